@@ -7,6 +7,7 @@ an installation to the release that generated the code. Tests compare this modul
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +17,7 @@ from kwiken.runtime.transport import LoadReport, checked_load
 
 LENGTH_DELIMITED: Final = 2  # wire type of strings, bytes and messages
 PAYLOAD: Final = 1 << 3 | LENGTH_DELIMITED  # tag of the first field of every message here
+STAGE: Final = 2 << 3 | LENGTH_DELIMITED  # tag of the stage's name
 TIMING: Final = bytes((4 << 3 | LENGTH_DELIMITED,))
 WHOLE: Final = b"\x19" + struct.pack("<d", 1.0)  # utility 1
 PARTIAL: Final = b"\x10\x01\x19"  # partial: true, and the tag of `utility`
@@ -28,7 +30,7 @@ LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
 
 def payload_message(payload: bytes) -> bytes:
-    """Message whose only field is the payload: `Request` or `StageInputs`.
+    """Message whose only field is the payload, for example a `Request`.
 
     Args:
         payload: value of the field.
@@ -48,6 +50,50 @@ def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: b
     figures = PARTIAL + struct.pack("<d", utility) if partial else WHOLE
     timing = TIMING + _varint(len(timing_json)) + timing_json if timing_json else b""
     return payload_message(json) + figures + timing
+
+
+def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
+    """A `StageInputs`.
+
+    Args:
+        inputs: inputs of the handler, encoded.
+        stage: name of the stage.
+    """
+    return payload_message(inputs) + _stage_field(stage)
+
+
+@functools.cache
+def _stage_field(stage: str) -> bytes:
+    name = stage.encode()
+    return bytes((STAGE,)) + _varint(len(name)) + name
+
+
+def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
+    """Inputs and stage of a `StageInputs`, empty if it names none; other fields are skipped.
+
+    Args:
+        message: `StageInputs`, encoded.
+
+    Raises:
+        InputError: the bytes are no message.
+    """
+    payload = name = b""
+    if message and message[0] == PAYLOAD:
+        length, start = _read_varint(message, 1)
+        end = start + length
+        size = len(message) - end - 2  # of the name, if it is all that follows
+        if 0 < size <= LAST_ONE_BYTE and message[end] == STAGE and message[end + 1] == size:
+            payload, name = message[start:end], message[end + 2 :]
+    if not name:
+        for tag, start, end in _fields(message):
+            if tag == PAYLOAD:
+                payload = message[start:end]
+            elif tag == STAGE:
+                name = message[start:end]
+    try:
+        return payload, name.decode()
+    except UnicodeDecodeError as error:
+        raise _malformed("the stage's name is not UTF-8") from error
 
 
 def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
@@ -95,7 +141,7 @@ def payload_of(message: bytes) -> bytes:
     """Value of a message's first field; other fields are skipped.
 
     Args:
-        message: `Request`, `Answer` or `StageInputs`, encoded.
+        message: `Request` or `Answer`, encoded.
 
     Raises:
         InputError: the bytes are no message.

@@ -12,7 +12,7 @@ import grpc
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.runtime.grpc.messages import payload_of, stage_answer_message
+from kwiken.runtime.grpc.messages import stage_answer_message, stage_inputs_of
 from kwiken.runtime.grpc.server import GrpcServer
 from kwiken.runtime.grpc.settings import CALL_METHOD, FAILURE
 from kwiken.runtime.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
@@ -107,12 +107,12 @@ class GrpcReplicaServer:
         came = time.monotonic()
         remaining_s = context.time_remaining()
         try:
-            inputs = payload_of(message)
+            inputs, stage = stage_inputs_of(message)
         except InputError as error:
             ended = self.calls.invalid(error)
         else:
             deadline = inf if remaining_s is None else came + remaining_s
-            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline)
+            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline, stage)
             ended = await self.calls.serve(call)
         return self._answer(ended, context)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
@@ -13,7 +12,7 @@ from grpc import StatusCode, aio
 from kwiken.errors import InputError
 from kwiken.runtime.clock import Clock, SystemClock
 from kwiken.runtime.errors import DeadlineError, RefusedError
-from kwiken.runtime.grpc.messages import payload_message, stage_answer_of
+from kwiken.runtime.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
 from kwiken.runtime.grpc.statuses import failure_of, status_of
 from kwiken.runtime.tasks import cancel_and_wait
@@ -110,7 +109,7 @@ class GrpcTransport:
             channel = self._channels.get(replica.address) or self._channel(replica, now)
         except InputError as error:
             raise RefusedError(str(error)) from error
-        message = payload_message(self._bodies.encode(call))
+        message = stage_inputs_message(self._bodies.encode(call), call.stage)
         channel.last_used = now
         channel.running += 1
         call.sent = self._now()
@@ -190,14 +189,8 @@ def target_of(host: str, port: int) -> str:
     return f"ipv4:{host}:{port}" if is_address else f"dns:///{host}:{port}"
 
 
-@functools.cache
-def _stage_only(stage: str) -> Any:
-    """Metadata of a call all of whose other values are the defaults: most calls without traces."""
-    return aio.Metadata((wire.STAGE, stage))
-
-
 def _metadata(call: Call) -> Any:
-    """Metadata of a call; its deadline is gRPC's own.
+    """Metadata of a call, None for none; its deadline is gRPC's own.
 
     What has its default is left out: an entry costs each side about as much as decoding the message.
     """
@@ -213,4 +206,4 @@ def _metadata(call: Call) -> Any:
     if call.trace_id:
         parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
         entries.append((wire.TRACEPARENT, parent))
-    return aio.Metadata((wire.STAGE, call.stage), *entries) if entries else _stage_only(call.stage)
+    return aio.Metadata(*entries) if entries else None

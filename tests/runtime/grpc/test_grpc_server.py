@@ -79,7 +79,7 @@ async def test_a_client_reads_the_reason_in_the_status() -> None:
             code, details, _ = await status_of(call(HI, metadata=metadata))
             assert code is StatusCode.INVALID_ARGUMENT
             assert reason in details
-        code, details, trailing = await status_of(call(HI, metadata=(("kw-stage", "last"),)))
+        code, details, trailing = await status_of(call(StageInputs(inputs=HI.inputs, stage="last")))
         assert (code, trailing["kw-refused"]) == (StatusCode.FAILED_PRECONDITION, "1")
         assert details == "this is a replica of stage 'middle'"
         raw = channel.unary_unary(CALL_METHOD)

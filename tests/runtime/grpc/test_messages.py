@@ -21,6 +21,8 @@ from kwiken.runtime.grpc.messages import (
     payload_of,
     stage_answer_message,
     stage_answer_of,
+    stage_inputs_message,
+    stage_inputs_of,
 )
 from kwiken.runtime.transport import LoadReport
 from tests.support.grpc_messages import DESCRIPTORS, FOLDER, Answer, Request, StageAnswer, StageInputs
@@ -42,6 +44,24 @@ def test_payloads_of_every_length_go_both_ways(length: int) -> None:
     assert StageInputs.FromString(payload_message(payload)).inputs == payload
     assert payload_of(StageInputs(inputs=payload).SerializeToString()) == payload
     assert payload_of(payload_message(payload)) == payload
+
+
+@given(st.binary(max_size=300), st.text(max_size=300))
+@example(bytes(130), "s" * 127)
+@example(bytes(130), "s" * 128)
+@example(b"", "s" * 130 + "\x12\x02")
+def test_inputs_and_the_stages_name_go_both_ways(inputs: bytes, stage: str) -> None:
+    told = StageInputs(inputs=inputs, stage=stage)
+    assert StageInputs.FromString(stage_inputs_message(inputs, stage)) == told
+    assert stage_inputs_of(stage_inputs_message(inputs, stage)) == (inputs, stage)
+    assert stage_inputs_of(told.SerializeToString()) == (inputs, stage)
+    name_first = StageInputs(stage=stage).SerializeToString() + StageInputs(inputs=inputs).SerializeToString()
+    assert stage_inputs_of(name_first) == (inputs, stage)
+
+
+def test_a_name_that_is_no_text_is_told() -> None:
+    with pytest.raises(InputError, match="the stage's name is not UTF-8"):
+        stage_inputs_of(b"\x12\x01\xff")
 
 
 @LENGTHS
@@ -108,7 +128,7 @@ def test_answers_are_read_by_other_clients(json: str, partial: bool, utility: fl
     assert payload_of(message) == json.encode()
 
 
-@given(st.binary(), st.integers(2, 1000), st.integers(0, 1 << 63), st.binary(max_size=300))
+@given(st.binary(), st.integers(3, 1000), st.integers(0, 1 << 63), st.binary(max_size=300))
 def test_fields_of_later_versions_are_skipped(payload: bytes, field: int, number: int, more: bytes) -> None:
     def varint(value: int) -> bytes:
         out = b""
@@ -126,7 +146,7 @@ def test_fields_of_later_versions_are_skipped(payload: bytes, field: int, number
     message = unknown[0] + unknown[1] + payload_message(b"earlier") + payload_message(payload)
     message += unknown[2] + unknown[3]
     assert StageInputs.FromString(message).inputs == payload
-    assert payload_of(message) == payload
+    assert payload_of(message) == stage_inputs_of(message)[0] == payload
 
 
 @given(st.binary(max_size=40))
