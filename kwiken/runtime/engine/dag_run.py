@@ -27,14 +27,22 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     if not program.serial:
         return await DagRun(shared, request, body).run()
     answers: list[Any] = []
-    recording = request.visits is not None
+    visits = request.visits
     for stage in program.stages:
         parents = stage.parents
         args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if recording or stage.definition.optional:
+        if stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
-        else:
+        elif visits is None:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
+        else:  # as `run_stage` does, without a coroutine more for each stage
+            visits.append(visit := StageVisit(stage, shared.now()))
+            try:
+                answers.append(await call_stage(shared, request, stage, args, 0, visit))
+            except BaseException as error:
+                end_visit(shared, visit, error)
+                raise
+            visit.ended = shared.now()
     return answers[-1]
 
 
