@@ -348,7 +348,6 @@ async def _on_nodes(
                     running.clusters,
                     running.limits,
                     say=note,
-                    service_targets_ms=placed.service_targets_ms,
                 ),
             )
 
