@@ -235,7 +235,9 @@ class Sizing:
             return Forecast(0.0, 0.0, request.required)
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
-        by_sizes = math.fsum((rate * request.size_deviations[size]) ** 2 for size, rate in sums.by_size.items())
+        by_sizes = math.fsum(
+            (rate * request.size_deviations[size]) ** 2 for size, rate in sums.by_size.items()
+        )
         by_classes = math.fsum(
             (rate * request.class_deviations[one]) ** 2 for one, rate in sums.by_class.items()
         )
