@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
@@ -98,6 +97,8 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         files: paths of the cluster's state and token.
         state: the cluster's state.
     """
+    import msgspec
+
     figures = _figures(files, state)
     replicas = {
         replica["address"]: replica
