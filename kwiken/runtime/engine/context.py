@@ -45,41 +45,58 @@ class Shared:
         self.exceptions = ExceptionRecorder(now)
 
 
-class Request(msgspec.Struct, eq=False):
+class Request:
     """State of one request while it runs. Times in seconds.
 
     Attributes:
-        program: stages with the policies of the plan that was in force when the request began.
-        loop: event loop that runs the request.
-        started: moment at which it began.
-        deadline: moment at which its time is up.
-        priority: 0 is normal, higher is more important.
-        control: whether no lever touches the request.
-        trace_id: id of its trace; 0 for none.
-        span_id: id of its span; 0 for none.
-        recorder: records the request; None if nothing is recorded.
-        sampled: whether the caller records the trace, or this process may.
-        budget: what it may still spend on copies of its calls.
-        partial: whether a part that could have been in its answer is missing.
-        lost_weight: utility weight that its answer lacks.
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
+        sampled: whether the caller records the trace, or this process may.
     """
 
-    program: Program
-    loop: asyncio.AbstractEventLoop
-    started: float
-    deadline: float
-    priority: int
-    control: bool
-    trace_id: int
-    span_id: int
-    recorder: Recorder | None
-    sampled: bool
-    budget: RequestBudget
-    partial: bool = False
-    lost_weight: float = 0.0
-    lost: dict[str, set[ReplicaState]] | None = None
+    __slots__ = (
+        "budget",
+        "control",
+        "deadline",
+        "loop",
+        "lost",
+        "lost_weight",
+        "partial",
+        "priority",
+        "program",
+        "recorder",
+        "sampled",
+        "span_id",
+        "started",
+        "trace_id",
+    )
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        started: float,
+        deadline: float,
+        priority: int,
+        control: bool,
+        trace: tuple[int, int],
+        recorder: Recorder | None,
+        sampled: bool = False,
+    ) -> None:
+        self.program = program
+        self.loop = loop
+        self.started = started
+        self.deadline = deadline
+        self.priority = priority
+        self.control = control
+        self.trace_id, self.span_id = trace
+        self.recorder = recorder
+        self.sampled = sampled
+        self.budget = RequestBudget(program.request_budget)
+        self.partial = False
+        self.lost_weight = 0.0
+        self.lost: dict[str, set[ReplicaState]] | None = None
 
     def record_loss(self, stage: str, attempt: Attempt) -> None:
         """Record that a replica failed while serving this request; ejected replicas do not count."""

@@ -30,20 +30,12 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     answers: list[Any] = []
     recording = request.recorder is not None
     for stage in program.stages:
-        args = arguments(stage, answers, body)
+        args = arguments_of(stage, answers, body)
         if recording or stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
         else:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
     return answers[-1]
-
-
-def arguments(stage: CompiledStage, answers: list[Any], body: Any) -> tuple[Any, ...]:
-    """Arguments of a stage's handler: the answers of its parents; for a source, the request's body."""
-    parents = stage.parents
-    if len(parents) == 1:
-        return (answers[parents[0]],)
-    return tuple([answers[parent] for parent in parents]) if parents else (body,)
 
 
 async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
@@ -104,6 +96,14 @@ def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float,
     )
     lost = weight * (1.0 - utility)
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
+
+
+def arguments_of(stage: CompiledStage, answers: list[Any], body: Any) -> tuple[Any, ...]:
+    """Arguments of a stage's handler: the answers of its parents; for a source, the request's body."""
+    parents = stage.parents
+    if len(parents) == 1:
+        return (answers[parents[0]],)
+    return tuple([answers[parent] for parent in parents]) if parents else (body,)
 
 
 class StageRun:
@@ -171,7 +171,7 @@ class DagRun:
         ready, self._ready = self._ready, []
         if len(ready) == 1 and not self._open and self._stages[ready[0]].definition.fanout == 1:
             stage = self._stages[ready[0]]
-            args = arguments(stage, self._answers, self._body)
+            args = arguments_of(stage, self._answers, self._body)
             self._done(stage, await run_stage(self._shared, self._request, stage, args))
             return
         for index in ready:
@@ -196,7 +196,7 @@ class DagRun:
         fan_out = FanOut(stage.definition.fanout, stage.partial, now, wait_for_all=self._request.control)
         started = StageRun(stage, fan_out, begin_record(self._shared, self._request, stage))
         loop = self._request.loop
-        args = arguments(stage, self._answers, self._body)
+        args = arguments_of(stage, self._answers, self._body)
         started.tasks = [
             loop.create_task(self._call(started, args, shard)) for shard in range(stage.definition.fanout)
         ]

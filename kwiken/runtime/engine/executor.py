@@ -22,7 +22,6 @@ from kwiken.runtime.decisions import (
     Limits,
     Program,
     ReplicaState,
-    RequestBudget,
     RetryAccount,
     StageState,
     TracedLatency,
@@ -297,7 +296,7 @@ class Executor:
         control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
         recorder = None
-        trace_id, span_id = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
+        trace = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
         asked = parent is not None and parent.sampled
         if recording:
             record = RequestRecord(
@@ -314,19 +313,17 @@ class Executor:
                 sampler.begin(record.trace_id, asked=asked, control=control) if sampler is not None else None
             )
             recorder = Recorder(record, now, self._rng, sampler, sampling)
-            trace_id, span_id = record.trace_id, record.span_id
+            trace = (record.trace_id, record.span_id)
         return Request(
             program,
-            asyncio.get_running_loop(),
-            now,
-            deadline,
-            priority,
-            control,
-            trace_id,
-            span_id,
-            recorder,
-            asked or self._observer is not None,
-            RequestBudget(program.request_budget),
+            loop=asyncio.get_running_loop(),
+            started=now,
+            deadline=deadline,
+            priority=priority,
+            control=control,
+            trace=trace,
+            recorder=recorder,
+            sampled=asked or self._observer is not None,
         )
 
     def _report(self, record: RequestRecord, *, kept: bool) -> None:
