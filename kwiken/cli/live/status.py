@@ -172,7 +172,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.cli.live.gateway import figures_of
     from kwiken.runtime.cluster import combined_status
 
     if not state.gateways or files.token.is_symlink():
