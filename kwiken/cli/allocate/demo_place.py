@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
 
@@ -35,6 +34,8 @@ def command(*, seed: int, as_json: bool) -> int:
     outcome = asyncio.run(run_demo(seed=seed, say=note))
     found = verdict(outcome)
     if as_json:
+        import msgspec
+
         print_json({"outcome": msgspec.to_builtins(outcome), "verdict": msgspec.to_builtins(found)})
     else:
         _show(outcome.arms)
