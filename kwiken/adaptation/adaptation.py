@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kwiken.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.adaptation.actions import Action, Resize, Revision, Shortage, Start, Stop
+from kwiken.adaptation.drift import Drift
 from kwiken.adaptation.watch import Need, Observation, Watch
 from kwiken.placement import (
     Cluster,
@@ -60,6 +62,7 @@ class Adaptation:
             name: [self._new_key(name) for _ in sizing.replicas] for name, sizing in self._sizings.items()
         }
         self._watches = {name: Watch(_latency_target(one)) for name, one in self._stated.items()}
+        self._drifts = {name: Drift() for name in self._sizings}
         self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
         self._rates = dict.fromkeys(self._sizings, 0.0)
         self._blocks: dict[str, Draw] = {}  # by lost node
@@ -101,6 +104,8 @@ class Adaptation:
             if name not in seen or sizing.request.workload.best_effort:
                 continue
             watch, one = self._watches[name], seen[name]
+            if self._drifted(name, one):
+                actions += self._revise(name, now_s, one)
             need = watch.observe(now_s, one)
             if need is not Need.NOTHING:
                 self._rates[name] = one.rate_per_s
@@ -192,6 +197,35 @@ class Adaptation:
             self._sizings[workload].remove(place)
 
     # Measures
+
+    def _drifted(self, name: str, seen: Observation) -> bool:
+        """Whether the work of requests has changed by more than the headroom is for."""
+        sizing = self._sizings[name]
+        cluster = self._ledger.cluster
+        classes = {cluster.nodes[replica.node].node_class for replica in sizing.replicas}
+        covered = math.log1p(sizing.request.caution.headroom(sizing.forecast().deviation))
+        return self._drifts[name].observe(seen.work_ms, seen.requests, classes, covered)
+
+    def _revise(self, name: str, now_s: float, seen: Observation) -> list[Action]:
+        """Correct the prediction, and give the workload at once what it needs by it, before it misses."""
+        sizing, drift = self._sizings[name], self._drifts[name]
+        before = sizing.forecast().performance
+        self._rates[name] = seen.rate_per_s
+        self._require(name, self._stated[name])
+        change = sizing.forecast().performance / before if before else 1.0
+        # What the correction explains is not to be asked for twice.
+        self._factors[name] = max(1.0, self._factors[name] * min(1.0, change))
+        self._require(name, self._stated[name])
+        was_ms, is_ms = drift.work_ms
+        reason = (
+            f"a request takes {is_ms:.3g} ms of processor time and took {was_ms:.3g} ms, so "
+            f"{drift.belief:.0%} of the predicted performance are believed"
+        )
+        actions: list[Action] = [Revision(workload=name, reason=reason)]
+        if not sizing.forecast().met and (found := self._fit(name, reason)):
+            actions += found
+            self._watches[name].grew(now_s)
+        return actions
 
     def _more(self, name: str, now_s: float, seen: Observation, reason: str | None = None) -> list[Action]:
         stated, sizing = self._stated[name], self._sizings[name]
@@ -364,7 +398,13 @@ class Adaptation:
     def _require(self, name: str, stated: Request) -> None:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
-        self._sizings[name].request = dataclasses.replace(stated, required=base * self._factors[name])
+        belief = self._drifts[name].belief
+        self._sizings[name].request = dataclasses.replace(
+            stated,
+            required=base * self._factors[name],
+            base=stated.base * belief,
+            rate=stated.rate * belief,
+        )
 
     def _expected(self, name: str) -> dict[str, float]:
         sizing = self._sizings[name]

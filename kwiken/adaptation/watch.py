@@ -42,12 +42,15 @@ class Observation:
         p99_ms: p99 latency, milliseconds; None without requests.
         latency_ms: recent latency of each replica, milliseconds, by the replica's key; those not known are
             left out.
+        work_ms: processor time of a request, all of its calls and copies together, milliseconds; None if not
+            known.
     """
 
     requests: int
     rate_per_s: float
     p99_ms: float | None
     latency_ms: Mapping[str, float] = field(default_factory=dict)
+    work_ms: float | None = None
 
 
 @dataclass(slots=True)

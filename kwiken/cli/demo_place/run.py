@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,7 @@ from kwiken.placement.schedulers import scheduler
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.upkeep import Seating, Upkeep
+from kwiken.runtime.upkeep import Seating, Upkeep, clusters_on_nodes
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one stays up and loses a node
 CALL_S: Final = 0.045  # wanted time of one call on a small replica
@@ -146,9 +147,7 @@ async def run_demo(*, seed: int, say: Say) -> Outcome:
         say: told what happens, line by line.
     """
     chance = random.Random(seed)  # noqa: S311 - a load, not a secret
-    async with NodeLimits() as limits:
-        say(f"six nodes of two classes, played by {limits.method.value}")
-        rounds, call_s = await _measure(limits)
+    rounds, call_s = await _measure(say)
     for name, seconds in call_s.items():
         say(
             f"{name}: {1e3 * seconds:.0f} ms a call on a small replica on a quick node; target: p99 of "
@@ -173,12 +172,10 @@ async def run_demo(*, seed: int, say: Say) -> Outcome:
     )
 
 
-async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]]:
+async def _measure(say: Say) -> tuple[dict[str, int], dict[str, float]]:
     """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
     there = played()
     quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
-    for name in quick:
-        limits.add_node(name, there[name].limit)
     places = dict(zip(SERVICES, quick, strict=True))
     rounds: dict[str, int] = {}
     call_s: dict[str, float] = {}
@@ -191,17 +188,12 @@ async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]
             rounds[service] = max(1, round(rounds[service] * factor))
         call_s[service] = await time_of_call(url, rounds[service], MEASURE_S)
 
-    async with contextlib.AsyncExitStack() as stack:
-        clusters = {}
-        for service, node in places.items():
-            layout = Layout(
-                limits=limits,
-                nodes=there,
-                replicas={SERVICES[service]: [ReplicaPlace(node, SMALL)]},
-            )
-            clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
-        await _enter_all(stack, clusters)
-        await asyncio.gather(*(one(service, cluster) for service, cluster in clusters.items()))
+    replicas = {name: {SERVICES[name]: [ReplicaPlace(node, SMALL)]} for name, node in places.items()}
+    async with clusters_on_nodes(
+        _starts(places), {name: there[name] for name in quick}, replicas
+    ) as on_nodes:
+        say(f"six nodes of two classes, played by {on_nodes.limits.method.value}")
+        await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
     order = list(SERVICES)
     return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}
 
@@ -210,10 +202,13 @@ def _settings() -> ClusterSettings:
     return ClusterSettings(grace_s=1.0)
 
 
-async def _enter_all(stack: contextlib.AsyncExitStack, clusters: Mapping[str, Cluster]) -> None:
-    """Start clusters; one after another, since each is tied to the task that starts it."""
-    for cluster in clusters.values():
-        await stack.enter_async_context(cluster)
+def _starts(services: Iterable[str]) -> dict[str, Callable[[Layout], Cluster]]:
+    """By service, what makes its cluster from a layout."""
+
+    def start(service: str, layout: Layout) -> Cluster:
+        return Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
+
+    return {service: functools.partial(start, service) for service in services}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,27 +237,20 @@ async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Plac
     adaptation = Adaptation(asked, cluster, placement, scheduler(name))
     seating = Seating(workloads={one.name: one.workload for one in asked}, nodes=there)
     said: list[tuple[float, str]] = []
-    async with NodeLimits() as limits, contextlib.AsyncExitStack() as stack:
-        for node, one in there.items():
-            limits.add_node(node, one.limit)
-        clusters = {}
-        for service in SERVICES:
-            places = seating.replicas(service, adaptation.keys)
-            if places.get(SERVICES[service]):
-                layout = Layout(limits=limits, nodes=there, replicas=places)
-                clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
-        await _enter_all(stack, clusters)
+    replicas = {service: seating.replicas(service, adaptation.keys) for service in SERVICES}
+    with_room = [service for service, places in replicas.items() if places.get(SERVICES[service])]
+    async with clusters_on_nodes(_starts(with_room), there, replicas) as on_nodes:
         upkeep = Upkeep(
             adaptation,
             seating,
-            clusters,
-            limits,
+            on_nodes.clusters,
+            on_nodes.limits,
             say=lambda line: said.append((time.monotonic(), line)),
         )
         await upkeep.start_best_effort()
         keeping = asyncio.create_task(upkeep.run()) if name == SCHEDULERS[-1] else None
         try:
-            yield _Placed(placement=placement, clusters=clusters, limits=limits, said=said)
+            yield _Placed(placement=placement, clusters=on_nodes.clusters, limits=on_nodes.limits, said=said)
         finally:
             if keeping is not None:
                 await cancel_and_wait([keeping])

@@ -151,6 +151,7 @@ def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
         "p50_ms": _ms(state.latencies.quantile(0.5)),
         "p99_ms": _ms(state.latencies.quantile(0.99)),
         "recent": _recent(state.recent, now),
+        "busy_ms": round(state.counts.busy_ms, 3),
         "late": {
             "copies": state.counts.late_copies,
             "calls": state.counts.late_calls,

@@ -53,6 +53,7 @@ class Upkeep:
         self._limits = limits
         self._say = say
         self._service_targets_ms = service_targets_ms or {}
+        self._work: dict[str, tuple[int, float]] = {}  # calls and their processor time so far, by workload
         self._over: dict[str, int] = dict.fromkeys(self._service_targets_ms, 0)  # windows in a row
         self._back_at_s: dict[str, float] = {}  # by lost node
 
@@ -119,11 +120,12 @@ class Upkeep:
         self, service: str, cluster: Cluster, figures: Mapping[str, Any]
     ) -> dict[str, Observation]:
         """Measurements of the stages of a service that are workloads, by workload."""
-        keys = {name: key for key, name in self._seating.names.items()}
-        seen = {}
+        placed, seen = self._adaptation.keys, {}
         for name, workload in self._seating.workloads.items():
             if workload.service != service or not workload.stage:
                 continue
+            names = self._seating.names
+            keys = {names[key]: key for key, _, _ in placed[name] if key in names}
             stage = figures["stages"][workload.stage]
             recent = stage["recent"]
             calls = max(1, cluster.service[workload.stage].fanout)  # of one request
@@ -136,8 +138,18 @@ class Upkeep:
                     for one in stage["replicas"]
                     if one["id"] in keys and one["latency_ms"] is not None
                 },
+                work_ms=self._work_since(name, stage["calls"], stage["busy_ms"], calls),
             )
         return seen
+
+    def _work_since(self, name: str, calls: int, busy_ms: float, of_request: int) -> float | None:
+        """Processor time of a request since the last window, milliseconds; None where it is not known."""
+        before_calls, before_ms = self._work.get(name, (calls, busy_ms))
+        self._work[name] = calls, busy_ms
+        answered, spent_ms = calls - before_calls, busy_ms - before_ms
+        if answered <= 0 or spent_ms <= 0:  # no calls, or a gateway that was replaced counts anew
+            return None
+        return spent_ms / answered * of_request
 
     def _whole_service(
         self, service: str, figures: Mapping[str, Any], seen: Mapping[str, Observation], now_s: float
