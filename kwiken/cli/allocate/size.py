@@ -275,18 +275,19 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
             )
         )
     print_table("", columns, rows, to_stdout=True)
-    unit = "an hour" if priced else "cores"
+    unit = "an hour" if priced else ("core" if outcome.cost == 1 else "cores")
     chance = outcome.verified.probability(target_ms)
     say(
         f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated, target {target_ms:g} ms "
         f"(met in {chance:.0%} of the resamples); {study.plain.p99_ms:.4g} ms without the copies"
     )
-    counts = " ".join(
-        f"--replicas {name}={size.replicas}"
-        for name, size in zip(trials.names, outcome.sizes, strict=True)
-        if size.replicas
-    )
-    note(f"to run it: kwiken up MODULE:SERVICE {counts}")
+    if trials.model.profile.origin is None:  # of our own runtime, whose stages `kwiken up` can start
+        counts = " ".join(
+            f"--replicas {name}={size.replicas}"
+            for name, size in zip(trials.names, outcome.sizes, strict=True)
+            if size.replicas
+        )
+        note(f"to run it: kwiken up MODULE:SERVICE {counts}")
 
 
 def _explain(study: SizeStudy) -> None:

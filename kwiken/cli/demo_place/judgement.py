@@ -66,9 +66,12 @@ def _kept(arm: Arm) -> int:
 
 
 def _sentence(arm: Arm, ours: Arm) -> str:
-    broken = [service.service for service in arm.services if not service.met]
-    what = f"misses the target of {', '.join(broken)}" if broken else "keeps all targets"
+    waiting = [service.service for service in arm.services if not service.replicas]
+    missed = [service.service for service in arm.services if service.replicas and not service.met]
+    found = [f"has no room for {', '.join(waiting)}"] if waiting else []
+    found += [f"misses the target of {', '.join(missed)}"] if missed else []
+    what = " and ".join(found) or "keeps all targets"
     return (
         f"{arm.scheduler} {what}, with {arm.cores:.2f} cores at {arm.cost_per_hour:.2f} an hour "
-        f"({arm.cost_per_hour / ours.cost_per_hour:.2f} times the cost)."
+        f"({arm.cost_per_hour / ours.cost_per_hour:.2f} times the cost of {ours.scheduler})."
     )

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kwiken.adaptation import Adaptation
@@ -138,27 +140,32 @@ class Outcome:
     loss: Loss
 
 
-async def run_demo(*, seed: int, say: Say) -> Outcome:
+async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     """Run the demonstration; about two and a half minutes.
 
     Args:
         seed: seed of the traffic.
         say: told what happens, line by line.
+        log: file that the log lines of gateways and replicas are appended to.
     """
     chance = random.Random(seed)  # noqa: S311 - a load, not a secret
+    settings = ClusterSettings(grace_s=1.0, log=log)
     async with NodeLimits() as limits:
-        say(f"six nodes of two classes, played by {limits.method.value}")
-        rounds, call_s = await _measure(limits)
+        counts = Counter(node.node_class for node in nodes().nodes)
+        told = " and ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"this machine plays {told} nodes, by {limits.method.value}")
+        say("measuring what one call of each service takes")
+        rounds, call_s = await _measure(limits, settings)
     for name, seconds in call_s.items():
         say(
-            f"{name}: {1e3 * seconds:.0f} ms a call on a small replica on a quick node; target: p99 of "
-            f"{target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests/s"
+            f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
+            f"a p99 of {target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests a second"
         )
     arms: list[Arm] = []
     loss: Loss | None = None
     for name in SCHEDULERS:
-        async with _placed(name, call_s) as placed:
-            say(f"{name}: the placement is up")
+        async with _placed(name, call_s, settings) as placed:
+            say(f"placed by {name}, and loaded for {WARM_S + ARM_S:.0f} s")
             streams = placed.streams(rounds, call_s)
             arms.append(await _arm(placed, streams, call_s, chance))
             if name == SCHEDULERS[-1]:
@@ -173,7 +180,7 @@ async def run_demo(*, seed: int, say: Say) -> Outcome:
     )
 
 
-async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]]:
+async def _measure(limits: NodeLimits, settings: ClusterSettings) -> tuple[dict[str, int], dict[str, float]]:
     """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
     there = played()
     quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
@@ -199,15 +206,11 @@ async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]
                 nodes=there,
                 replicas={SERVICES[service]: [ReplicaPlace(node, SMALL)]},
             )
-            clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
+            clusters[service] = Cluster(f"{MODULE}:{service}", settings, layout=layout)
         await _enter_all(stack, clusters)
         await asyncio.gather(*(one(service, cluster) for service, cluster in clusters.items()))
     order = list(SERVICES)
     return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}
-
-
-def _settings() -> ClusterSettings:
-    return ClusterSettings(grace_s=1.0)
 
 
 async def _enter_all(stack: contextlib.AsyncExitStack, clusters: Mapping[str, Cluster]) -> None:
@@ -233,7 +236,9 @@ class _Placed:
 
 
 @contextlib.asynccontextmanager
-async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Placed]:
+async def _placed(
+    name: str, call_s: Mapping[str, float], settings: ClusterSettings
+) -> AsyncIterator[_Placed]:
     """Place by a scheduler, and run the placement; the last scheduler's is kept at its targets."""
     cluster, there = nodes(), played()
     asked = requests(call_s, cluster)
@@ -250,7 +255,7 @@ async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Plac
             places = seating.replicas(service, adaptation.keys)
             if places.get(SERVICES[service]):
                 layout = Layout(limits=limits, nodes=there, replicas=places)
-                clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
+                clusters[service] = Cluster(f"{MODULE}:{service}", settings, layout=layout)
         await _enter_all(stack, clusters)
         upkeep = Upkeep(
             adaptation,
@@ -328,7 +333,7 @@ async def _lose(
     hit = sorted({service for name, service in on if name == node})
     before, told = read_processors(), len(placed.said)
     lost_s = time.monotonic()
-    say(f"{node}, with replicas of {', '.join(hit)}, is stopped")
+    say(f"{node}, which has replicas of {', '.join(hit)}, is stopped; {AFTER_LOSS_S:.0f} s of load follow")
     async with asyncio.TaskGroup() as group:
         group.create_task(send(streams.values(), AFTER_LOSS_S, chance))
         group.create_task(placed.limits.remove_node(node))

@@ -85,7 +85,7 @@ def test_bad_values_are_one_line(files: Path, arguments: tuple[str, ...], proble
         ("nodes = []\nclasses = []\n", "nodes.toml: "),
         (NODES.replace("speed = 0.5", "speed = nan"), "speed must be a finite number above 0"),
         (NODES.replace("speed = 0.5", "speed = -1"), "speed must be a finite number above 0"),
-        (NODES.replace("speed = 0.5\n", ""), "class 'small': its speed for stage 'fetch' is not known"),
+        (NODES.replace("speed = 0.5\n", ""), "class 'small': its speed is not known"),
     ],
 )
 def test_bad_nodes_are_one_line(files: Path, tmp_path: Path, text: str, problem: str) -> None:
