@@ -45,10 +45,8 @@ async def clusters_on_nodes(
         for name, node in nodes.items():
             limits.add_node(name, node.limit)
         clusters = {}
-        for (
-            service,
-            start,
-        ) in starts.items():  # one after another: a cluster is tied to the task that starts it
+        # One after another: a cluster is tied to the task that starts it.
+        for service, start in starts.items():
             cluster = start(Layout(limits=limits, nodes=nodes, replicas=replicas.get(service, {})))
             clusters[service] = await stack.enter_async_context(cluster)
         yield OnNodes(clusters=clusters, limits=limits)
