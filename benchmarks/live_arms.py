@@ -24,8 +24,8 @@ from kwiken.cli.demo.site import Site, calm_again, find_pace, no_tick
 from kwiken.cli.demo.trial import pass_time
 from kwiken.cli.live.placing import PlacementOptions
 from kwiken.otel.trace import read_requests
-from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout
-from kwiken.runtime.node_classes import NodeLimits
+from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.upkeep import clusters_on_nodes
 
 FAILED_MS = 10_000.0  # latency that a request without an answer counts as: the load's time-out
 FIRST_ANSWER_S = 30.0  # for the first answer to a new load generator
@@ -164,15 +164,12 @@ async def _placed(documents: Documents, traces: Path) -> AsyncIterator[Cluster]:
     """A cluster as `kwiken up --placement --nodes --plan` runs it."""
     from kwiken.services.search import search
 
-    placed = PlacementOptions(str(documents.placement), str(documents.nodes)).read(search)
+    placed = PlacementOptions(str(documents.placement), str(documents.nodes)).read([search])
     assert placed is not None
     settings = ClusterSettings(traces=traces, trace="all", plan=documents.plan, grace_s=GRACE_S)
-    async with NodeLimits() as limits:
-        for name, node in placed.nodes.items():
-            limits.add_node(name, node.limit)
-        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
-        async with Cluster(TARGET, settings, layout=layout) as cluster:
-            yield cluster
+    starts = {search.name: lambda layout: Cluster(TARGET, settings, layout=layout)}
+    async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
+        yield running.clusters[search.name]
 
 
 @contextlib.asynccontextmanager

@@ -6,7 +6,6 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
 from kwiken.errors import InputError, KwikenError
@@ -50,6 +49,8 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
         outcome = asyncio.run(run_demo(seed=seed, say=note, log=log))
     found = verdict(outcome)
     if as_json:
+        import msgspec
+
         print_json({"outcome": msgspec.to_builtins(outcome), "verdict": msgspec.to_builtins(found)})
     else:
         _show(outcome.arms)

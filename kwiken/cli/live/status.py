@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
@@ -98,6 +97,8 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         files: paths of the cluster's state and token.
         state: the cluster's state.
     """
+    import msgspec
+
     figures = _figures(files, state)
     replicas = {
         replica["address"]: replica
@@ -171,7 +172,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.cli.live.gateway import figures_of
     from kwiken.runtime.cluster import combined_status
 
     if not state.gateways or files.token.is_symlink():

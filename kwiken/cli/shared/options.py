@@ -87,6 +87,14 @@ seed_option = click.option(
     show_default=True,
     help="Seed of all random numbers.",
 )
+sampled_option = click.option(
+    "--sampled",
+    type=Real(0, 1, above=True),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the service's requests that the traces hold: the ledger's floor serves all of them.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 

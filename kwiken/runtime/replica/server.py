@@ -151,7 +151,8 @@ class ReplicaServer:
             deadline = _deadline_of(request)
         except InputError as error:
             return self._response(self.calls.invalid(error))
-        call = ReceivedCall(request.headers, request.body, request.came, deadline)
+        stage = request.headers.get(wire.STAGE, "")
+        call = ReceivedCall(request.headers, request.body, request.came, deadline, stage)
         return self._response(await self.calls.serve(call))
 
     def _response(self, ended: EndedCall) -> Response:

@@ -69,12 +69,14 @@ class ReceivedCall(NamedTuple):
         body: inputs of the handler, encoded.
         came: arrival of the call, seconds of `time.monotonic`.
         deadline: moment after which the answer is useless, on the same clock; infinite for none.
+        stage: stage that the caller means; empty if it does not say.
     """
 
     headers: Mapping[str, str]
     body: bytes
     came: float
     deadline: float = inf
+    stage: str = ""
 
 
 class Ending(enum.Enum):
@@ -233,7 +235,7 @@ class StageCalls:
         return ended
 
     async def _serve(self, call: ReceivedCall) -> EndedCall:
-        if call.headers.get(wire.STAGE, self.stage.name) != self.stage.name:
+        if call.stage and call.stage != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
         if (reason := self.unready_reason) is not None:

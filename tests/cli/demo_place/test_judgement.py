@@ -55,7 +55,7 @@ def test_the_placer_uses_quick_nodes_and_least_loaded_does_not_know_them() -> No
 def test_there_is_room_for_every_target_without_any_one_node() -> None:
     for node in nodes().nodes:
         _, adaptation = placed("thrifty")
-        adaptation.node_lost(node.name, 0.0)
+        adaptation.nodes_lost([node.name], 0.0)
         for name in SERVICES:
             found, needed = adaptation.performance(name)
             assert found >= needed * (1 - 1e-9)
