@@ -22,7 +22,9 @@ UNWELL: Final = 1
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
