@@ -140,7 +140,7 @@ class Adaptation:
     ) -> list[Action]:
         """Take account of a window of a whole service: the stage with the least room gets more if it misses.
 
-        Call it after `observe` for the same window. While a change of a stage takes effect, the service waits.
+        Call it after `observe` for the same window. While a stage's change takes effect, the service waits.
 
         Args:
             service: name of the service.
