@@ -140,6 +140,8 @@ class Adaptation:
     ) -> list[Action]:
         """Take account of a window of a whole service: the stage with the least room gets more if it misses.
 
+        Call it after `observe` for the same window. While a stage's change takes effect, the service waits.
+
         Args:
             service: name of the service.
             now_s: moment on a monotonic clock, seconds.
@@ -148,6 +150,8 @@ class Adaptation:
         """
         watch = self._services[service]
         if watch.observe(now_s, whole) is not Need.MORE:
+            return []
+        if any(self._watches[name].waits(now_s) for name in stages):
             return []
         tightest = self._tightest(stages)
         if tightest is None:
