@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kwiken.placement import Cluster, DrawKind, NodeLedger, Request, Sizing
 from kwiken.placement.schedulers import scheduler
 from kwiken.placement.schedulers.node_queue import first_places
+from kwiken.placement.schedulers.paragon import MARGIN
 from kwiken.workloads import SOURCES, Spread
 from tests.support import plain_schedulers as plain
 from tests.support.clusters import cluster, known, profile, requested
@@ -22,6 +23,7 @@ PLAIN = {
     "heterogeneity-only": plain.heterogeneity_only,
     "paragon": plain.paragon,
     "interference-only": lambda sizing: plain.paragon(sizing, by_class=False),
+    "paragon-margin": lambda sizing: plain.paragon(sizing, kept=MARGIN),
     "thrifty": plain.thrifty,
 }
 
@@ -45,9 +47,7 @@ def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float
 @pytest.mark.parametrize("name", PLAIN)
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8))
-def test_the_same_nodes_as_by_looking_at_every_node_each_time(
-    name: str, seed: int, delicacy: float
-) -> None:
+def test_the_same_nodes_as_by_looking_at_every_node_each_time(name: str, seed: int, delicacy: float) -> None:
     rng = np.random.default_rng(seed)
     nodes = cluster({"top": 6, "even": 3, "low": 9}, zones=5)
     fast, slow = NodeLedger(nodes), NodeLedger(nodes)
