@@ -193,14 +193,16 @@ class Cluster:
                 self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
             )
             if self._layout is None or slot.place is None:
-                return await Child.start(spec, name=slot.name)
+                return await Child.start(spec, name=slot.name, log=self._settings.log)
             launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
-            return await Child.start(spec, name=slot.name, launch=launch)
+            return await Child.start(spec, name=slot.name, log=self._settings.log, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
         number = self._processes.gateways.index(slot)
         gateway = self._gateway_spec(number)
-        child = await Child.start(gateway, name=slot.name, env=env, files=gateway.sockets)
+        child = await Child.start(
+            gateway, name=slot.name, env=env, files=gateway.sockets, log=self._settings.log
+        )
         child.url = self._listening.url_of(number)  # it tells where it listens, which may be every address
         return child
 

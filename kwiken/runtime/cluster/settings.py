@@ -34,6 +34,7 @@ class ClusterSettings:
             show theirs unless nobody may.
         metrics_otlp: endpoint for metrics; None for none.
         log_format: format of the processes' log lines.
+        log: file that the processes' standard error is appended to; None for that of this process.
     """
 
     host: str = "127.0.0.1"
@@ -53,3 +54,4 @@ class ClusterSettings:
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
+    log: Path | None = None
