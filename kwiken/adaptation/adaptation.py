@@ -463,12 +463,13 @@ class Adaptation:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
         belief = self._drifts[name].belief
-        self._sizings[name].request = dataclasses.replace(
+        needed = dataclasses.replace(
             stated,
             required=base * self._factors[name],
             base=stated.base * belief,
             rate=stated.rate * belief,
         )
+        self._sizings[name].renew(needed)
 
     def _expected(self, name: str) -> dict[str, tuple[float, float]]:
         """Predicted rate of each replica, and performance of its class of node, by key."""

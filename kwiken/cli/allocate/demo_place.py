@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
-from kwiken.errors import InputError, KwikenError
+from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     else:
         _show(outcome.arms)
         say("")
+        say(f"after {outcome.loss.node} was stopped")
         for at_s, line in outcome.loss.actions:
             say(f"{at_s:5.1f} s  {line}")
         say("")
@@ -95,7 +96,7 @@ def _logged(folder: str) -> Iterator[Path]:
     logging.getLogger().addHandler(handler)
     try:
         yield path
-    except KwikenError:
+    except Exception:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_LINES:]:
             note(f"log: {line}")
         raise

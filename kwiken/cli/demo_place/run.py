@@ -151,11 +151,7 @@ async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     """
     chance = random.Random(seed)  # noqa: S311 - a load, not a secret
     settings = ClusterSettings(grace_s=1.0, log=log)
-    counts = Counter(node.node_class for node in nodes().nodes)
-    told = " and ".join(f"{count} {name}" for name, count in counts.items())
-    say(f"this machine plays {told} nodes")
-    say("measuring what one call of each service takes")
-    rounds, call_s = await _measure(settings, say)
+    rounds, call_s = await _measure(say, settings)
     for name, seconds in call_s.items():
         say(
             f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
@@ -180,7 +176,7 @@ async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     )
 
 
-async def _measure(settings: ClusterSettings, say: Say) -> tuple[dict[str, int], dict[str, float]]:
+async def _measure(say: Say, settings: ClusterSettings) -> tuple[dict[str, int], dict[str, float]]:
     """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
     there = played()
     quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
@@ -200,7 +196,10 @@ async def _measure(settings: ClusterSettings, say: Say) -> tuple[dict[str, int],
     async with clusters_on_nodes(
         _starts(places, settings), {name: there[name] for name in quick}, replicas
     ) as on_nodes:
-        say(f"nodes are played by {on_nodes.limits.method.value}")
+        counts = Counter(node.node_class for node in there.values())
+        told = " and ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"this machine plays {told} nodes, by {on_nodes.limits.method.value}")
+        say("measuring what one call of each service takes")
         await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
     order = list(SERVICES)
     return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}

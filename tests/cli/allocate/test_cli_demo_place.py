@@ -78,6 +78,7 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         "a line of its own",
         "and slow again",
     ]
+    assert "after node-2 was stopped\n  0.2 s  moved" in result.stdout
     assert "least-loaded misses the target of pack" in result.stdout
     assert "After node-2 was stopped, all targets were kept again within 0.5 s" in result.stdout
 
