@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -148,7 +149,7 @@ class TestNodes:
         nothing = Observation(requests=0, rate_per_s=0.0, p99_ms=None)
         assert held(adaptation, nothing, HOUR) == []
         actions = adaptation.node_back("quick-1")
-        assert [action.workload for action in actions][0] == "w"
+        assert actions[0].workload == "w"
         assert adaptation.performance("w")[0] >= 600
         assert where(adaptation, "batch")
 
@@ -238,6 +239,6 @@ def test_starts_that_fail_are_tried_again_ever_more_rarely(failures: int) -> Non
             tried_s.append(now_s)
             if len(tried_s) <= failures:
                 adaptation.start_failed("w", action.key, now_s)
-    waits = [after - before for before, after in zip(tried_s, tried_s[1:], strict=False)]
+    waits = [after - before for before, after in itertools.pairwise(tried_s)]
     assert waits == [20.0, 40.0, 80.0, 160.0, 320.0][:failures]
     assert adaptation.performance("w")[0] >= 400

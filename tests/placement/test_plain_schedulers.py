@@ -45,9 +45,7 @@ def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float
 @pytest.mark.parametrize("name", PLAIN)
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8))
-def test_the_same_nodes_as_by_looking_at_every_node_each_time(
-    name: str, seed: int, delicacy: float
-) -> None:
+def test_the_same_nodes_as_by_looking_at_every_node_each_time(name: str, seed: int, delicacy: float) -> None:
     rng = np.random.default_rng(seed)
     nodes = cluster({"top": 6, "even": 3, "low": 9}, zones=5)
     fast, slow = NodeLedger(nodes), NodeLedger(nodes)

@@ -10,8 +10,10 @@ import click
 from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note
 
 T = TypeVar("T")
-QUIET_S: Final = 0.5  # for which the use by other programs is measured
-MAX_TAKEN: Final = 0.15  # processors that others may use before it is noted
+QUIET_S: Final = (
+    0.5  # for which the use of processors by other programs is measured, before a probe and after it
+)
+MAX_TAKEN: Final = 0.15  # processors: more use by other programs is noted
 # Line of help of each command. It stands here so that a help text imports no module of a command.
 COMMANDS: Final = {
     "machine": LazyCommand(

@@ -22,7 +22,9 @@ UNWELL: Final = 1
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
@@ -246,8 +248,18 @@ def _spend(figures: dict[str, Any]) -> str:
         f"{plan}; {_reissues(figures['ledger'])}"
         + "".join(f"; {lever}" for lever in _levers(figures))
         + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
-        f"{figures['retries']} retries, {figures['shed']} turned away"
+        f"{figures['retries']} retries, {figures['shed']} turned away" + _traces(figures.get("traces"))
     )
+
+
+def _traces(traces: dict[str, Any] | None) -> str:
+    """Requests whose spans were kept, by reason; empty where every request's are, or none's."""
+    if traces is None:
+        return ""
+    kept = {reason: count for reason, count in traces["kept"].items() if count}
+    reasons = f" ({', '.join(f'{reason} {count}' for reason, count in kept.items())})" if kept else ""
+    total = sum(kept.values())
+    return f"; spans of {total} requests kept{reasons}, of {traces['dropped']} not"
 
 
 def _reissues(ledger: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import re
 import signal
 import sys
@@ -27,6 +28,7 @@ from kwiken.cli.live.server_options import (
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
+from kwiken.runtime.log_events import Event, about
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
+LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
@@ -60,7 +63,9 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 )
 @transport_option
 @grpc_port_option
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
+)
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
@@ -116,11 +121,11 @@ def command(
         for service in services
     )
 
-    def warn() -> None:
-        _warn_of_strangers(server.host, allowed_hosts)
-        if (crowd := crowd_line(processes, processors_given())) is not None:
-            note(crowd)
-
+    lines = {
+        Event.GATEWAY_EXPOSED: _exposed_line(server.host, allowed_hosts),
+        Event.CLUSTER_CROWDED: crowd_line(processes, processors_given()),
+    }
+    warnings = {event: line for event, line in lines.items() if line is not None}
     if detach:
         from kwiken.cli.live.detach import start_detached
 
@@ -133,7 +138,8 @@ def command(
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
         urls = start_detached(files, words)
-        warn()
+        for line in warnings.values():
+            note(f"warning: {line}")
         for url in urls:
             say(url)
         return
@@ -143,6 +149,7 @@ def command(
     from kwiken.runtime.process import set_up_logs
 
     set_up_logs(server.log_format, "supervisor")
+    LOG.setLevel(logging.INFO)
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
@@ -174,7 +181,7 @@ def command(
 
     starts = {service.name: functools.partial(start, place) for place, service in enumerate(services)}
     try:
-        asyncio.run(_run(starts, placed, files, warn))
+        asyncio.run(_run(starts, placed, files, warnings))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -258,14 +265,18 @@ def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[st
     return counts
 
 
-def _warn_of_strangers(host: str, allowed_hosts: Sequence[str]) -> None:
-    """Say that other machines may reach the gateway, if its address is not on loopback."""
+def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
+    """Line on a gateway that other machines may reach; None if its address is on loopback."""
     from kwiken.runtime.gateway import is_loopback
 
     if is_loopback(host):
-        return
+        return None
     names = "" if allowed_hosts else ", under any host name (--allowed-host restricts the names)"
-    note(f"warning: the gateway listens on {host}, so other machines may send it requests{names}")
+    return f"the gateway listens on {host}, so other machines may send it requests{names}"
+
+
+def _log(event: Event, line: str, level: int = logging.INFO) -> None:
+    LOG.log(level, "%s", line, extra=about(event))
 
 
 def _check_plan(path: str, service: Service) -> None:
@@ -283,7 +294,7 @@ async def _run(
     starts: Mapping[str, Callable[[Layout | None], Cluster]],
     placed: Placed | None,
     files: Sequence[StateFiles],
-    warn: Callable[[], None],
+    warnings: Mapping[Event, str],
 ) -> None:
     """Serve until told to stop, on the nodes of a placement if there is one."""
     import asyncio
@@ -310,10 +321,12 @@ async def _run(
         else:
             clusters, upkeep = await stack.enter_async_context(_on_nodes(starts, placed))
         up = True
-        warn()
+        for event, line in warnings.items():
+            _log(event, line, logging.WARNING)
         for cluster, each in zip(clusters.values(), files, strict=True):
             count = sum(len(those) for those in cluster.replicas.values())
-            note(f"{cluster.service.name} is up with {count} replicas; control token in {each.token}")
+            line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
+            _log(Event.CLUSTER_UP, line)
         for cluster in clusters.values():
             say(cluster.gateway_url)
         sys.stdout.flush()
@@ -321,7 +334,8 @@ async def _run(
             await stop.wait()
         else:
             await _keep(upkeep, stop)
-        note(f"{', '.join(clusters)} {'is' if len(clusters) == 1 else 'are'} stopping")
+        verb = "is" if len(clusters) == 1 else "are"
+        _log(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
 
 
 @contextlib.asynccontextmanager
@@ -336,7 +350,7 @@ async def _on_nodes(
         if nodes_file is not None:
             claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
         async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
-            note(f"nodes are played by {running.limits.method.value}")
+            _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
             if adaptation is None or seating is None:
                 yield running.clusters, None
                 return
@@ -347,7 +361,7 @@ async def _on_nodes(
                     seating,
                     running.clusters,
                     running.limits,
-                    say=note,
+                    say=functools.partial(_log, Event.UPKEEP_ACTED),
                 ),
             )
 

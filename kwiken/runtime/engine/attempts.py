@@ -183,10 +183,11 @@ class Attempts(msgspec.Struct, eq=False):
             return
         attempt.shard = site.shard
         attempt.span_id = request.next_span_id()
-        # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
-        late = step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1))
-        attempt.catch_up = late
         visit.attempts.append(attempt)
+        if step is None and not levels and attempt.threads == 1:
+            return
+        # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
+        attempt.catch_up = step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1))
         sampler, sampling = site.shared.sampler, request.sampling
-        if (step is not None or late) and sampler is not None and sampling is not None:
+        if sampler is not None and sampling is not None:
             sampler.note(sampling, _KEEP_REASONS[LATE if step is None else step])

@@ -21,7 +21,7 @@ from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, loop_iterations
 from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
-from kwiken.runtime.gateway.sampling import Sampling
+from kwiken.runtime.gateway.self_measurement import SelfMeasurement
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
@@ -78,7 +78,7 @@ class Gateway:
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         live = LivePage(service, executor, SystemClock())
-        self._sampling = Sampling(
+        self._measured = SelfMeasurement(
             executor,
             live,
             loop_iterations=loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START,
@@ -86,7 +86,7 @@ class Gateway:
         self.metrics = GatewayMetrics(
             service,
             executor,
-            lags=self._sampling.lag.lags,
+            lags=self._measured.lag.lags,
             instance=f"{service.name}-gateway-{os.getpid()}",
         )
         self._started = time.monotonic()
@@ -126,7 +126,7 @@ class Gateway:
             InputError: the address cannot be bound to.
         """
         await self._listener.start()
-        self._sampling.start()
+        self._measured.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Fail `/readyz`, then refuse new requests, finish those in flight, and close.
@@ -142,7 +142,7 @@ class Gateway:
         self._listener.stop_accepting()
         await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
-        self._sampling.stop()
+        self._measured.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)

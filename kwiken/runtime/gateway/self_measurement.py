@@ -1,4 +1,4 @@
-"""Sampling of a gateway at intervals: the event loop's lag, recent latencies, and the live page's history."""
+"""Measurement of a gateway by itself, at intervals: event-loop lag, recent latencies, history of status."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kwiken.runtime.live_page import LivePage
 INTERVAL_S: Final = 1.0  # between two samples of the status; the lag is measured more often
 
 
-class Sampling:
-    """Takes samples while the gateway runs.
+class SelfMeasurement:
+    """Measures while the gateway runs.
 
     Args:
         executor: executor of the gateway's requests.
@@ -32,12 +32,12 @@ class Sampling:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Take samples from now on."""
+        """Measure from now on."""
         self.lag.start()
         self._repeat()
 
     def stop(self) -> None:
-        """Take no more samples."""
+        """End the measurement."""
         self.lag.stop()
         if self._timer is not None:
             self._timer.cancel()
