@@ -14,20 +14,19 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from kwiken.arrays import Floats
 from kwiken.cli.demo.faults import Disturber, choose
 from kwiken.cli.demo.pace import Attempt, Finding, NothingToldError, Pace, Window, assess
-from kwiken.cli.demo.setup import EDGE_S, SETTLE_S, TARGET, LoadError, Record, orders, read_records
+from kwiken.cli.demo.setup import EDGE_S, SETTLE_S, TARGET, LoadError, orders, read_records
 from kwiken.cli.demo.site import Site, calm_again, find_pace, no_tick
 from kwiken.cli.demo.trial import pass_time
+from kwiken.cli.demo.trial.measure import ArmData, attach, row_of
 from kwiken.cli.live.placing import PlacementOptions
+from kwiken.cli.report.model import LoadRow
 from kwiken.otel.trace import read_requests
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.upkeep import clusters_on_nodes
 
-FAILED_MS = 10_000.0  # latency that a request without an answer counts as: the load's time-out
 FIRST_ANSWER_S = 30.0  # for the first answer to a new load generator
 FLUSH_S = 1.5  # spans are written about once a second
 GRACE_S = 2.0
@@ -56,23 +55,28 @@ class Measured:
     """What one cluster did in its blocks.
 
     Attributes:
-        due_s: moments at which requests were due, seconds since 1970.
-        latency_ms: their latencies at the client, milliseconds; `FAILED_MS` without an answer.
-        gateway_ms: latencies of the same requests at the gateway, milliseconds, in order of time.
-        failed: number of requests without an answer.
-        copied: copies as a share of the calls.
+        data: requests that count, with their traces.
+        pauses: start and end of each pause by replica, in order, seconds since 1970.
     """
 
-    due_s: list[float] = field(default_factory=list)
-    latency_ms: list[float] = field(default_factory=list)
-    gateway_ms: Floats = field(default_factory=lambda: np.empty(0))
-    failed: int = 0
-    copied: float = 0.0
+    data: ArmData = field(default_factory=ArmData)
+    pauses: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
-    def series(self) -> tuple[Floats, Floats]:
-        """Moments and latencies, (n,) each."""
-        return np.array(self.due_s), np.array(self.latency_ms)
+    def copied(self) -> float:
+        """Copies as a share of the calls."""
+        kinds = [
+            str(attempt.kind)
+            for record in self.data.records
+            for stage in record.stages
+            for attempt in stage.attempts
+        ]
+        return kinds.count(REISSUE) / max(1, kinds.count(PRIMARY))
+
+    @property
+    def undisturbed_ms(self) -> Floats:
+        """(n,) latencies at the gateway of the requests that met no pause, milliseconds."""
+        return self.data.undisturbed_ms(self.pauses)
 
 
 async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
@@ -133,15 +137,15 @@ async def compare(
         NothingToldError: the machine was too busy in too many blocks.
     """
     found = {arm: Measured() for arm in arms}
-    kept: dict[str, list[Record]] = {arm: [] for arm in arms}
     traces = {arm: site.scratch / f"traces-{number}" for number, arm in enumerate(arms)}
+    sites: dict[str, Site] = {}
+    disturbers: dict[str, Disturber] = {}
     site.watch.step("starting the sized services", 0)
     async with contextlib.AsyncExitStack() as stack:
-        sites = {}
         for arm, documents in arms.items():
             cluster = await stack.enter_async_context(_placed(documents, traces[arm]))
             sites[arm] = dataclasses.replace(site, cluster=cluster)
-            await stack.enter_async_context(_paused(sites[arm], pace))
+            disturbers[arm] = await stack.enter_async_context(_paused(sites[arm], pace))
         plan = orders(rounds, site.settings.seed, list(arms))
         attempt = Attempt([(arm, number) for number, order in enumerate(plan) for arm in order])
         site.watch.step("loading them in turn", rounds * len(arms) * block_s)
@@ -149,13 +153,17 @@ async def compare(
         while (stretch := attempt.current) is not None:
             arm, number = stretch
             tries += 1
-            records, window, finding = await _block(sites[arm], pace, number, tries, block_s)
+            rows, window, finding = await _block(sites[arm], pace, number, tries, block_s)
+            disturbers[arm].check()
             if _note(site, attempt, window, finding):
-                kept[arm] += records
+                found[arm].data.rows += rows
         _check(attempt, pace)
         await asyncio.sleep(FLUSH_S)
     for arm, measured in found.items():
-        _fill(measured, kept[arm], traces[arm])
+        for stage in disturbers[arm].report().stages.values():
+            for replica, start_s, end_s in stage.pauses:
+                measured.pauses.setdefault(replica, []).append((start_s, end_s))
+    attach({arm: measured.data for arm, measured in found.items()}, read_requests(traces.values()))
     return found
 
 
@@ -185,7 +193,7 @@ async def _paused(site: Site, pace: Pace) -> AsyncIterator[Disturber]:
 
 async def _block(
     site: Site, pace: Pace, number: int, tries: int, block_s: float
-) -> tuple[list[Record], Window, Finding | None]:
+) -> tuple[list[LoadRow], Window, Finding | None]:
     """Load one cluster with the arrivals and queries of a round."""
     site = dataclasses.replace(site, settings=dataclasses.replace(site.settings, seed=number))
     name = f"block-{tries}.jsonl"
@@ -208,9 +216,13 @@ async def _block(
         await load.stop()
     finding = assess(window, pace)
     await calm_again(site, no_tick)
-    records = read_records(site.scratch / name)
-    inside = (first_s + SETTLE_S, first_s + block_s - EDGE_S)
-    return [record for record in records if inside[0] <= record.intended_s < inside[1]], window, finding
+    first_s, last_s = first_s + SETTLE_S, first_s + block_s - EDGE_S
+    rows = [
+        row_of(record)
+        for record in read_records(site.scratch / name)
+        if first_s <= record.intended_s < last_s
+    ]
+    return rows, window, finding
 
 
 def _note(site: Site, attempt: Attempt, window: Window, finding: Finding | None) -> bool:
@@ -223,21 +235,3 @@ def _note(site: Site, attempt: Attempt, window: Window, finding: Finding | None)
 def _check(attempt: Attempt, pace: Pace) -> None:
     if attempt.failed:
         raise NothingToldError(f"at {pace.rate:g} requests a second {attempt.reason}")
-
-
-def _fill(measured: Measured, records: list[Record], traces: Path) -> None:
-    """Add the requests that count, with their latencies at the gateway and their copies."""
-    records = sorted(records, key=lambda record: record.intended_s)
-    for record in records:
-        answered = record.answered and record.latency_ms is not None
-        measured.due_s.append(record.intended_s)
-        measured.latency_ms.append(record.latency_ms or 0.0 if answered else FAILED_MS)
-        measured.failed += not answered
-    wanted = {int(record.trace_id, 16) for record in records if record.trace_id}
-    kinds: list[str] = []
-    gateway_ms = []
-    for request in read_requests([traces], wanted=wanted.__contains__):
-        gateway_ms.append((request.end_ns - request.start_ns) / 1e6)
-        kinds += [str(attempt.kind) for stage in request.stages for attempt in stage.attempts]
-    measured.gateway_ms = np.array(gateway_ms)
-    measured.copied = kinds.count(REISSUE) / max(1, kinds.count(PRIMARY))

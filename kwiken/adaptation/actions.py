@@ -62,12 +62,14 @@ class Stop:
         key: name of the replica in the adaptation.
         node: name of the node.
         reason: why, as one phrase.
+        after: names of the replicas that take its place; it stays unless all of them could be started.
     """
 
     workload: str
     key: str
     node: str
     reason: str
+    after: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:

@@ -130,7 +130,7 @@ def _bounds(
     gain = curve.variance[0] - curve.variance
     if len(groups) < 2 or k < 2:  # noqa: PLR2004 - one group has no spread, one point no gain
         return _interval(curve, gain, np.full(k, np.log(MAX_BOUND_FACTOR)), np.full(k, np.inf), level)
-    calls = complete_calls(stage, curve.distribution, rng)
+    calls = complete_calls(stage.without_lag(), curve.distribution, rng)
     points = np.unique(np.r_[np.arange(0, k, POINT_STEP), k - 1])
     variance = np.maximum(_without_each(calls, curve, points, groups), MIN_VARIANCE_MS2)
     scale = len(groups) - 1

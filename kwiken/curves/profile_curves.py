@@ -18,7 +18,7 @@ def stage_curves(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> dict[str, Curve]:
-    """Variance-response curve of every stage that may be reissued and has enough calls.
+    """Variance-response curve of every stage that may be reissued and has enough calls, without gateway lag.
 
     Args:
         profile: profile of the service.
@@ -32,9 +32,10 @@ def stage_curves(
     for i, stage in enumerate(profile.stages):
         if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE:
             continue
-        distribution = call_distribution(stage)
-        rho = known_correlation(stage, distribution, copy_correlation)
+        raced = stage.without_lag()
+        distribution = call_distribution(raced)
+        rho = known_correlation(raced, distribution, copy_correlation)
         if rho < MAX_USEFUL_CORRELATION:
-            calls = complete_calls(stage, distribution, np.random.default_rng([seed, i]))
+            calls = complete_calls(raced, distribution, np.random.default_rng([seed, i]))
             curves[stage.name] = reissue_curve(calls, distribution, grid=grid, correlation=rho)
     return curves

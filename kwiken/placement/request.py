@@ -95,6 +95,11 @@ class Request:
         return [float(value) for value in self.class_deviation]
 
     @cached_property
+    def typical_rate(self) -> Floats:
+        """(k,) median over the classes of `rate` by size, work per second."""
+        return np.asarray(np.median(self.rate, axis=1))
+
+    @cached_property
     def efficiencies(self) -> list[float]:
         """`efficiency` as plain numbers, in shares."""
         return [float(value) for value in self.efficiency]

@@ -116,6 +116,15 @@ class Sizing:
         best_effort = request.workload.best_effort
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
+    def renew(self, request: Request) -> None:
+        """Suppose another need or other predictions of the same workload; its replicas stay.
+
+        Args:
+            request: workload as it is asked for and predicted now.
+        """
+        self.request = request
+        self._sums = _Sums()
+
     def add(self, node: int, size: int) -> None:
         """Place a replica; the caller has checked that it fits.
 

@@ -33,7 +33,7 @@ TRACE_FIELDS = {"data", "resourceSpans"}  # top-level fields of Jaeger JSON, and
 MAX_SECONDS = 1e12  # since 1970, of a request's start
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _NO_NUMBER = re.compile(rb"(?i)nan\b|inf(inity)?\b")
-_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth")  # lists with one value per request
+_BY_REQUEST = ("latency_ms", "started_s", "calls_ms", "worth", "lag_ms")  # lists with one value per request
 MAX_CUT_CODE = 3  # 0: both ended; 1: the call was cancelled; 2: the copy was; 3: both were
 
 
@@ -42,7 +42,7 @@ class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class _Stage(_Struct, frozen=True):
-    """Stage of a profile document; `calls_ms`, `censored`, `worth` and `asked` hold one list per shard.
+    """Stage of a profile document; the lists of calls hold one list per shard.
 
     In `calls_ms` null means no call, in `worth` not known; `censored` holds indices of requests, and `asked`
     indices in `replica_names`, -1 for not known. `pairs` holds both latencies of calls and their copies, and
@@ -66,6 +66,7 @@ class _Stage(_Struct, frozen=True):
     threads: int = 1
     asked: list[list[int]] = []
     replica_names: list[str] = []
+    lag_ms: list[list[float]] = []
 
 
 class _Profile(_Struct, frozen=True):
@@ -130,6 +131,7 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         threads=stage.threads,
         asked=stage.asked.T.tolist() if stage.asked is not None else [],
         replica_names=list(stage.replica_names),
+        lag_ms=to_microseconds(stage.lag_ms).T.tolist() if stage.lag_ms is not None else [],
     )
 
 
@@ -240,6 +242,7 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         threads=stage.threads,
         asked=np.ascontiguousarray(np.array(stage.asked, dtype=np.int64).T) if stage.asked else None,
         replica_names=tuple(stage.replica_names),
+        lag_ms=np.ascontiguousarray(np.array(stage.lag_ms, dtype=float).T) if stage.lag_ms else None,
     )
 
 
@@ -268,6 +271,7 @@ def _check(document: _Profile, *, where: str) -> None:
             _pair_problems(stage),
             _worth_problems(stage, requests),
             _replica_problems(stage, requests),
+            _lag_problems(stage, requests),
         ):
             raise InputError(f"stage {stage.name[:MAX_NAME]!r}: {problem}", where=where)
 
@@ -382,6 +386,13 @@ def _replica_problems(stage: _Stage, requests: int) -> Iterator[str]:
         yield from _length_problems(column, requests, f"asked, shard {shard}")
         if not all(-1 <= number < len(names) for number in column):
             yield f"asked, shard {shard}: must be numbers of replica_names, from -1 to {len(names) - 1}"
+
+
+def _lag_problems(stage: _Stage, requests: int) -> Iterator[str]:
+    yield from _width_problems(stage, stage.lag_ms, "lag_ms")
+    for shard, column in enumerate(stage.lag_ms):
+        yield from _length_problems(column, requests, f"lag_ms, shard {shard}")
+        yield from _time_problems(column, f"lag_ms, shard {shard}")
 
 
 def _width_problems(stage: _Stage, columns: Sequence[object], field: str) -> Iterator[str]:

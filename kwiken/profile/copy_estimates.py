@@ -1,10 +1,13 @@
-"""Estimated latencies of copies where none were sent: the same work, with the waiting time of another call.
+"""Estimates about copies that were not sent: their latencies, and the time that none of them would save.
 
 The latency of a call is work plus waiting time. The work depends on the request (its size), so a copy repeats
 it. The waiting time (queue, pauses and network of a replica) of a copy is that of another call on another
 replica. Where replicas measure their work (CPU time), each late call therefore gives an estimate of its
 copy's latency. This separates slowness due to requests from slowness due to replicas, without a single
 duplicate.
+
+A busy caller reads answers late (`gateway_lag`). It sends copies as late, and only for calls whose answer has
+not arrived, so that part of a latency stays whatever is sent.
 """
 
 from __future__ import annotations
@@ -16,12 +19,17 @@ from kwiken.arrays import Floats
 
 Ints = NDArray[np.int64]
 
+NS_PER_MS = 1e6
 MAX_LATE_SHARE = 0.1  # of the calls: at most the slowest tenth counts as late
-VARIATION_SHARE = 0.9  # of the squares above the median: the calls that hold so much count as late
+VARIATION_SHARE = (
+    0.9  # of the squared distances above the median: the slowest calls that make it up count as late
+)
 MIN_LATE_CALLS = 10
 MAX_GUESSES = 1000
 MIN_CALLS_TO_GUESS = 100
 MIN_RELATIVE_WORK = 1e-3  # of the median work: less is raised to that, so that its logarithm is finite
+MAX_LAG_MS = 100.0  # a longer wait is a packet sent again (TCP waits 200 ms) or a paused replica: copies help
+CALLS_FOR_BASE = 200  # calls to a replica, in a row, whose quickest way back is taken for one without lag
 MIN_WORK_SHARE = 0.1  # of the median latency: with less, the waiting time may depend on the request too
 
 
@@ -83,6 +91,35 @@ def guess_by_kind(calls_ms: Floats, kinds: Ints, started: Floats | Ints) -> Floa
     return pairs[_late(pairs[:, 0])] if len(pairs) >= MIN_CALLS_TO_GUESS else None
 
 
+def gateway_lag(read_ns: Ints, served_ns: Ints, replica: Ints) -> Floats:
+    """Time that answers lay at the caller before the caller read them.
+
+    From the ends of the caller's and the replica's spans. Clocks of two machines differ, and every answer
+    takes its way, so what counts is how much longer the way back took than the quickest one from the same
+    replica at about that time.
+
+    Args:
+        read_ns: (k,) end of each call by the caller's clock, nanoseconds.
+        served_ns: (k,) end of each call by its replica's clock, nanoseconds.
+        replica: (k,) number of the replica.
+
+    Returns:
+        (k,) milliseconds, 0 or more; 0 for waits above `MAX_LAG_MS`, which have other causes.
+    """
+    if not len(read_ns):
+        return np.empty(0)
+    way = (read_ns - served_ns) / NS_PER_MS
+    order = np.lexsort((read_ns, replica))
+    first = np.r_[True, np.diff(replica[order]) != 0]
+    place = np.arange(len(order))
+    rank = place - np.maximum.accumulate(np.where(first, place, 0))
+    starts = np.flatnonzero(rank % CALLS_FOR_BASE == 0)
+    least = np.minimum.reduceat(way[order], starts)
+    lag = np.empty(len(way))
+    lag[order] = way[order] - np.repeat(least, np.diff(np.r_[starts, len(order)]))
+    return np.where(lag <= MAX_LAG_MS, lag, 0.0)
+
+
 def _late(latency: Floats) -> Ints:
     """(m,): indices, ascending, of the late calls that cause most of the stage's variance.
 
@@ -101,7 +138,7 @@ def _late(latency: Floats) -> Ints:
 def _next_elsewhere(replica: Ints) -> Ints:
     """(k,): index of the next call that went to another replica; with one replica, of the next call.
 
-    The search continues from the first call after the last.
+    After the last call comes the first.
     """
     k = len(replica)
     places = np.arange(k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import msgspec
@@ -80,6 +80,9 @@ class StageProfile:
         asked: (n, width) index in `replica_names` of the replica that took each primary call; -1 where it is
             not known. None where the traces do not record replicas.
         replica_names: names of the replicas that took calls.
+        lag_ms: (n, width) time that the answer of each primary call lay at the caller before the caller read
+            it (`gateway_lag`), milliseconds; a part of `calls_ms` that no copy shortens. 0 where it is not
+            known; None where it never is. `pairs_ms` and `guesses_ms` are without it.
     """
 
     name: str
@@ -99,6 +102,17 @@ class StageProfile:
     threads: int = 1
     asked: Ints | None = None
     replica_names: tuple[str, ...] = ()
+    lag_ms: Floats | None = None
+
+    def without_lag(self) -> StageProfile:
+        """The stage as copies race it: each call ends when its answer reaches the caller.
+
+        A caller that is late to read an answer is late to send a copy and to read the copy's answer too. So
+        time-outs, and the latencies of copies, are those of this stage; `lag_ms` is added after the race.
+        """
+        if self.lag_ms is None:
+            return self
+        return replace(self, calls_ms=np.maximum(0.0, self.calls_ms - self.lag_ms), lag_ms=None)
 
     @property
     def latency_ms(self) -> Floats:
@@ -191,6 +205,8 @@ class Profile:
                 total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
             if stage.asked is not None:
                 total.update(repr(stage.replica_names).encode() + np.ascontiguousarray(stage.asked).tobytes())
+            if stage.lag_ms is not None:
+                total.update(b"lag" + to_microseconds(stage.lag_ms).tobytes())
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())

@@ -38,4 +38,5 @@ def rows_of(stage: StageProfile, rows: Ints) -> StageProfile:
         censored=stage.censored[rows],
         worth=stage.worth[rows] if stage.worth is not None else None,
         asked=stage.asked[rows] if stage.asked is not None else None,
+        lag_ms=stage.lag_ms[rows] if stage.lag_ms is not None else None,
     )

@@ -184,7 +184,9 @@ class _StageRaces:
     def __init__(
         self, stage: StageProfile, curve: Curve, learned: Curve, rows: Rows, rng: np.random.Generator
     ) -> None:
-        self._calls = complete_calls(stage, curve.distribution, rng)[rows]
+        self._calls = complete_calls(stage.without_lag(), curve.distribution, rng)[rows]
+        lag_ms = stage.lag_ms if stage.lag_ms is not None else np.zeros(stage.calls_ms.shape)
+        self._lag = lag_ms[rows]
         self._copies = correlated_copies(
             curve.distribution, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
         )
@@ -195,11 +197,12 @@ class _StageRaces:
     @property
     def fastest(self) -> Floats:
         """(n,): latency of the slowest call, ms, if every call had its copy at once."""
-        return np.asarray(np.fmax.reduce(np.minimum(self._calls, self._copies), axis=1, initial=0.0))
+        return self._slowest(np.minimum(self._calls, self._copies))
 
     def keep(self, rows: Bools) -> None:
         """Drop the requests that are False in `rows`, (n,)."""
         self._calls, self._copies, self._coins = self._calls[rows], self._copies[rows], self._coins[rows]
+        self._lag = self._lag[rows]
         self._last = None
 
     def latency(self, choice: Choice) -> Floats:
@@ -214,7 +217,10 @@ class _StageRaces:
         if policy is not None:
             sent = (calls > policy.after_ms) & (self._coins < policy.probability)
             calls = np.where(sent, np.minimum(calls, policy.after_ms + self._copies), calls)
-        return np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
+        return self._slowest(calls)
+
+    def _slowest(self, calls: Floats) -> Floats:
+        return np.asarray(np.fmax.reduce(calls + self._lag, axis=1, initial=0.0))
 
 
 def _descendants(stages: Sequence[StageProfile]) -> dict[str, set[str]]:

@@ -3,7 +3,8 @@
 A call's copy is sent at the earlier of two times: the age in the stage's reissue policy, and the time at
 which its request becomes late (Kwiken section 5.5's global reissue: `min(T_s, max(0, T_z - start))`). A call
 that starts late runs with more threads. The stop rule of a fan-out is applied to the latencies after copies
-and threads; a copy due after the stop is never sent.
+and threads; a copy due after the stop is never sent. The time that an answer lay at the gateway before it was
+read is added after the race, since the gateway reads the copy's answer as late.
 """
 
 from __future__ import annotations
@@ -82,15 +83,17 @@ class StageReplay:
         predrawn: bool = False,
     ) -> None:
         self.name, self.after = stage.name, stage.after
+        raced = stage.without_lag()
         distribution = (
-            call_distribution(stage) if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
+            call_distribution(raced) if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
         )
-        self.calls_ms = complete_calls(stage, distribution, rng)
-        self._alone: Floats = np.fmax.reduce(self.calls_ms, axis=1, initial=0.0)
+        self.calls_ms = complete_calls(raced, distribution, rng)
+        self._lag_ms = stage.lag_ms
+        self._alone: Floats = np.fmax.reduce(self._read(self.calls_ms, slice(None)), axis=1, initial=0.0)
         self._count: Ints = (~np.isnan(self.calls_ms)).sum(axis=1)
         self._distribution, self._rng = distribution, rng
         self._races = races and len(distribution) > 0
-        self._rho = known_correlation(stage, distribution, copy_correlation) if self._races else 0.0
+        self._rho = known_correlation(raced, distribution, copy_correlation) if self._races else 0.0
         self._weights = utility_shares(stage.calls_ms, stage.worth)
         self._work = _work_share(stage)
         shape = self.calls_ms.shape
@@ -128,7 +131,7 @@ class StageReplay:
             race = BlockRace(ends[rows], self._draws(rows, ends[rows]))
             if self._races:
                 race.run(policy)
-            ends[rows] = race.ends
+            ends[rows] = self._read(race.ends, rows)
         return ends
 
     def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
@@ -161,14 +164,19 @@ class StageReplay:
                 race.late_at(np.maximum(0.0, plan.catch_up.after_ms - start))
         if self._races:
             race.run(plan.reissue)
-        latency = np.fmax.reduce(race.ends, axis=1, initial=0.0)
+        ends = self._read(race.ends, rows)
+        latency = np.fmax.reduce(ends, axis=1, initial=0.0)
         if plan.partial is not None:
-            latency = stop_times(race.ends, self._count[rows], plan.partial)
-            outcome.lost[part] = lost_utility(race.ends, latency, self._weights, rows)
+            latency = stop_times(ends, self._count[rows], plan.partial)
+            outcome.lost[part] = lost_utility(ends, latency, self._weights, rows)
         outcome.latency_ms[part] = latency
         stop = latency if plan.partial is not None else None
         outcome.copies[part], outcome.late_copies[part] = race.sent_before(stop)
         outcome.expected[part] = race.expected_before(stop)
+
+    def _read(self, ends_ms: Floats, rows: Rows | slice) -> Floats:
+        """(k, width): time at which the gateway reads each answer, ms, from its arrival."""
+        return ends_ms if self._lag_ms is None else ends_ms + self._lag_ms[rows]
 
     def _speed_up(self, race: BlockRace, policy: CatchUpPolicy, start_ms: Floats, count: Ints) -> Floats:
         """Speed up the calls that start late, in place; (k,) extra work, in units of one call's work."""

@@ -39,6 +39,7 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
             threads=3,
             asked=rng.integers(-1, 2, (50, 3)),
             replica_names=("wide/0", "wide/1"),
+            lag_ms=rng.exponential(0.1, (50, 3)),
         ),
         replace(stage_of("last", rng.exponential(1, 50), after=("wide",)), writes="POST"),
         counts={"traces": 50, "spans with errors": 2},
@@ -82,6 +83,9 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
         assert (mine.asked is None) == (theirs.asked is None)
         if mine.asked is not None and theirs.asked is not None:
             assert np.array_equal(mine.asked, theirs.asked)
+        assert (mine.lag_ms is None) == (theirs.lag_ms is None)
+        if mine.lag_ms is not None and theirs.lag_ms is not None:
+            assert np.allclose(mine.lag_ms, theirs.lag_ms, atol=0.00051)
 
 
 def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str, Any]) -> None:
@@ -91,7 +95,7 @@ def test_profiles_of_before_worth_and_threads_are_still_read(document: dict[str,
     assert wide.threads == 1
 
 
-@pytest.mark.parametrize("field", ["worth", "threads"])
+@pytest.mark.parametrize("field", ["worth", "threads", "lag_ms"])
 def test_the_digest_differs_without_each_optional_field(
     field: str, profile: Profile, document: dict[str, Any]
 ) -> None:

@@ -7,8 +7,10 @@ import contextlib
 import functools
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kwiken.adaptation import Adaptation
@@ -139,25 +141,27 @@ class Outcome:
     loss: Loss
 
 
-async def run_demo(*, seed: int, say: Say) -> Outcome:
+async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     """Run the demonstration; about two and a half minutes.
 
     Args:
         seed: seed of the traffic.
         say: told what happens, line by line.
+        log: file that the log lines of gateways and replicas are appended to.
     """
     chance = random.Random(seed)  # noqa: S311 - a load, not a secret
-    rounds, call_s = await _measure(say)
+    settings = ClusterSettings(grace_s=1.0, log=log)
+    rounds, call_s = await _measure(say, settings)
     for name, seconds in call_s.items():
         say(
-            f"{name}: {1e3 * seconds:.0f} ms a call on a small replica on a quick node; target: p99 of "
-            f"{target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests/s"
+            f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
+            f"a p99 of {target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests a second"
         )
     arms: list[Arm] = []
     loss: Loss | None = None
     for name in SCHEDULERS:
-        async with _placed(name, call_s) as placed:
-            say(f"{name}: the placement is up")
+        async with _placed(name, call_s, settings) as placed:
+            say(f"placed by {name}, and loaded for {WARM_S + ARM_S:.0f} s")
             streams = placed.streams(rounds, call_s)
             arms.append(await _arm(placed, streams, call_s, chance))
             if name == SCHEDULERS[-1]:
@@ -172,7 +176,7 @@ async def run_demo(*, seed: int, say: Say) -> Outcome:
     )
 
 
-async def _measure(say: Say) -> tuple[dict[str, int], dict[str, float]]:
+async def _measure(say: Say, settings: ClusterSettings) -> tuple[dict[str, int], dict[str, float]]:
     """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
     there = played()
     quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
@@ -190,23 +194,22 @@ async def _measure(say: Say) -> tuple[dict[str, int], dict[str, float]]:
 
     replicas = {name: {SERVICES[name]: [ReplicaPlace(node, SMALL)]} for name, node in places.items()}
     async with clusters_on_nodes(
-        _starts(places), {name: there[name] for name in quick}, replicas
+        _starts(places, settings), {name: there[name] for name in quick}, replicas
     ) as on_nodes:
-        say(f"six nodes of two classes, played by {on_nodes.limits.method.value}")
+        counts = Counter(node.node_class for node in there.values())
+        told = " and ".join(f"{count} {name}" for name, count in counts.items())
+        say(f"this machine plays {told} nodes, by {on_nodes.limits.method.value}")
+        say("measuring what one call of each service takes")
         await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
     order = list(SERVICES)
     return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}
 
 
-def _settings() -> ClusterSettings:
-    return ClusterSettings(grace_s=1.0)
-
-
-def _starts(services: Iterable[str]) -> dict[str, Callable[[Layout], Cluster]]:
+def _starts(services: Iterable[str], settings: ClusterSettings) -> dict[str, Callable[[Layout], Cluster]]:
     """By service, what makes its cluster from a layout."""
 
     def start(service: str, layout: Layout) -> Cluster:
-        return Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
+        return Cluster(f"{MODULE}:{service}", settings, layout=layout)
 
     return {service: functools.partial(start, service) for service in services}
 
@@ -228,7 +231,9 @@ class _Placed:
 
 
 @contextlib.asynccontextmanager
-async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Placed]:
+async def _placed(
+    name: str, call_s: Mapping[str, float], settings: ClusterSettings
+) -> AsyncIterator[_Placed]:
     """Place by a scheduler, and run the placement; the last scheduler's is kept at its targets."""
     cluster, there = nodes(), played()
     asked = requests(call_s, cluster)
@@ -239,7 +244,7 @@ async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Plac
     said: list[tuple[float, str]] = []
     replicas = {service: seating.replicas(service, adaptation.keys) for service in SERVICES}
     with_room = [service for service, places in replicas.items() if places.get(SERVICES[service])]
-    async with clusters_on_nodes(_starts(with_room), there, replicas) as on_nodes:
+    async with clusters_on_nodes(_starts(with_room, settings), there, replicas) as on_nodes:
         upkeep = Upkeep(
             adaptation,
             seating,
@@ -316,7 +321,7 @@ async def _lose(
     hit = sorted({service for name, service in on if name == node})
     before, told = read_processors(), len(placed.said)
     lost_s = time.monotonic()
-    say(f"{node}, with replicas of {', '.join(hit)}, is stopped")
+    say(f"{node}, which has replicas of {', '.join(hit)}, is stopped; {AFTER_LOSS_S:.0f} s of load follow")
     async with asyncio.TaskGroup() as group:
         group.create_task(send(streams.values(), AFTER_LOSS_S, chance))
         group.create_task(placed.limits.remove_node(node))

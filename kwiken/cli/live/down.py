@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Stop the local cluster.")
 @click.argument("service", required=False)
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
 def command(*, service: str | None, state: str) -> None:
     """Stop SERVICE, or every service that is up. A service that is not up is no error.
 

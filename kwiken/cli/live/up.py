@@ -63,7 +63,9 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 )
 @transport_option
 @grpc_port_option
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
+)
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
@@ -360,7 +362,6 @@ async def _on_nodes(
                     running.clusters,
                     running.limits,
                     say=functools.partial(_log, Event.UPKEEP_ACTED),
-                    service_targets_ms=placed.service_targets_ms,
                 ),
             )
 

@@ -67,7 +67,8 @@ class FitOptions(TypedDict):
 @click.option(
     "--reissue",
     type=Real(0, 1, above=True),
-    help="Budget of the plans that --blocks makes, as a share of cost.  [default: that of PLAN, else 0.05]",
+    help="Budget of the plans that --blocks makes, as a share of all work.  [default: that of PLAN, "
+    "else 0.05]",
 )
 @click.option(
     "--objective",
@@ -109,9 +110,9 @@ def command(
     """Judge PLAN on requests that it has not seen, in TRACES or a PROFILE, with the ledger in force.
 
     The requests are replayed in their order of time: without a plan, with PLAN, with the same budget spread
-    evenly, and with a plan made in hindsight. Copies are as slow with their calls as recorded pairs show, and
-    then correlated with them at 0.5. Several profiles, such as those of the days after, are judged together,
-    with a row for each in order of time.
+    evenly, and with a plan made in hindsight. All is judged twice: with copies correlated with their calls as
+    recorded pairs show, and with a correlation of 0.5. Several profiles, such as those of the days after, are
+    judged together, with a row for each in order of time.
     """
     if as_json and out == "-":
         raise click.UsageError("-o - and --json both want stdout; choose one")

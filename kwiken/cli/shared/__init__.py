@@ -14,8 +14,8 @@ if TYPE_CHECKING:
         MAX_PROFILES,
         MAX_WORKLOADS_FILE,
     )
-    from kwiken.cli.shared.errors import VerbContext
     from kwiken.cli.shared.input_files import check_apart, check_exist, named_by
+    from kwiken.cli.shared.lazy_group import LazyCommand, LazyGroup
     from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
@@ -79,9 +79,10 @@ __all__ = [
     "POSITIVE",
     "SHARE",
     "Bar",
+    "LazyCommand",
+    "LazyGroup",
     "Real",
     "Terminated",
-    "VerbContext",
     "check_apart",
     "check_belongs",
     "check_exist",
@@ -133,8 +134,8 @@ __getattr__ = lazy_names(
             "MAX_PROFILES",
             "MAX_WORKLOADS_FILE",
         ),
-        "kwiken.cli.shared.errors": ("VerbContext",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist", "named_by"),
+        "kwiken.cli.shared.lazy_group": ("LazyCommand", "LazyGroup"),
         "kwiken.cli.shared.notes": (
             "note_sentences",
             "note_summaries",

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from kwiken.cli.shared import (
     Real,
@@ -112,6 +111,8 @@ def _read(
     traces: tuple[str, ...], kind: str | None, once: tuple[str, ...], copyable: tuple[str, ...]
 ) -> tuple[RequestKind, list[RequestKind], Fits]:
     """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
+    from msgspec import structs
+
     from kwiken.advice import RequestKind
     from kwiken.otel.fit import fit_profiles
     from kwiken.profile import kept_copyable, kept_single
@@ -129,7 +130,7 @@ def _read(
     ]
     chosen = next((found for label, found in kinds if label == own), kinds[0][1])
     # Failed requests count in the list of kinds, and are no part of the profile.
-    chosen = msgspec.structs.replace(chosen, requests=profile.requests)
+    chosen = structs.replace(chosen, requests=profile.requests)
     others = [found for _, found in kinds if found.name != chosen.name]
     return chosen, others, replace(fits, profiles=(profile,))
 

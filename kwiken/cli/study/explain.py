@@ -43,7 +43,7 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 
 @click.command()
 @click.argument("profile", metavar="PROFILE")
-@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose choices to show beside.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose choices are shown beside.")
 @click.option(
     "--budget",
     type=SHARE,

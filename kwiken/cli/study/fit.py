@@ -77,7 +77,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     multiple=True,
     metavar="OP",
     help="Leave out spans of this operation, or SERVICE:OP; what they call is called by their caller then. "
-    "A name or a pattern; may be given again.",
+    "A name or a pattern; repeatable.",
 )
 @click.option(
     "--kind",

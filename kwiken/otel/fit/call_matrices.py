@@ -43,6 +43,8 @@ class StageCalls:
         threads: maximal number of threads of a call, 1 or more.
         asked: (requests, width) index into `replica_names` of each primary call's replica; -1 if not known.
         replica_names: names of the replicas that served calls.
+        lag_ms: (requests, width) time that the answers lay at the caller, milliseconds; 0 if not known, None
+            if known of none.
     """
 
     name: str
@@ -62,6 +64,7 @@ class StageCalls:
     threads: int = 1
     asked: Ints | None = None
     replica_names: tuple[str, ...] = ()
+    lag_ms: Floats | None = None
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -143,6 +146,7 @@ def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
         guesses_ms=calls.guesses_ms,
         worth=calls.worth,
         threads=calls.threads,
+        lag_ms=calls.lag_ms,
     )
 
 

@@ -19,7 +19,7 @@ from kwiken.otel.read import columns as c
 from kwiken.otel.trace import Forest, Requests, roles
 from kwiken.otel.write import AttemptKind, Outcome
 from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Profile, guess_copies
+from kwiken.profile import OWN_TIME, Profile, gateway_lag, guess_copies
 
 _PRIMARY = KINDS[AttemptKind.PRIMARY]
 _REISSUE = KINDS[AttemptKind.REISSUE]
@@ -44,6 +44,7 @@ class _Visits:
         attempt_row: (a,) row of the attempt's span.
         attempt_visit: (a,) index of the visit that the attempt belongs to.
         attempt_notes: (a,) rows of `OWN`.
+        attempt_lag_ms: (a,) time that the attempt's answer lay at the gateway; NaN if it is not known.
     """
 
     row: Ints
@@ -53,6 +54,7 @@ class _Visits:
     attempt_row: Ints
     attempt_visit: Ints
     attempt_notes: Rows
+    attempt_lag_ms: Floats
 
 
 def fit_own(forest: Forest, requests: Requests) -> Profile:
@@ -111,6 +113,7 @@ def _visits(forest: Forest, requests: Requests) -> _Visits:
     place[row] = np.arange(len(row))
     attempts = np.flatnonzero((role == c.ATTEMPT) & (forest.parent >= 0))
     attempts = attempts[place[forest.parent[attempts]] >= 0]
+    attempt_notes = taken(forest.owns, forest.spans["own"][attempts])
     return _Visits(
         row,
         request,
@@ -118,8 +121,23 @@ def _visits(forest: Forest, requests: Requests) -> _Visits:
         notes,
         attempts,
         place[forest.parent[attempts]],
-        taken(forest.owns, forest.spans["own"][attempts]),
+        attempt_notes,
+        _lag_ms(forest, role, attempts, attempt_notes),
     )
+
+
+def _lag_ms(forest: Forest, role: Ints, attempts: Ints, notes: Rows) -> Floats:
+    """(a,): time that each attempt's answer lay at the gateway, ms; NaN without a span of the replica."""
+    served = np.full(len(forest), -1, np.int64)
+    spans = np.flatnonzero((role == c.SERVED) & (forest.parent >= 0))
+    served[forest.parent[spans]] = forest.spans["end"][spans]
+    ended = served[attempts]
+    known = (ended >= 0) & np.isin(notes["outcome"], (_WON, _LOST))
+    lag = np.full(len(attempts), np.nan)
+    read, sent = forest.spans["end"][attempts[known]], forest.spans["start"][attempts[known]]
+    waited = gateway_lag(read, ended[known], notes["replica"][known].astype(np.int64))
+    lag[known] = np.minimum(waited, (read - sent) / NS_PER_MS)
+    return lag
 
 
 def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple[Bools, int]:
@@ -164,6 +182,8 @@ class _Told:
             if CPU times are not known.
         worth: (k,) weight of the call's answer; NaN if not known.
         replica: (k,) number of the text that names the primary's replica.
+        lag_ms: (k,) time that the primary's answer lay at the gateway, milliseconds; of a cancelled primary,
+            the winner's answer. NaN if not known.
     """
 
     request: Ints
@@ -176,6 +196,7 @@ class _Told:
     guesses_ms: Floats | None = None
     worth: Floats | None = None
     replica: Ints | None = None
+    lag_ms: Floats | None = None
 
 
 def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Floats) -> StageCalls:
@@ -197,6 +218,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Flo
     censored = np.zeros((requests, width), np.bool_)
     calls_ms[told.request, told.shard] = told.latency_ns / NS_PER_MS
     censored[told.request, told.shard] = told.censored
+    lag_ms = _by_call(told, told.lag_ms, (requests, width))
     seen = np.zeros(requests)
     known = ~np.isnan(told.seen_ns)
     np.maximum.at(seen, told.request[known], told.seen_ns[known] / NS_PER_MS)
@@ -220,6 +242,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Flo
         guesses_ms=told.guesses_ms,
         worth=_by_call(told, told.worth, (requests, width)),
         threads=int(notes["threads"].max(initial=1)),
+        lag_ms=None if lag_ms is None else np.nan_to_num(lag_ms),
     )
 
 
@@ -261,11 +284,12 @@ def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Tol
     A call that got several threads because its request was late is a lower bound in any case: with one thread
     it would have taken at least as long.
     """
-    notes = taken(visits.attempt_notes, at)
+    notes, lag = taken(visits.attempt_notes, at), visits.attempt_lag_ms[at]
     request = visits.request[visits.attempt_visit[at]]
     start, end = forest.spans["start"][visits.attempt_row[at]], forest.spans["end"][visits.attempt_row[at]]
     order = np.lexsort((start, notes["shard"], request))
     notes, request, start, end = taken(notes, order), request[order], start[order], end[order]
+    lag = lag[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = (request[1:] != request[:-1]) | (notes["shard"][1:] != notes["shard"][:-1])
     groups = np.flatnonzero(first)
@@ -291,7 +315,11 @@ def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Tol
     forest.counts["calls_with_copies"] += int(copied.sum())
     forest.counts["calls_with_threads"] += int(helped.sum())
     seen = np.where(np.isnan(answered), given_up, answered)
-    pairs, cut = _pairs(notes, (end - start).astype(float), groups, primary)
+    # A cancelled attempt had not answered when the winner's answer arrived, which was before that was read.
+    won = np.fmax.reduceat(np.where(outcome == _WON, lag, np.nan), groups)[np.cumsum(first) - 1]
+    lag = np.where(outcome == _CANCELLED, won, lag)
+    arrived = np.maximum(start, end - np.nan_to_num(lag * NS_PER_MS).astype(np.int64))
+    pairs, cut = _pairs(notes, (arrived - start).astype(float), groups, primary)
     drawn = forest.spans["lo"][visits.row[visits.attempt_visit[at]]][order] <= least_share * MAX_DRAW
     return _Told(
         request[groups],
@@ -301,9 +329,10 @@ def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Tol
         seen,
         pairs,
         cut,
-        _guesses(notes, start, end, np.where(drawn[primary], primary, -1)),
+        _guesses(notes, start, arrived, np.where(drawn[primary], primary, -1)),
         np.fmax.reduceat(notes["worth"], groups),
         notes["replica"][np.where(primary >= 0, primary, groups)].astype(np.int64),
+        np.where(primary >= 0, lag[primary], np.nan),
     )
 
 

@@ -54,4 +54,5 @@ def _stage_under_load(
         censored=np.zeros(calls.shape, np.bool_),
         pairs_ms=None if pairs is None else model.latencies_at(pairs, factor, seed=seed),
         reissuable=stage.reissuable and not refused,
+        lag_ms=None,  # the model keeps latencies whole
     )

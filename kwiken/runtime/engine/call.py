@@ -131,7 +131,7 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
     attempts = Attempts(site, Attempt(0, target, now, threads, target.take(now), not target.ejected))
     if site.visit is not None:
         attempts.record(attempts.first, None, budget.levels)
-    task = asyncio.current_task()
+    task = asyncio.current_task(request.loop)
     assert task is not None
     return HedgedCall(site, race, attempts, budget, CallerTask(task, task.cancelling()))
 

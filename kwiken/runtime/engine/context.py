@@ -58,70 +58,47 @@ class Shared:
         self.exceptions = ExceptionRecorder(now)
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """State of one request while it runs. Times in seconds.
 
     Attributes:
-        lost: by stage, replicas that were lost or hung while serving this request and were not ejected
-            before; None for none.
+        program: stages with the policies of the plan that was in force when the request began.
+        budget: what it may still spend on copies of its calls.
+        loop: event loop that runs the request.
+        started: moment at which it began.
+        deadline: moment at which its time is up.
+        priority: 0 is normal, higher is more important.
+        control: whether no lever touches the request.
+        trace_id: id of its trace; 0 for none.
+        span_id: id of its span; 0 for none.
         sampled: whether replicas are to record their spans, unless `sampling` says so.
         sampling: sampling of its spans; None where they are not sampled.
-        spans: number of span ids that were given to its attempts.
-        start_ns: time of its arrival, nanoseconds since 1970; known if the request is recorded.
         visits: its visits of stages so far, in the order of their start; None if nothing is recorded.
+        start_ns: time of its arrival, nanoseconds since 1970; known if the request is recorded.
+        spans: number of span ids that were given to its attempts.
+        partial: whether a part that could have been in its answer is missing.
+        lost_weight: utility weight that its answer lacks.
+        lost: by stage, replicas that were lost or hung while serving this request and were not ejected
+            before; None for none.
     """
 
-    __slots__ = (
-        "budget",
-        "control",
-        "deadline",
-        "loop",
-        "lost",
-        "lost_weight",
-        "partial",
-        "priority",
-        "program",
-        "sampled",
-        "sampling",
-        "span_id",
-        "spans",
-        "start_ns",
-        "started",
-        "trace_id",
-        "visits",
-    )
-
-    def __init__(
-        self,
-        program: Program,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        started: float,
-        deadline: float,
-        priority: int,
-        control: bool,
-        trace: tuple[int, int],
-        sampled: bool = False,
-        sampling: RequestSampling | None = None,
-        recording: bool = False,
-        start_ns: int = 0,
-    ) -> None:
-        self.program = program
-        self.loop = loop
-        self.started = started
-        self.deadline = deadline
-        self.priority = priority
-        self.control = control
-        self.trace_id, self.span_id = trace
-        self.sampled = sampled
-        self.sampling = sampling
-        self.spans = 0
-        self.start_ns = start_ns
-        self.visits: list[StageVisit] | None = [] if recording else None
-        self.budget = RequestBudget(program.request_budget)
-        self.partial = False
-        self.lost_weight = 0.0
-        self.lost: dict[str, set[ReplicaState]] | None = None
+    program: Program
+    budget: RequestBudget
+    loop: asyncio.AbstractEventLoop
+    started: float
+    deadline: float
+    priority: int
+    control: bool
+    trace_id: int
+    span_id: int
+    sampled: bool = False
+    sampling: RequestSampling | None = None
+    visits: list[StageVisit] | None = None
+    start_ns: int = 0
+    spans: int = 0
+    partial: bool = False
+    lost_weight: float = 0.0
+    lost: dict[str, set[ReplicaState]] | None = None
 
     def next_span_id(self) -> int:
         """Id of a further span, 64 bits: derived from that of the request's, which is random."""

@@ -29,8 +29,7 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     answers: list[Any] = []
     visits, now = request.visits, request.started
     for stage in program.stages:
-        parents = stage.parents
-        args = tuple([answers[parent] for parent in parents]) if parents else (body,)
+        args = arguments_of(stage, answers, body)
         if stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
             now = shared.now()
@@ -101,6 +100,14 @@ def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float,
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
+def arguments_of(stage: CompiledStage, answers: list[Any], body: Any) -> tuple[Any, ...]:
+    """Arguments of a stage's handler: the answers of its parents; for a source, the request's body."""
+    parents = stage.parents
+    if len(parents) == 1:
+        return (answers[parents[0]],)
+    return tuple([answers[parent] for parent in parents]) if parents else (body,)
+
+
 class StageRun:
     """One run of a stage: a single call or the calls of a fan-out.
 
@@ -166,7 +173,8 @@ class DagRun:
         ready, self._ready = self._ready, []
         if len(ready) == 1 and not self._open and self._stages[ready[0]].definition.fanout == 1:
             stage = self._stages[ready[0]]
-            self._done(stage, await run_stage(self._shared, self._request, stage, self._args(stage)))
+            args = arguments_of(stage, self._answers, self._body)
+            self._done(stage, await run_stage(self._shared, self._request, stage, args))
             return
         for index in ready:
             self._start(self._stages[index])
@@ -177,10 +185,6 @@ class DagRun:
         closed, self._closed = self._closed, []
         for each in closed:
             self._end(each)
-
-    def _args(self, stage: CompiledStage) -> tuple[Any, ...]:
-        answers = self._answers
-        return tuple([answers[parent] for parent in stage.parents]) if stage.parents else (self._body,)
 
     def _done(self, stage: CompiledStage, answer: Any) -> None:
         self._answers[stage.index] = answer
@@ -194,7 +198,7 @@ class DagRun:
         fan_out = FanOut(stage.definition.fanout, stage.partial, now, wait_for_all=self._request.control)
         started = StageRun(stage, fan_out, begin_visit(self._shared, self._request, stage))
         loop = self._request.loop
-        args = self._args(stage)
+        args = arguments_of(stage, self._answers, self._body)
         started.tasks = [
             loop.create_task(self._call(started, args, shard)) for shard in range(stage.definition.fanout)
         ]

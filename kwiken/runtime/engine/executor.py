@@ -23,6 +23,7 @@ from kwiken.runtime.decisions import (
     Limits,
     Program,
     ReplicaState,
+    RequestBudget,
     RetryAccount,
     StageState,
     TracedLatency,
@@ -302,16 +303,18 @@ class Executor:
                 sampling = sampler.begin(trace_id, asked=asked, control=control)
         return Request(
             program,
-            loop=asyncio.get_running_loop(),
-            started=now,
-            deadline=deadline,
-            priority=priority,
-            control=control,
-            trace=(trace_id, span_id),
-            sampled=asked or self._observer is not None,
-            sampling=sampling,
-            recording=recording,
-            start_ns=start_ns,
+            RequestBudget(program.request_budget),
+            asyncio.get_running_loop(),
+            now,
+            deadline,
+            priority,
+            control,
+            trace_id,
+            span_id,
+            asked or self._observer is not None,
+            sampling,
+            [] if recording else None,
+            start_ns,
         )
 
     def _record(

@@ -103,8 +103,9 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
         answer: answer of the handler, encoded.
         load: what the replica reports of itself.
     """
-    busy_ms, inflight, latency_ms = load
-    return payload_message(answer) + LOAD.pack(BUSY_MS, busy_ms, INFLIGHT, inflight, LATENCY_MS, latency_ms)
+    return payload_message(answer) + LOAD.pack(
+        BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms
+    )
 
 
 def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
@@ -188,6 +189,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
 def _varint(number: int) -> bytes:
     if number <= LAST_ONE_BYTE:
         return bytes((number,))
+    if number < 1 << 14:  # two bytes: most bodies
+        return bytes((number & LAST_ONE_BYTE | 0x80, number >> 7))
     out = bytearray()
     while number > LAST_ONE_BYTE:
         out.append(number & LAST_ONE_BYTE | 0x80)

@@ -118,26 +118,27 @@ class GrpcReplicaServer:
 
     def _answer(self, ended: EndedCall, context: Any) -> bytes:
         """Set status and metadata of an answer; returns its message."""
-        ending, body, inflight, busy_ms = ended
+        ending = ended.ending
+        load = LoadReport(ended.busy_ms, ended.inflight, self.calls.latency_ms)
         if ending is Ending.ANSWERED:
-            return stage_answer_message(body, LoadReport(busy_ms, inflight, self.calls.latency_ms))
+            return stage_answer_message(ended.body, load)
         if ending in NOT_TAKEN:
             context.set_trailing_metadata(
-                ((wire.REFUSED, NOT_TAKEN[ending]), (wire.INFLIGHT, str(inflight))),
+                ((wire.REFUSED, NOT_TAKEN[ending]), (wire.INFLIGHT, str(load.inflight))),
             )
             context.set_code(CODES[ending])
-            context.set_details(body.decode())
+            context.set_details(ended.body.decode())
             return b""
         context.set_trailing_metadata(
             (
-                (wire.BUSY, f"{busy_ms:.3f}"),
-                (wire.INFLIGHT, str(inflight)),
-                (wire.LATENCY, f"{self.calls.latency_ms:.3f}"),
-                (FAILURE, body),
+                (wire.BUSY, f"{load.busy_ms:.3f}"),
+                (wire.INFLIGHT, str(load.inflight)),
+                (wire.LATENCY, f"{load.latency_ms:.3f}"),
+                (FAILURE, ended.body),
             )
         )
         context.set_code(CODES[ending])
-        context.set_details(_readable(body))
+        context.set_details(_readable(ended.body))
         return b""
 
 

@@ -156,16 +156,16 @@ class ReplicaServer:
         return self._response(await self.calls.serve(call))
 
     def _response(self, ended: EndedCall) -> Response:
-        ending, body, running, busy_ms = ended
-        inflight = f"{wire.INFLIGHT}: {running}\r\n"
+        ending = ended.ending
+        inflight = f"{wire.INFLIGHT}: {ended.inflight}\r\n"
         if ending in NOT_TAKEN:
             headers = f"{wire.REFUSED}: {NOT_TAKEN[ending]}\r\n{RETRY_AFTER}{inflight}{TEXT}"
         else:
             headers = (
-                f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
+                f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {ended.busy_ms:.3f}\r\n"
                 f"{inflight}{wire.LATENCY}: {self.calls.latency_ms:.3f}\r\n"
             )
-        return Response(STATUS[ending], body, headers)
+        return Response(STATUS[ending], ended.body, headers)
 
 
 async def _shown(page: MetricsPage, request: Request) -> Response:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -61,7 +61,7 @@ class CallObserver(Protocol):
         """Take one finished call."""
 
 
-class ReceivedCall(NamedTuple):
+class ReceivedCall(msgspec.Struct, frozen=True):
     """Call as it arrived, decoded by its protocol.
 
     Attributes:
@@ -90,12 +90,15 @@ class Ending(enum.Enum):
     FULL = "the replica holds its largest number of calls; nothing ran"
     MISDIRECTED = "the call is for another stage; nothing ran"
 
+    # By identity, which members have: the hash of `Enum` is a function in Python, called for every call.
+    __hash__ = object.__hash__
+
 
 # Endings of calls that were not taken, with the value of the header or metadata `wire.REFUSED`.
 NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
 
 
-class EndedCall(NamedTuple):
+class EndedCall(msgspec.Struct, frozen=True):
     """Result of a call.
 
     Attributes:
@@ -111,7 +114,7 @@ class EndedCall(NamedTuple):
     busy_ms: float = 0.0
 
 
-class CallSettings(NamedTuple):
+class CallSettings(msgspec.Struct, frozen=True):
     """Values of a call's headers.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ MAX_KIND: Final = 100  # characters
 MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
 
 
-class LoadReport(NamedTuple):
+class LoadReport(msgspec.Struct, frozen=True):
     """What a replica reports of itself with an answer.
 
     Attributes:
@@ -118,7 +118,7 @@ class CallBodies:
         except InputError as error:
             reason = str(error).removeprefix(f"{error.where}: ")
             raise UnfitError(f"stage {stage!r}: replica {replica.id}: {reason}") from error
-        return Reply(value, *load)
+        return Reply(value, load.busy_ms, load.inflight, load.latency_ms)
 
     def _read(self, stage: str, address: str, data: bytes) -> Any:
         """Decode an answer; an answer to pass on is only decoded when a check is due.

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes
+from kwiken.cli.live.placing.options import service_targets
 from kwiken.cli.shared import load_service
 from kwiken.errors import InputError
 from kwiken.workloads import profiles_to_json
@@ -149,7 +150,6 @@ def test_workloads_with_predictions_are_placed_and_kept(
     assert found.seating.names == {"first-0": "tidy-0"}
     assert {name: len(keys) for name, keys in found.adaptation.keys.items()} == {"first": 1, "filler": 1}
     assert found.seating.workloads["filler"].command == ("sleep", "600")
-    assert found.service_targets_ms == {"hello": 80.0}
     told = "note: of other services, and so neither started nor given room: elsewhere"
     assert told in capsys.readouterr().err
     words = keeping(tmp_path).arguments()
@@ -196,7 +196,6 @@ def test_services_that_are_started_together_draw_on_one_ledger(
     assert two is not None
     assert node_of(two) == {"first": "a", "elsewhere": "b"}
     assert [place.node for place in two.replicas["pack"]["packing"]] == ["b"]
-    assert two.service_targets_ms == {"hello": 80.0, "pack": 70.0}
     assert "of other services" not in capsys.readouterr().err
 
 
@@ -221,6 +220,13 @@ def test_targets_of_services_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=f"--target-p99: {message}"):
         keeping(tmp_path, target_p99=texts).read([SERVICE])
+
+
+def test_targets_of_services_are_read_by_name() -> None:
+    pack = load_service("kwiken.services.trio:pack")
+    assert service_targets([SERVICE], ["80"]) == {"hello": 80.0}
+    assert service_targets([SERVICE, pack], ["pack=70", "hello=0.5"]) == {"pack": 70.0, "hello": 0.5}
+    assert service_targets([SERVICE, pack], []) == {}
 
 
 def test_several_services_need_their_names_at_a_target(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_fields_of_a_stages_answer_come_in_any_order(
     ]
     if rng is not None:
         rng.shuffle(fields)
-    assert stage_answer_of(b"".join(fields)) == (answer, (busy_ms, inflight, latency_ms))
+    assert stage_answer_of(b"".join(fields)) == (answer, LoadReport(busy_ms, inflight, latency_ms))
 
 
 @pytest.mark.parametrize(

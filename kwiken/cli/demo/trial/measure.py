@@ -96,16 +96,27 @@ def assign(records: Iterable[Record], schedule: Schedule) -> tuple[dict[str, Arm
         if block is None:
             settling += schedule.settling(record.intended_s)
             continue
-        row = LoadRow(
-            arm=block.arm,
-            block=schedule.blocks.index(block),
-            intended_s=record.intended_s,
-            latency_ms=None if record.error == DROPPED else record.latency_ms,
-            status=record.status,
-            trace_id=record.trace_id,
-        )
+        row = row_of(record, arm=block.arm, block=schedule.blocks.index(block))
         arms[block.arm].rows.append(row)
     return arms, settling
+
+
+def row_of(record: Record, *, arm: str | None = None, block: int | None = None) -> LoadRow:
+    """Row of a request that the load generator recorded.
+
+    Args:
+        record: record of the request.
+        arm: name of the arm; None outside of a demo.
+        block: number of the block; None outside of a demo.
+    """
+    return LoadRow(
+        arm=arm,
+        block=block,
+        intended_s=record.intended_s,
+        latency_ms=None if record.error == DROPPED else record.latency_ms,
+        status=record.status,
+        trace_id=record.trace_id,
+    )
 
 
 def attach(arms: Mapping[str, ArmData], requests: Iterable[RequestRecord]) -> None:

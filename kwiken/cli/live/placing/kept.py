@@ -75,11 +75,11 @@ def read_kept(
     caution = Caution(confidence=CONFIDENCE)
     requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
     placement = _placement(placement_file, requests, cluster)
-    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER))
+    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
     seating = Seating(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
     _check_room(adaptation, wanted, workloads_file)
     replicas = {name: seating.replicas(name, adaptation.keys) for name in sorted(names)}
-    return Placed(seating.nodes, replicas, nodes_file, adaptation, seating, service_targets_ms)
+    return Placed(seating.nodes, replicas, nodes_file, adaptation, seating)
 
 
 def _placement(file: str | None, requests: Sequence[Request], cluster: Cluster) -> Placement:

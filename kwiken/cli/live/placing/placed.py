@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, note, read_text
@@ -28,7 +28,6 @@ class Placed:
         nodes_file: path of the document of nodes; None where there is none.
         adaptation: keeps the targets; None to keep the replicas as they are.
         seating: which replica is which one of the adaptation; None without one.
-        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
     """
 
     nodes: Mapping[str, PlayedNode]
@@ -36,7 +35,6 @@ class Placed:
     nodes_file: str | None
     adaptation: Adaptation | None = None
     seating: Seating | None = None
-    service_targets_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_placed(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:
