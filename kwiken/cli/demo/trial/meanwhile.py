@@ -15,7 +15,7 @@ import numpy as np
 from kwiken.cli.report.model import Expectation
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import RequestRecord
-from kwiken.plan import Expected, Plan
+from kwiken.plan import Expected, Plan, tidied
 from kwiken.profile import Profile, StageProfile, part_of
 from kwiken.simulation import expect
 
@@ -50,7 +50,7 @@ def expect_meanwhile(
     known = {stage.name: stage for stage in learned.stages}
     stages = tuple(_with_copies_of(stage, known.get(stage.name, stage)) for stage in alone.stages)
     _, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
-    return as_expectation(expected)
+    return as_expectation(tidied(expected))
 
 
 def _with_copies_of(stage: StageProfile, other: StageProfile) -> StageProfile:
