@@ -21,7 +21,7 @@ demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
 
 demo-place: $(READY)
-	@$(BIN)/kwiken demo-place
+	@$(BIN)/kwiken demo-place --out demo-place-out
 
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
@@ -45,4 +45,4 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks --out bench-out
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out bench-out dist build
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out bench-out dist build

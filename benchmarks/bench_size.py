@@ -1,7 +1,7 @@
 """Benchmark of sizing: replicas and reissues together beside each alone and one after the other.
 
 Every row is verified in the queueing simulator, on requests that no search has seen. The target of a case is
-the p99 that replicas alone reach at `SPARE` times the cost of the cheapest sizes that can serve at all.
+the p99 that replicas alone reach at twice the cost of the cheapest sizes that can serve at all.
 """
 
 from __future__ import annotations
@@ -11,18 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from benchmarks.harness import Row
+from benchmarks.sized import LEAST_SAVING, percent_less, study_beside_replicas
 from benchmarks.sized_profiles import DAG_RATE_PER_S, dag_profile, search_profile
-from kwiken.capacity import Arm, Outcome, SizeSettings, SizeStudy, study_size
-from kwiken.capacity.arms import REPLICAS_ONLY, checked
-from kwiken.capacity.search import Search
-from kwiken.capacity.study import VERIFY_SEED
-from kwiken.capacity.supply import Supply
-from kwiken.capacity.trials import StageTrials
-from kwiken.profile import Profile, costs
-from kwiken.queueing.load import load_model
+from kwiken.capacity import Arm, SizeStudy
+from kwiken.profile import Profile
 
-SPARE = 2.0
-LEAST_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost
 SEARCH_RATE_PER_S = 400.0
 SEEDS = 8
 SEARCH_SEEDS = 1
@@ -42,7 +35,7 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
     missed: dict[str, int] = defaultdict(int)
     for seed in range(seeds):
         profile = profile_of(seed)
-        study, known = _study(profile, rate_per_s, seed)
+        study, known = study_beside_replicas(profile, rate_per_s, seed)
         together = study.arms[0].at_cost
         assert together is not None
         for arm in study.arms[1:]:
@@ -50,11 +43,11 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
             if arm.name.startswith("replicas"):
                 costs_there.append(known.cost)  # these ways know the sizes that the target is of
             if costs_there:
-                saved[arm.name].append(_less(study.outcome.cost, min(costs_there)))
+                saved[arm.name].append(percent_less(study.outcome.cost, min(costs_there)))
             else:
                 missed[arm.name] += 1
             if arm.at_cost is not None:
-                lower[arm.name].append(_less(together.p99_ms, arm.at_cost.p99_ms))
+                lower[arm.name].append(percent_less(together.p99_ms, arm.at_cost.p99_ms))
             print(f"  {kind} {seed}: {_told(study, arm)}", flush=True)
     rows = []
     for name, p99 in lower.items():
@@ -64,30 +57,6 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
             rows.append(_row(f"{kind}, cost saved at equal p99 beside {name} ({reached} reach it)", cost))
         rows.append(_row(f"{kind}, p99 lower at equal cost beside {name}", p99))
     return rows
-
-
-def _study(profile: Profile, rate_per_s: float, seed: int) -> tuple[SizeStudy, Outcome]:
-    """A sizing with its alternatives, and the sizes of replicas alone whose p99 is the target."""
-    trials = StageTrials(
-        load_model(profile, seed=seed), rate_per_s, Supply([s.name for s in profile.stages], {}), seed=seed
-    )
-    alone = Search(trials, costs(profile), 0.0, REPLICAS_ONLY)
-    spare = SPARE * trials.supply.cost(alone.cheapest_start())
-    outcome = checked(trials, alone.least_p99(spare).sizes, seed=seed + VERIFY_SEED)
-    assert outcome is not None
-    settings = SizeSettings(
-        target_p99_ms=outcome.p99_ms,
-        rate_per_s=rate_per_s,
-        created="2026-01-01T00:00:00Z",
-        compare=True,
-        seed=seed,
-    )
-    return study_size(profile, settings), outcome
-
-
-def _less(ours: float, theirs: float) -> float:
-    """By how much ours is below theirs, %."""
-    return 100.0 * (1.0 - ours / theirs)
 
 
 def _told(study: SizeStudy, arm: Arm) -> str:

@@ -1,5 +1,9 @@
 """The chain of three stages by hand on grpc.aio, whose messages are plain bytes, the cheapest there are.
 
+It keeps the contract that callers of a chain of services rely on, and no more: each stage gets what is left
+of the caller's deadline and the caller's trace context, and an error of a stage, or an unreadable request,
+reaches the caller with its status.
+
 `python -m benchmarks.chain_grpc` runs its processes: it prints its port on one line and ends when its
 standard input closes.
 """
@@ -8,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import msgspec
@@ -18,6 +22,7 @@ from grpc import aio
 from benchmarks.chain import Item, step
 
 TIMEOUT_S = 10.0
+TRACEPARENT: Final = "traceparent"
 CALL = "/chain.Stage/Call"
 ASK = "/chain.Gateway/Ask"
 
@@ -27,8 +32,11 @@ def stage_server() -> Any:
     decoder = msgspec.msgpack.Decoder(Item)
 
     async def call(message: bytes, context: Any) -> bytes:
-        del context
-        return msgspec.msgpack.encode(step(decoder.decode(message)))
+        try:
+            item = decoder.decode(message)
+        except msgspec.MsgspecError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return msgspec.msgpack.encode(step(item))
 
     return _server(CALL, call)
 
@@ -39,10 +47,15 @@ def gateway_server(*ports: str) -> Any:
     stages = [aio.insecure_channel(f"127.0.0.1:{port}").unary_unary(CALL) for port in ports]
 
     async def ask(message: bytes, context: Any) -> bytes:
-        remaining_s = context.time_remaining()
-        body = msgspec.msgpack.encode(decoder.decode(message))
-        for stage in stages:
-            body = await stage(body, timeout=remaining_s)
+        trace = [entry for entry in context.invocation_metadata() if entry[0] == TRACEPARENT]
+        try:
+            body = msgspec.msgpack.encode(decoder.decode(message))
+            for stage in stages:
+                body = await stage(body, timeout=context.time_remaining(), metadata=trace)
+        except msgspec.MsgspecError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except aio.AioRpcError as error:
+            await context.abort(error.code(), error.details() or "")
         return msgspec.json.encode({"answer": msgspec.msgpack.decode(body)})
 
     return _server(ASK, ask)

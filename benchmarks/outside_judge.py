@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-import numpy as np
-
 from benchmarks.outside_data import Recording
 from kwiken.apportion import INSURANCE
 from kwiken.evaluation import PLAN, Judgement
@@ -75,8 +73,6 @@ def _cases(recording: Recording, budget: float, ways: Ways | None, ledger: Ledge
         plan = made(earlier, budget, ledger=ledger)
         more = {} if ways is None else ways(earlier, budget)
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=0), **more}))
-    starts = [float(later.started_s.min()) for _, later in recording.pairs]
-    end = float(np.nextafter(recording.pairs[-1][1].started_s.max(), np.inf))
     return [
         Case(
             name,
@@ -84,7 +80,6 @@ def _cases(recording: Recording, budget: float, ways: Ways | None, ledger: Ledge
             budget,
             judge_segments(
                 segments,
-                edges_s=np.array([*starts, end]),
                 sampled=sampled,
                 correlations=CORRELATIONS if ways is None else (None,),
                 seed=0,

@@ -116,6 +116,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.demo.trial",
         "kwiken.cli.demo",
         "kwiken.cli.live.placing",
+        "kwiken.cli.live.gateway",
         "kwiken.cli.live",
         "kwiken.cli.demo_place",
         "kwiken.cli.allocate",

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from kwiken.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.adaptation.actions import Action, Resize, Revision, Shortage, Start, Stop
 from kwiken.adaptation.adaptation import Adaptation
 from kwiken.adaptation.watch import WINDOW_S, Observation
 
-__all__ = ["WINDOW_S", "Action", "Adaptation", "Observation", "Resize", "Shortage", "Start", "Stop"]
+__all__ = [
+    "WINDOW_S",
+    "Action",
+    "Adaptation",
+    "Observation",
+    "Resize",
+    "Revision",
+    "Shortage",
+    "Start",
+    "Stop",
+]

@@ -62,12 +62,14 @@ class Stop:
         key: name of the replica in the adaptation.
         node: name of the node.
         reason: why, as one phrase.
+        after: names of the replicas that take its place; it stays unless all of them could be started.
     """
 
     workload: str
     key: str
     node: str
     reason: str
+    after: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -93,4 +95,22 @@ class Shortage:
         return f"{self.workload}: no room: {self.reason}"
 
 
-Action = Start | Resize | Stop | Shortage
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The prediction of a workload is corrected; actions that follow from that come after this one.
+
+    Attributes:
+        workload: name of the workload.
+        reason: what was measured and what is believed now, as one phrase.
+    """
+
+    workload: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Reason as one line."""
+        return f"{self.workload}: prediction corrected: {self.reason}"
+
+
+Action = Start | Resize | Stop | Shortage | Revision

@@ -7,12 +7,16 @@ missing then is said as a shortage.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kwiken.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.adaptation.actions import Action, Resize, Revision, Shortage, Start, Stop
+from kwiken.adaptation.drift import Drift
+from kwiken.adaptation.retries import Retries
 from kwiken.adaptation.watch import Need, Observation, Watch
 from kwiken.placement import (
     Cluster,
@@ -33,6 +37,8 @@ ROOM_FOR_LOAD: Final = 1.1  # factor over a load that is higher than the target'
 SPARE_TO_SHRINK: Final = 1.15  # predicted performance over need before anything is given back
 SPARE_LEFT: Final = 1.05  # and after
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
+LEAST_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
+AVOID_S: Final = 3600.0  # time for which a straggler does not return to a node that it was moved from
 
 
 class Adaptation:
@@ -43,10 +49,16 @@ class Adaptation:
         cluster: nodes.
         placement: replicas at the start; their keys are those of `keys`.
         scheduler: what chooses nodes and sizes.
+        service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
     """
 
     def __init__(
-        self, requests: Sequence[Request], cluster: Cluster, placement: Placement, scheduler: Scheduler
+        self,
+        requests: Sequence[Request],
+        cluster: Cluster,
+        placement: Placement,
+        scheduler: Scheduler,
+        service_targets_ms: Mapping[str, float] | None = None,
     ) -> None:
         self._ledger = NodeLedger(cluster)
         self._scheduler = scheduler
@@ -60,10 +72,18 @@ class Adaptation:
             name: [self._new_key(name) for _ in sizing.replicas] for name, sizing in self._sizings.items()
         }
         self._watches = {name: Watch(_latency_target(one)) for name, one in self._stated.items()}
+        self._drifts = {name: Drift() for name in self._sizings}
         self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
         self._rates = dict.fromkeys(self._sizings, 0.0)
         self._blocks: dict[str, Draw] = {}  # by lost node
         self._short: set[str] = set()  # workloads whose shortage was told
+        targets_ms = service_targets_ms or {}
+        self._services = {
+            one.workload.service: Watch(targets_ms.get(one.workload.service)) for one in requests
+        }
+        self._slow: dict[tuple[str, str], float] = {}  # moment until which a workload avoids a node
+        self._moving: dict[str, tuple[str, Replica]] = {}  # by key of the new replica, the one it replaces
+        self._retries = Retries()
 
     @property
     def keys(self) -> Mapping[str, Sequence[tuple[str, str, float]]]:
@@ -96,11 +116,14 @@ class Adaptation:
         Returns:
             Actions, in order.
         """
-        actions: list[Action] = []
+        self._moving.clear()  # moves of earlier windows have been carried out
+        actions = self._retried(now_s)
         for name, sizing in self._sizings.items():
             if name not in seen or sizing.request.workload.best_effort:
                 continue
             watch, one = self._watches[name], seen[name]
+            if self._drifted(name, one):
+                actions += self._revise(name, now_s, one)
             need = watch.observe(now_s, one)
             if need is not Need.NOTHING:
                 self._rates[name] = one.rate_per_s
@@ -112,57 +135,64 @@ class Adaptation:
                 actions += self._less(name, now_s)
         return actions
 
-    def need_more(self, workload: str, now_s: float, seen: Observation, reason: str) -> list[Action]:
-        """Give a workload more for another's sake: the service that it is a stage of misses its target.
+    def observe_service(
+        self, service: str, now_s: float, whole: Observation, stages: Mapping[str, Observation]
+    ) -> list[Action]:
+        """Take account of a window of a whole service: the stage with the least room gets more if it misses.
 
         Args:
-            workload: name of the workload.
+            service: name of the service.
             now_s: moment on a monotonic clock, seconds.
-            seen: its own measurements.
-            reason: why, as one phrase.
+            whole: measurements of whole requests.
+            stages: measurements of its stages, by workload.
         """
-        return self._more(workload, now_s, seen, reason)
+        watch = self._services[service]
+        if watch.observe(now_s, whole) is not Need.MORE:
+            return []
+        tightest = self._tightest(stages)
+        if tightest is None:
+            return []
+        watch.grew(now_s)
+        reason = f"service {service}: {watch.missed(whole)}, and this stage has the least room"
+        return self._more(tightest, now_s, stages[tightest], reason)
 
-    def tightest(self, workloads: Iterable[str], rates: Mapping[str, float]) -> str | None:
-        """Workload with the least predicted room over its load; None for none with load.
-
-        Args:
-            workloads: names to choose from.
-            rates: load by workload, requests per second.
-        """
+    def _tightest(self, stages: Mapping[str, Observation]) -> str | None:
+        """Workload with the least predicted room over its load; None for none with load."""
         room = {
-            name: self._sizings[name].forecast().performance / rates[name]
-            for name in workloads
-            if rates.get(name, 0.0) > 0 and not self._sizings[name].request.workload.best_effort
+            name: self._sizings[name].forecast().performance / one.rate_per_s
+            for name, one in stages.items()
+            if one.rate_per_s > 0 and not self._sizings[name].request.workload.best_effort
         }
         return min(room, key=lambda name: room[name], default=None)
 
-    def node_lost(self, node: str, now_s: float) -> list[Action]:
-        """Place the replicas of a lost node elsewhere; nothing is placed on it until it is back.
+    def nodes_lost(self, nodes: Sequence[str], now_s: float) -> list[Action]:
+        """Place the replicas of lost nodes elsewhere; nothing is placed on a lost node until it is back.
 
         Args:
-            node: name of the node.
+            nodes: names of nodes that were lost together, so that none of them is taken for another one.
             now_s: moment on a monotonic clock, seconds.
 
         Returns:
-            Actions, in order; the replicas of the node are gone already.
+            Actions, in order; the replicas of the nodes are gone already.
         """
-        index = self._ledger.cluster.index_of[node]
+        lost = {self._ledger.cluster.index_of[node] for node in nodes}
         touched = []
         for name, sizing in self._sizings.items():
             for place in reversed(range(len(sizing.replicas))):
-                if sizing.replicas[place].node == index:
+                if sizing.replicas[place].node in lost:
                     sizing.remove(place)
                     self._keys[name].pop(place)
                     touched.append(name)
-        self._block(node)
+        for node in nodes:
+            self._block(node)
         actions: list[Action] = []
+        reason = f"node {nodes[0]} was lost" if len(nodes) == 1 else f"nodes {', '.join(nodes)} were lost"
         for name in dict.fromkeys(touched):
             self._short.discard(name)
             if not self._sizings[name].request.workload.best_effort:
-                actions += self._fit(name, f"node {node} was lost")
+                actions += self._fit(name, reason)
                 self._watches[name].changed(now_s)
-        return actions + self._fill(f"node {node} was lost") if touched else actions
+        return actions + self._fill(reason) if touched else actions
 
     def node_back(self, node: str) -> list[Action]:
         """Use a node again: for workloads that are short, and for best-effort work.
@@ -179,27 +209,67 @@ class Adaptation:
                 actions += self._fit(name, f"node {node} is back")
         return actions + self._fill(f"node {node} is back")
 
-    def start_failed(self, workload: str, key: str) -> None:
-        """Take note that a replica could not be started; a later need places it anew.
+    def start_failed(self, workload: str, key: str, now_s: float) -> list[Action]:
+        """Take note that a replica could not be started: a later `observe` places it anew.
 
         Args:
             workload: name of the workload.
-            key: key of the replica.
+            key: key of the replica; nothing happens if the replica was given up meanwhile.
+            now_s: moment on a monotonic clock, seconds.
+
+        Returns:
+            Actions: the replica that was to be replaced has to stop where its room was given away meanwhile.
         """
-        if key in self._keys[workload]:
-            place = self._keys[workload].index(key)
-            self._keys[workload].pop(place)
-            self._sizings[workload].remove(place)
+        if key not in self._keys[workload]:
+            return []
+        place = self._keys[workload].index(key)
+        self._keys[workload].pop(place)
+        gone = self._sizings[workload].remove(place)
+        if not self._sizings[workload].request.workload.best_effort:
+            self._retries.failed(workload, self._node(gone), now_s)
+        old_key, old = self._moving.pop(key, (key, gone))
+        # The other replicas that were to replace the same one do not put it back again.
+        self._moving = {new: pair for new, pair in self._moving.items() if pair[0] != old_key}
+        if old_key == key or self._put_back(workload, old_key, old):
+            return []
+        reason = f"its room was given away while {key} was to take its place"
+        return [Stop(workload=workload, key=old_key, node=self._node(old), reason=reason)]
 
     # Measures
+
+    def _drifted(self, name: str, seen: Observation) -> bool:
+        """Whether the work of requests has changed by more than the headroom is for."""
+        sizing = self._sizings[name]
+        cluster = self._ledger.cluster
+        classes = {cluster.nodes[replica.node].node_class for replica in sizing.replicas}
+        covered = math.log1p(sizing.request.caution.headroom(sizing.forecast().deviation))
+        return self._drifts[name].observe(seen.work_ms, seen.requests, classes, covered)
+
+    def _revise(self, name: str, now_s: float, seen: Observation) -> list[Action]:
+        """Correct the prediction, and give the workload at once what it needs by it, before it misses."""
+        sizing, drift = self._sizings[name], self._drifts[name]
+        before = sizing.forecast().performance
+        self._rates[name] = seen.rate_per_s
+        self._require(name, self._stated[name])
+        change = sizing.forecast().performance / before if before else 1.0
+        # What the correction explains is not to be asked for twice.
+        self._factors[name] = max(1.0, self._factors[name] * min(1.0, change))
+        self._require(name, self._stated[name])
+        was_ms, is_ms = drift.work_ms
+        reason = (
+            f"a request takes {is_ms:.3g} ms of processor time and took {was_ms:.3g} ms, so "
+            f"{drift.belief:.0%} of the predicted performance are believed"
+        )
+        actions: list[Action] = [Revision(workload=name, reason=reason)]
+        if not sizing.forecast().met and (found := self._fit(name, reason)):
+            actions += found
+            self._watches[name].grew(now_s)
+        return actions
 
     def _more(self, name: str, now_s: float, seen: Observation, reason: str | None = None) -> list[Action]:
         stated, sizing = self._stated[name], self._sizings[name]
         if reason is None:
-            reason = (
-                f"p99 {seen.p99_ms:.3g} ms is over {self._watches[name].target_ms:.3g} ms at "
-                f"{seen.rate_per_s:.3g} requests/s"
-            )
+            reason = f"{self._watches[name].missed(seen)} at {seen.rate_per_s:.3g} requests/s"
         self._rates[name] = seen.rate_per_s
         before = self._factors[name]
         if seen.rate_per_s <= sizing.request.required:  # the load is as foreseen, so the prediction was not
@@ -249,14 +319,24 @@ class Adaptation:
                     return self._resized(name, place, reason)
         return None
 
+    def _retried(self, now_s: float) -> list[Action]:
+        """Place replicas anew that could not be started, on other nodes where there are any."""
+        actions: list[Action] = []
+        for name, node in self._retries.due(now_s):
+            if self._sizings[name].forecast().met:  # later starts went well, or there is no need any more
+                self._retries.done(name)
+                continue
+            reason = f"a replica could not be started on {node}"
+            with self._blocked(node):
+                actions += self._grow(name, reason)
+            actions += self._fit(name, reason)
+            self._watches[name].changed(now_s)
+        return actions
+
     def _fit(self, name: str, reason: str) -> list[Action]:
-        """Give a workload what it needs: up, then out, then by moves; best-effort work makes room."""
+        """Give a workload what it needs, and say what is missing after that."""
         sizing = self._sizings[name]
-        actions = self._up(name, reason) if sizing.replicas else []
-        if not sizing.forecast().met:
-            actions += self._out(name, reason)
-        if not sizing.forecast().met and sizing.replicas:
-            actions += self._move_worst(name, reason)
+        actions = [] if sizing.forecast().met else self._grow(name, reason)
         after = sizing.forecast()
         if after.met:
             self._short.discard(name)
@@ -269,6 +349,16 @@ class Adaptation:
                     f"{after.performance:.4g}/s",
                 )
             )
+        return actions
+
+    def _grow(self, name: str, reason: str) -> list[Action]:
+        """Give a workload more: up, then out, then by moves; best-effort work makes room."""
+        sizing = self._sizings[name]
+        actions = self._up(name, reason) if sizing.replicas else []
+        if not sizing.forecast().met:
+            actions += self._out(name, reason)
+        if not sizing.forecast().met and sizing.replicas:
+            actions += self._move_worst(name, reason)
         return actions
 
     def _up(self, name: str, reason: str) -> list[Action]:
@@ -323,27 +413,35 @@ class Adaptation:
     def _replace(self, name: str, key: str, now_s: float) -> list[Action]:
         """Move a straggling replica to another node, if there is one that is as good by prediction."""
         place = self._keys[name].index(key)
-        actions = self._move(name, place, "it is much slower than the other replicas", 0.95)
-        self._watches[name].changed(now_s)
+        node = self._node(self._sizings[name].replicas[place])
+        self._slow = {pair: until_s for pair, until_s in self._slow.items() if until_s > now_s}
+        avoided = [there for workload, there in self._slow if workload == name]
+        reason = "it is much slower than the other replicas"
+        if actions := self._move(name, place, reason, LEAST_OF_STRAGGLER, avoided):
+            self._slow[name, node] = now_s + AVOID_S
+            self._watches[name].changed(now_s)
+        else:
+            self._watches[name].stays()
         return actions
 
-    def _move(self, name: str, place: int, reason: str, least: float) -> list[Action]:
+    def _move(
+        self, name: str, place: int, reason: str, least: float, avoided: Iterable[str] = ()
+    ) -> list[Action]:
         """Move a replica to another node if performance changes by at least a factor; else leave all."""
         sizing = self._sizings[name]
         before = sizing.forecast().performance
         key = self._keys[name].pop(place)
         gone = sizing.remove(place)
         node = self._node(gone)
-        blocked = node not in self._blocks
-        if blocked:
-            self._block(node)
         kept = len(sizing.replicas)
-        self._scheduler.place(sizing)
-        if blocked:
-            self._ledger.release(self._blocks.pop(node))
+        with self._blocked(node, *avoided):
+            self._scheduler.place(sizing)
         if len(sizing.replicas) > kept and sizing.forecast().performance >= least * before:
             started = self._started(name, kept, reason)
-            return [*started, Stop(workload=name, key=key, node=node, reason=f"moved: {reason}")]
+            new = tuple(action.key for action in started)
+            self._moving |= dict.fromkeys(new, (key, gone))
+            stop = Stop(workload=name, key=key, node=node, reason=f"moved: {reason}", after=new)
+            return [*started, stop]
         sizing.clear(kept)
         sizing.add(gone.node, gone.size)
         self._keys[name].append(key)
@@ -364,15 +462,26 @@ class Adaptation:
     def _require(self, name: str, stated: Request) -> None:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
-        self._sizings[name].request = dataclasses.replace(stated, required=base * self._factors[name])
+        belief = self._drifts[name].belief
+        self._sizings[name].request = dataclasses.replace(
+            stated,
+            required=base * self._factors[name],
+            base=stated.base * belief,
+            rate=stated.rate * belief,
+        )
 
-    def _expected(self, name: str) -> dict[str, float]:
+    def _expected(self, name: str) -> dict[str, tuple[float, float]]:
+        """Predicted rate of each replica, and performance of its class of node, by key."""
         sizing = self._sizings[name]
-        return {key: sizing.rate(place) for place, key in enumerate(self._keys[name])}
+        class_of, factor = self._ledger.cluster.class_of, sizing.request.class_factor
+        return {
+            key: (sizing.rate(place), float(factor[class_of[replica.node]]))
+            for place, (key, replica) in enumerate(zip(self._keys[name], sizing.replicas, strict=True))
+        }
 
-    def _started(self, name: str, kept: int, reason: str) -> list[Action]:
+    def _started(self, name: str, kept: int, reason: str) -> list[Start]:
         sizing = self._sizings[name]
-        actions: list[Action] = []
+        actions: list[Start] = []
         for replica in sizing.replicas[kept:]:
             key = self._new_key(name)
             self._keys[name].append(key)
@@ -439,8 +548,20 @@ class Adaptation:
         self._keys[name].append(key)
         return True
 
+    @contextlib.contextmanager
+    def _blocked(self, *nodes: str) -> Iterator[None]:
+        """Place nothing on some nodes for a moment."""
+        blocked = [node for node in dict.fromkeys(nodes) if node not in self._blocks]
+        for node in blocked:
+            self._block(node)
+        yield
+        for node in blocked:
+            self._ledger.release(self._blocks.pop(node))
+
     def _block(self, node: str) -> None:
-        """Draw all that is free on a node, so that nothing is placed on it."""
+        """Draw all that is free on a node, so that nothing is placed on it, again if it is blocked."""
+        if node in self._blocks:
+            self._ledger.release(self._blocks.pop(node))
         index, ledger = self._ledger.cluster.index_of[node], self._ledger
         draw = Draw(
             DrawKind.REPLICA,

@@ -21,7 +21,7 @@ from kwiken.advice.contents import (
     Setting,
     TraceRareKinds,
 )
-from kwiken.diagnosis import SlowRequests, explain
+from kwiken.diagnosis import explain
 from kwiken.errors import InputError
 from kwiken.evaluation import PLAN, Judgement, judge
 from kwiken.plan import Budgets, Plan
@@ -31,8 +31,6 @@ from kwiken.profile import OWN_TIME, Profile, part_of, taken_for
 MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then
 MIN_BEHIND_P99 = 10  # judged requests slower than p99, below which a longer recording is advised
 MIN_TAIL_RATIO = 1.5  # p99 over median, below which there is no tail worth lowering
-MIN_LEADING_SHARE = 0.1  # of the excess of the slowest 5%, for a service to be named as one of its makers
-MAX_LEADING = 3
 
 
 def advise(
@@ -41,6 +39,7 @@ def advise(
     budget: float,
     kind: RequestKind,
     others: Sequence[RequestKind] = (),
+    sampled: float = 1.0,
     created: str = "",
     seed: int = 0,
 ) -> tuple[Advice, Plan | None]:
@@ -54,6 +53,8 @@ def advise(
         budget: reissue budget, a share above 0 and at most 1.
         kind: the kind of the requests.
         others: other kinds of requests in the same traces, most frequent first.
+        sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
+            floor is granted to all of them.
         created: RFC 3339 time to note in the plan.
         seed: seed of all draws.
 
@@ -61,18 +62,20 @@ def advise(
         The advice, and the plan that states its settings; None where no plan can be made.
 
     Raises:
-        InputError: for a budget out of range, a profile without requests, or with latencies that mostly
-            contradict its stages.
+        InputError: for a budget or a share out of range, a profile without requests, or with latencies that
+            mostly contradict its stages.
     """
     if not 0 < budget <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
+    if not 0 < sampled <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
     story = explain(profile, budget=budget, seed=seed)
     settings = PlanSettings(budgets=Budgets(reissue=budget), created=created, seed=seed)
     doubt = _unplannable(profile)
     study = None if doubt is not None else study_plan(profile, settings)
-    found = None if study is None else _judged(profile, settings)
+    found = None if study is None else _judged(profile, settings, sampled)
     doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
-    leading = _leading(story.slow[-1])
+    leading = story.slow[-1].leading
     return Advice(
         service=profile.service,
         kind=kind,
@@ -105,27 +108,19 @@ def _unplannable(profile: Profile) -> Doubt | None:
     return None
 
 
-def _judged(profile: Profile, settings: PlanSettings) -> Judgement | None:
+def _judged(profile: Profile, settings: PlanSettings, sampled: float) -> Judgement | None:
     """Judge a plan of the earlier half on the later half; None where the earlier half shows no gain."""
     order = np.argsort(profile.started_s, kind="stable")
     earlier, later = (part_of(profile, rows) for rows in np.array_split(order, 2))
     plan = study_plan(earlier, settings).plan
     if not any(stage.reissue is not None for stage in plan.stages.values()):
         return None
-    return judge(plan, later, earlier=earlier, seed=settings.seed)
+    return judge(plan, later, earlier=earlier, sampled=sampled, seed=settings.seed)
 
 
 def _doubt(found: Judgement) -> Doubt | None:
     cut = found.arm(PLAN).cuts["p99_ms"]
     return Doubt.ZERO_IN_INTERVAL if cut.low <= 0 <= cut.high else None
-
-
-def _leading(slow: SlowRequests) -> tuple[str, ...]:
-    """Services that make most of the excess, largest first; none where there is no excess."""
-    if slow.excess_ms <= 0:
-        return ()
-    large = [part.name for part in slow.services if part.share >= MIN_LEADING_SHARE]
-    return tuple(large[:MAX_LEADING]) or (slow.services[0].name,)
 
 
 def _settings(profile: Profile, study: PlanStudy) -> tuple[Setting, ...]:

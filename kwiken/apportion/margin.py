@@ -1,4 +1,4 @@
-"""Safety margin of a budget of lost utility or catch-up: less is planned until later requests should keep it.
+"""Margin of a utility or catch-up budget: plans use less than the budget, so that later requests keep it.
 
 Reissues have no margin: the ledger keeps their budget, and a plan uses the whole of it.
 """
@@ -16,41 +16,44 @@ from kwiken.arrays import Floats
 
 T = TypeVar("T")
 Rows = NDArray[np.int64]
-NORMAL_QUANTILE_90 = 1.2816  # nine in ten mean spends stay below the mean plus so many standard errors
+NORMAL_QUANTILE_90 = (
+    1.2816  # a mean stays below its expectation plus this many standard errors in nine of ten cases
+)
 BATCHES = 50  # blocks of time whose mean spends give the standard error of the whole
 SPLITS = ((0.5, 0.75), (0.75, 1.0))  # shares of the requests: learn up to the first, judge up to the second
-MIN_MARGIN = 0.25  # share of the budget that is apportioned at least
+MIN_APPORTIONED_SHARE = 0.25  # of the budget: the margin takes at most the rest
 MAX_ROUNDS = 4  # of tightening
-MIN_REQUESTS_TO_SPLIT = 200  # with fewer the mean spend of a part is mostly noise
+MIN_REQUESTS_TO_SPLIT = 200  # with fewer, the mean spend of a part is mostly noise
 
 
 def tightened(
     budget: float, apportion: Callable[[float], T], likely: Callable[[T], float]
 ) -> tuple[T, float]:
-    """Apportion less and less of a budget until later requests should stay within it.
+    """Apportion less and less of a budget until later requests are expected to stay within it.
 
     Args:
         budget: the most that may be spent.
         apportion: function that makes an allocation of a budget.
-        likely: function from an allocation to the bound that nine in ten mean spends of later requests should
-            stay below, in the unit of the budget.
+        likely: function from an allocation to an upper bound (90%) of the mean spend of later requests, in
+            the unit of the budget.
 
     Returns:
-        The allocation, and the share of the budget that was apportioned, at least `MIN_MARGIN`.
+        The allocation, and the share of the budget that was apportioned, at least
+        `MIN_APPORTIONED_SHARE`.
     """
-    margin = 1.0
+    share = 1.0
     allocation = apportion(budget)
     for _ in range(MAX_ROUNDS):
         spend = likely(allocation)
-        if spend <= budget or margin <= MIN_MARGIN:
+        if spend <= budget or share <= MIN_APPORTIONED_SHARE:
             break
-        margin = max(MIN_MARGIN, margin * budget / spend)
-        allocation = apportion(budget * margin)
-    return allocation, margin
+        share = max(MIN_APPORTIONED_SHARE, share * budget / spend)
+        allocation = apportion(budget * share)
+    return allocation, share
 
 
 def likely_mean(order: Rows, planned: float, spend: Callable[[Rows, Rows], Floats]) -> float:
-    """Bound that nine in ten mean spends of later requests should stay below, in the unit of the budget.
+    """Upper bound (90%) of the mean spend of later requests, in the unit of the budget.
 
     Args:
         order: (n,) indices of requests in order of time.

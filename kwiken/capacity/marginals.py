@@ -68,12 +68,12 @@ def _moves(search: Search, stage: int, now: StageSize) -> list[tuple[str, StageS
         if faster.size:
             nearest = int(faster[np.argmin(speeds[faster])])
             moves.append(("faster nodes", replace(now, node_class=nearest)))
-    copied = trials.reissuable(stage) and (not trials.sized(stage) or now.replicas > 1)
-    if copied and now.level != FIXED_LEVEL:
-        if now.level + 1 < len(LEVELS):
-            moves.append(("more copies", replace(now, level=now.level + 1)))
-        if now.level > 0:
-            moves.append(("fewer copies", replace(now, level=now.level - 1)))
+    if trials.reissuable(stage) and (not trials.sized(stage) or now.replicas > 1):
+        level = trials.given_level(stage) if now.level == FIXED_LEVEL else now.level
+        if level + 1 < len(LEVELS):
+            moves.append(("more copies", replace(now, level=level + 1)))
+        if level > 0:
+            moves.append(("fewer copies", replace(now, level=level - 1)))
     return moves
 
 

@@ -174,15 +174,26 @@ class Search:
             )
             chosen = next((one for one in options if self.supply.fits([*sizes, one])), None)
             if chosen is None:
-                raise InputError(
-                    f"have no room for the replicas that stage {name!r} needs to serve "
-                    f"{self.trials.rate_per_s:g} requests a second at all: "
-                    f"{min(self.trials.fewest(stage, place) for place in range(len(self.supply.classes)))} "
-                    "or more of one core each",
-                    where="nodes",
-                )
+                raise self._no_room(stage, name)
             sizes.append(chosen)
         return tuple(sizes)
+
+    def _no_room(self, stage: int, name: str) -> InputError:
+        """Error that says how many replicas a stage needs to serve its calls, and what bounds them."""
+        fewest = min(self.trials.fewest(stage, place) for place in range(len(self.supply.classes)))
+        most = self.supply.need(stage).max_replicas
+        needs = f"{fewest:,} or more replicas of one core"
+        if fewest > most:
+            return InputError(
+                f"at {self.trials.rate_per_s:g} requests a second stage {name!r} needs {needs} to serve its "
+                f"calls at all, and may have {most}: lower the rate, or raise its workload's `max_replicas`",
+                where="rate",
+            )
+        return InputError(
+            f"have no room for stage {name!r}, which needs {needs} to serve "
+            f"{self.trials.rate_per_s:g} requests a second at all",
+            where="nodes",
+        )
 
     def cheapest(self, target_ms: float, start: Sizes | None = None) -> Found:
         """Cheapest sizes found whose p99 is at most a target; those of the walk's least p99 where none is.

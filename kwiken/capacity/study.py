@@ -180,12 +180,19 @@ def _unmet(search: Search, nearest: Outcome | None, settings: SizeSettings) -> U
     best = min(reach, key=lambda one: one.p99_ms) if reach else None
     reason = _bound(search, least.sizes, settings)
     p99_ms = math.inf if best is None else best.p99_ms
-    near = "" if best is None else f" the nearest is {p99_ms:.4g} ms at a cost of {best.cost:.4g} in an hour;"
+    priced = settings.cluster is not None and settings.cluster.classes[0].cost_per_hour is not None
+    cost = "" if best is None else f"{best.cost:.4g} {'an hour' if priced else 'cores'}"
+    near = "" if best is None else f" the nearest is {_figure(p99_ms)} ms at a cost of {cost};"
     return UnmetTargetError(
         f"a p99 of {settings.target_p99_ms:g} ms cannot be met at {settings.rate_per_s:g} requests a second;"
         f"{near} {reason}",
         nearest_ms=p99_ms,
     )
+
+
+def _figure(value_ms: float) -> str:
+    """A time without an exponent, with four digits or all that stand before the point."""
+    return f"{value_ms:.4g}" if value_ms < 1e4 else f"{value_ms:,.0f}"  # noqa: PLR2004 - five digits
 
 
 def _bound(search: Search, sizes: Sizes, settings: SizeSettings) -> str:
@@ -195,9 +202,11 @@ def _bound(search: Search, sizes: Sizes, settings: SizeSettings) -> str:
         for one in marginals(search, sizes)
         if one.forbidden and one.p99_change_ms < -search.min_gain_ms(sizes)
     }
-    slow = f"the slowest requests lose most at stage {stage!r}, {excess_ms:.3g} ms beyond its median"
+    slow = f"the slowest requests lose most at stage {stage!r}, {_figure(excess_ms)} ms beyond its median"
     if "nodes" in blocked:
         return f"the nodes have no room for more or faster replicas that would help; {slow}"
     if "reissues" in blocked:
         return f"the budget of copies, {settings.max_reissue:.3g} of all work, is used up; {slow}"
-    return f"{slow}, by calls that are slow of themselves: replicas, nodes and copies in reach do not help"
+    return (
+        f"{slow}, by calls that are slow of themselves: replicas, nodes and copies within reach do not help"
+    )

@@ -176,9 +176,10 @@ def _speed(cluster: Cluster, place: int, need: StageNeed, stage: str) -> float:
     if speed is None and len(cluster.classes) == 1:
         return 1.0
     if speed is None:
+        whose = f"its speed for stage {stage!r}" if need.speeds else "its speed"
         raise InputError(
-            f"class {found.name!r}: its speed for stage {stage!r} is not known; give the class a speed, as a "
-            "factor of the machine that the profile was recorded on, or predictions of the stage",
+            f"class {found.name!r}: {whose} is not known; give the class a `speed`, as a factor of the "
+            "machine that the profile was recorded on, or predictions for its stages",
             where="nodes",
         )
     return speed

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Bools, Floats, Ints
+from kwiken.capacity.lone_replicas import LonePauses
 from kwiken.capacity.supply import StageSize, Supply
 from kwiken.curves import MIN_CALLS_FOR_CURVE, Curve, reissue_curve
 from kwiken.latency import finish_times, start_times
@@ -97,6 +98,7 @@ class _StageCalls:
         arrival: (m,) arrival times, milliseconds.
         work: (m,) work at speed 1, milliseconds.
         rest: (m,) rest, milliseconds.
+        pauses: (m,) what pauses do to these calls at a single replica.
         place: (m,) flat position of each call in the matrix of calls.
         called: (n, width) whether there was a call.
     """
@@ -104,8 +106,21 @@ class _StageCalls:
     arrival: Floats
     work: Floats
     rest: Floats
+    pauses: LonePauses
     place: Ints
     called: Bools
+
+    def at(self, speed: float, *, alone: bool) -> Calls:
+        """The calls at replicas of a speed.
+
+        Args:
+            speed: speed as a factor of the recorded replicas'.
+            alone: whether the stage has a single replica.
+        """
+        work, rest = self.work / speed, self.rest
+        if alone:
+            work, rest = self.pauses.added(work, rest)
+        return Calls(self.arrival, work, rest, np.full(len(work), -1))
 
 
 @dataclass
@@ -164,7 +179,8 @@ class StageTrials:
         for place, (stage, rng) in enumerate(zip(model.profile.stages, working, strict=True)):
             found = model.stages[stage.name]
             primaries = found.primaries(rows, rng, model.stalls.get(stage.name), factor)
-            calls = _stage_calls(arrivals + starts[stage.name][rows], primaries)
+            pauses = LonePauses.of(model, stage.name, rows, primaries, factor)
+            calls = _stage_calls(arrivals + starts[stage.name][rows], primaries, pauses)
             busy = rate_per_s / 1e3 * found.calls_per_request * found.station.work.mean_ms
             state = _StageState(
                 found.station,
@@ -254,8 +270,8 @@ class StageTrials:
         if size.level and self.policy(stage, size) is None:
             return self.trial(stage, replace(size, level=0))
         station, calls = self.station(stage, size), state.calls
-        work = calls.work / self.speed(stage, size)
-        primaries = Calls(calls.arrival, work, calls.rest, np.full(len(calls.work), -1))
+        alone = self.sized(stage) and size.replicas == 1
+        primaries = calls.at(self.speed(stage, size), alone=alone)
         try:
             served = serve(station, primaries, np.random.default_rng([*state.seed, 1]))
         except OverloadError:
@@ -291,14 +307,16 @@ def _recorded_starts(model: LoadModel) -> Mapping[str, Floats]:
     return found
 
 
-def _stage_calls(start: Floats, primaries: Primaries) -> _StageCalls:
+def _stage_calls(start: Floats, primaries: Primaries, pauses: LonePauses) -> _StageCalls:
     work, rest = primaries.work_ms, primaries.rest_ms
     called = ~np.isnan(work)
     place = np.flatnonzero(called.ravel())
     arrival = start[place // work.shape[1]]
     order = np.argsort(arrival, kind="stable")
     place = place[order]
-    return _StageCalls(arrival[order], work.ravel()[place], rest.ravel()[place], place, called)
+    return _StageCalls(
+        arrival[order], work.ravel()[place], rest.ravel()[place], pauses.at(place), place, called
+    )
 
 
 def _policies(alone: Trial | None) -> tuple[Reissue | None, ...]:

@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Floats
+from kwiken.capacity.lone_replicas import LonePauses
 from kwiken.capacity.supply import Sizes
 from kwiken.capacity.trials import WARM_UP, StageTrials
 from kwiken.latency import ladder
 from kwiken.plan import Ladder
-from kwiken.queueing.simulator import OverloadError, poisson_arrivals, simulate_queues
+from kwiken.queueing.simulator import OverloadError, Primaries, poisson_arrivals, simulate_queues
 from kwiken.simulation import BlockBootstrap
 
 MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
@@ -88,7 +89,10 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
         station = trials.station(place, size if copies else replace(size, level=0))
         stations.append(replace(station, after=stage.station.after))
         primaries = stage.primaries(rows, rng, model.stalls.get(name), factor)
-        given[name] = replace(primaries, work_ms=primaries.work_ms / trials.speed(place, size))
+        work_ms, rest_ms = primaries.work_ms / trials.speed(place, size), primaries.rest_ms
+        if trials.sized(place) and size.replicas == 1:
+            work_ms, rest_ms = LonePauses.of(model, name, rows, primaries, factor).added(work_ms, rest_ms)
+        given[name] = Primaries(work_ms, rest_ms)
     try:
         found = simulate_queues(
             stations, arrivals, rng=np.random.default_rng([seed, 3]), given=given, warm_up=warm_up

@@ -1,9 +1,8 @@
-"""Command group of `kwiken`: imports a verb's module on use, and reports each failure in one line."""
+"""Command group of `kwiken`: the table of verbs, and the one line and exit code of each failure."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from kwiken.cli.shared import Terminated, VerbContext, note, silence
+from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note, silence
 from kwiken.errors import KwikenError
 from kwiken.printable import printable
 
@@ -60,41 +59,8 @@ def module_of(verb: str) -> str:
     return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb.replace('-', '_')}"
 
 
-class Verbs(click.Group):
-    """Command group that imports the module of a command on first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb, in the table's order."""
-        del ctx
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command; None where there is no such verb."""
-        del ctx
-        if cmd_name not in VERBS:
-            return None
-        command = importlib.import_module(module_of(cmd_name)).command
-        assert isinstance(command, click.Command)
-        command.context_class = VerbContext
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a verb as click does; the error for an unknown verb names the nearest known one."""
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], VERBS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(VERBS)}"
-            raise click.UsageError(f"no verb {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of verbs and their help lines, without importing any verb."""
-        del ctx
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+class Verbs(LazyGroup):
+    """Group of all verbs; every failure of a verb becomes one line on stderr."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run a command line, and end the process with its exit code, as every click command does."""
@@ -183,6 +149,8 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
 
 @click.command(
     cls=Verbs,
+    lazy={verb: LazyCommand(module_of(verb), line) for verb, line in VERBS.items()},
+    noun="verb",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -147,12 +147,13 @@ def explain(
     alone = _alone(profile, shares, budget, seed)
     cut = {stage.name: np.asarray(stage.censored.any(axis=1)) for stage in profile.stages}
     blamed = blame(spent, total)
+    services = _by_service(profile)
     stories = _Stories(shape, blamed, shares, alone, _planned(plan), _among_slowest(cut, total))
     return Explanation(
         service=profile.service,
         requests=profile.requests,
         tail_ratio=shape.tail_ratio,
-        slow=slow_requests(_by_service(profile) or spent, total),
+        slow=slow_requests(services or spent, total, by="service" if services else "stage"),
         budget=budget,
         stages=tuple(
             stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kwiken.evaluation.blocks import judge_blocks
 from kwiken.evaluation.compared_plans import EVEN, HINDSIGHT, PLAN
 from kwiken.evaluation.judgement import Arm, Judgement
-from kwiken.evaluation.later_requests import judge
+from kwiken.evaluation.later_requests import judge, judge_recordings
 
 __all__ = [
     "EVEN",
@@ -15,4 +15,5 @@ __all__ = [
     "Judgement",
     "judge",
     "judge_blocks",
+    "judge_recordings",
 ]

@@ -70,8 +70,4 @@ def judge_blocks(
         earlier, later = part_of(profile, np.concatenate(parts[:k])), part_of(profile, parts[k])
         plan = study_plan(earlier, settings).plan
         segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=seed)}))
-    starts = [float(profile.started_s[part].min()) for part in parts[1:]]
-    end = float(np.nextafter(profile.started_s.max(), np.inf))
-    return judge_segments(
-        segments, edges_s=np.array([*starts, end]), sampled=sampled, correlations=correlations, seed=seed
-    )
+    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)

@@ -72,12 +72,14 @@ class Stretch(_Struct, frozen=True):
         end_s: end, seconds since 1970.
         requests: number of requests.
         before: ladder of the requests, milliseconds.
+        recording: name of the recording that the stretch is the whole of; None for a part of the only one.
     """
 
     start_s: float
     end_s: float
     requests: int
     before: Ladder
+    recording: str | None = None
 
 
 class Judgement(_Struct, frozen=True):
@@ -89,7 +91,8 @@ class Judgement(_Struct, frozen=True):
         budget: reissue budget, as a share of all work.
         ledger: terms on which the budget was granted.
         before: ladder of the judged requests without any plan, milliseconds.
-        stretches: stretches of time, in order; for a judgement by blocks the judged blocks.
+        stretches: stretches of time, in order; for a judgement by blocks the judged blocks, and for one of
+            several recordings the recordings.
         arms: outcome of every way to spend the budget, at every correlation of copies with their calls.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,10 +35,12 @@ class Segment:
     Attributes:
         requests: the judged requests.
         plans: plan of each way.
+        recording: name of the recording that the requests are, if it is one of several.
     """
 
     requests: Profile
     plans: Mapping[str, Plan]
+    recording: str | None = None
 
 
 def judge(
@@ -70,7 +73,7 @@ def judge(
     Raises:
         InputError: for a share outside (0, 1], too few requests, or a plan that does not fit them.
     """
-    _check(later, sampled)
+    _check(later, sampled, where="profile")
     plans = {PLAN: plan, **rivals(plan, later if earlier is None else earlier, later, seed=seed)}
     segment = Segment(later, plans)
     return judge_segments(
@@ -78,10 +81,50 @@ def judge(
     )
 
 
+def judge_recordings(
+    plan: Plan,
+    recordings: Mapping[str, Profile],
+    *,
+    earlier: Profile | None = None,
+    sampled: float = 1.0,
+    correlations: Sequence[float | None] = CORRELATIONS,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a plan on several recordings, such as those of the days after it was made.
+
+    Args:
+        plan: as `judge` takes it.
+        recordings: by name: requests to judge by, each of the plan's service.
+        earlier: as `judge` takes it; None for each recording itself.
+        sampled: share of the service's requests that each recording holds, as `judge` takes it.
+        correlations: as `judge` takes it.
+        seed: as `judge` takes it.
+
+    Returns:
+        The judgement over all requests. Its stretches are the recordings, in order of their first requests.
+        Hindsight plans on each recording itself, and the ledger starts anew in each.
+
+    Raises:
+        InputError: as `judge`; names the recording.
+    """
+    if not recordings:
+        raise InputError("there is none; give one or more", where="recordings")
+    segments = []
+    for name, later in recordings.items():
+        _check(later, sampled, where=name)
+        try:
+            plans = rivals(plan, later if earlier is None else earlier, later, seed=seed)
+        except InputError as error:
+            raise InputError(str(error), where=name) from error
+        segments.append(Segment(later, {PLAN: plan, **plans}, name))
+    segments.sort(key=lambda segment: float(segment.requests.started_s.min()))
+    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)
+
+
 def judge_segments(
     segments: Sequence[Segment],
     *,
-    edges_s: Floats,
+    edges_s: Floats | None = None,
     sampled: float,
     correlations: Sequence[float | None],
     seed: int,
@@ -91,6 +134,7 @@ def judge_segments(
     Args:
         segments: segments in order of time, all with plans for the same ways, budget and ledger.
         edges_s: (k + 1,) bounds of the stretches, seconds since 1970, ascending; the last one is exclusive.
+            None for a stretch for each segment.
         sampled: as `judge` takes it.
         correlations: as `judge` takes it.
         seed: seed of all draws.
@@ -107,8 +151,7 @@ def judge_segments(
         for way in first.plans
     }
     some = next(iter(played.values()))
-    rows = _stretches(some.started_s, edges_s)
-    kept = [(float(edges_s[i]), float(edges_s[i + 1]), part) for i, part in rows]
+    kept = _of_segments(segments, times) if edges_s is None else _of_time(some.started_s, edges_s)
     bootstrap = BlockBootstrap(len(some.before_ms), seed=seed)
     before = bootstrap.percentiles(some.before_ms)
     return Judgement(
@@ -119,12 +162,16 @@ def judge_segments(
         before=ladder(some.before_ms),
         stretches=tuple(
             Stretch(
-                start_s=start, end_s=end, requests=len(part) // times, before=ladder(some.before_ms[part])
+                start_s=each.start_s,
+                end_s=each.end_s,
+                requests=len(each.rows) // times,
+                before=ladder(some.before_ms[each.rows]),
+                recording=each.recording,
             )
-            for start, end, part in kept
+            for each in kept
         ),
         arms=tuple(
-            _arm(way, rho, found, [part for _, _, part in kept], bootstrap, before)
+            _arm(way, rho, found, [each.rows for each in kept], bootstrap, before)
             for (way, rho), found in played.items()
         ),
     )
@@ -218,11 +265,35 @@ def cut(before_ms: float, after_ms: float) -> float:
     return 1.0 - after_ms / before_ms if before_ms > 0 else 0.0
 
 
-def _stretches(started_s: Floats, edges_s: Floats) -> list[tuple[int, NDArray[np.int64]]]:
-    """Number and requests of each stretch that has any."""
+class _Rows(NamedTuple):
+    """Replayed requests of one stretch: its bounds, seconds since 1970, and the rows of the requests."""
+
+    start_s: float
+    end_s: float
+    rows: NDArray[np.int64]
+    recording: str | None
+
+
+def _of_time(started_s: Floats, edges_s: Floats) -> list[_Rows]:
+    """Requests of each stretch between two bounds that has any."""
     at = np.searchsorted(edges_s, started_s, side="right") - 1
-    found = ((i, np.flatnonzero(at == i)) for i in range(len(edges_s) - 1))
-    return [(i, rows) for i, rows in found if len(rows)]
+    found = (
+        _Rows(float(edges_s[i]), float(edges_s[i + 1]), np.flatnonzero(at == i), None)
+        for i in range(len(edges_s) - 1)
+    )
+    return [each for each in found if len(each.rows)]
+
+
+def _of_segments(segments: Sequence[Segment], times: int) -> list[_Rows]:
+    """Requests of each segment, each repeated so many times."""
+    found, first = [], 0
+    for segment in segments:
+        started_s = segment.requests.started_s
+        end = float(np.nextafter(started_s.max(), np.inf))
+        rows = np.arange(first, first + times * len(started_s))
+        found.append(_Rows(float(started_s.min()), end, rows, segment.recording))
+        first += len(rows)
+    return found
 
 
 def _edges(started_s: Floats) -> Floats:
@@ -236,10 +307,10 @@ def _edges(started_s: Floats) -> Floats:
     return np.asarray(length * np.arange(start, np.floor(last / length) + 2))
 
 
-def _check(later: Profile, sampled: float) -> None:
+def _check(later: Profile, sampled: float, *, where: str) -> None:
     if not 0 < sampled <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
     if later.requests < MIN_REQUESTS:
         raise InputError(
-            f"judging needs at least {MIN_REQUESTS} requests, and there are {later.requests}", where="profile"
+            f"judging needs at least {MIN_REQUESTS} requests, and there are {later.requests}", where=where
         )

@@ -48,7 +48,7 @@ class PartialStudy:
         policies: stop rule of each stage that may answer in part.
         curves: variance against loss of each stage that was considered.
         allocation: loss that each stage may cause.
-        margin: share of the budget that rules were tuned for.
+        apportioned: share of the budget that rules were tuned for; the rest is the margin.
         weights: cost of a unit of each stage's loss to the whole answer.
         notes: what a reader of the plan should know.
     """
@@ -56,7 +56,7 @@ class PartialStudy:
     policies: Mapping[str, PartialPolicy] = field(default_factory=dict)
     curves: Mapping[str, LossCurve] = field(default_factory=dict)
     allocation: Allocation = field(default_factory=lambda: Allocation({}, 0.0, {}, {}))
-    margin: float = 1.0
+    apportioned: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[PartialNote, ...] = ()
 
@@ -159,7 +159,7 @@ def study_partial(
     }
     judges = [{stage.name: FanOut.of(stage, calls[stage.name]) for stage in enough} for calls in judged_ms]
     lever = _Lever(profile, found, weights, budget, judges)
-    allocation, margin = tightened(budget, lever.apportion, lever.likely)
+    allocation, apportioned = tightened(budget, lever.apportion, lever.likely)
     policies = lever.policies(allocation)
     few = tuple(stage.name for stage in stages if stage not in enough)
     rare = (TooFewVisits(few),) if few else ()
@@ -167,9 +167,9 @@ def study_partial(
         policies,
         lever.curves,
         allocation,
-        margin,
+        apportioned,
         weights,
-        (*_notes(found, budget, margin, policies, settings), *rare),
+        (*_notes(found, budget, apportioned, policies, settings), *rare),
     )
 
 
@@ -308,7 +308,7 @@ def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: 
 def _notes(
     found: Mapping[str, FanOut],
     budget: float,
-    margin: float,
+    apportioned: float,
     policies: Mapping[str, PartialPolicy],
     settings: PartialSettings,
 ) -> list[PartialNote]:
@@ -316,8 +316,8 @@ def _notes(
     notes: list[PartialNote] = [
         _idle(name, fan_out, budget) for name, fan_out in found.items() if name not in policies
     ]
-    if policies and margin < 1:
-        notes.append(UtilityKeptBack(margin))
+    if policies and apportioned < 1:
+        notes.append(UtilityKeptBack(apportioned))
     if policies and settings.weights is None and len(found) > 1:
         notes.append(LossesAddedUp(tuple(found)))
     shards = {name: found[name].calls_ms.shape[1] for name in policies}

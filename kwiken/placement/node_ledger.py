@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from kwiken.arrays import Floats
@@ -29,8 +29,8 @@ class DrawKind(StrEnum):
     CATCH_UP = "catch-up"
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Draw:
+# A struct, because schedulers make and drop many while they compare placements.
+class Draw(msgspec.Struct, frozen=True, eq=False):
     """What one piece of work takes from one node.
 
     Attributes:
@@ -107,31 +107,29 @@ class NodeLedger:
 
     def take(self, draw: Draw) -> None:
         """Draw from a node; the caller has checked that the node has room."""
-        assert self.fits(draw.node, draw.cores, draw.memory_gb), f"no room for {draw.owner}"
-        self._residents[draw.node].append(draw)
-        self._add(draw)
-        self._balance(draw.node)
+        node = draw.node
+        assert self.fits(node, draw.cores, draw.memory_gb), f"no room for {draw.owner}"
+        self._residents[node].append(draw)
+        self.free_cores[node] -= draw.cores
+        self.free_memory_gb[node] -= draw.memory_gb
+        pressure, bearable = self.pressure[:, node], self._bearable[:, node]
+        pressure += draw.caused
+        if draw.tolerated is not None:
+            np.minimum(bearable, draw.tolerated + draw.caused, out=bearable)
+        np.subtract(bearable, pressure, out=self.slack[:, node])
 
     def release(self, draw: Draw) -> None:
         """Give back what was drawn. The node's sums are built anew, so no rounding error piles up."""
         node = draw.node
         self._residents[node].remove(draw)
-        self.free_cores[node] = self.cluster.cores[node]
-        self.free_memory_gb[node] = self.cluster.memory_gb[node]
-        self.pressure[:, node] = 0.0
-        self._bearable[:, node] = np.inf
+        free_cores, free_memory_gb = float(self.cluster.cores[node]), float(self.cluster.memory_gb[node])
+        pressure, bearable = np.zeros(len(SOURCES)), np.full(len(SOURCES), np.inf)
         for resident in self._residents[node]:
-            self._add(resident)
-        self._balance(node)
-
-    def _add(self, draw: Draw) -> None:
-        node = draw.node
-        self.free_cores[node] -= draw.cores
-        self.free_memory_gb[node] -= draw.memory_gb
-        self.pressure[:, node] += draw.caused
-        if draw.tolerated is not None:
-            bearable = self._bearable[:, node]
-            np.minimum(bearable, draw.tolerated + draw.caused, out=bearable)
-
-    def _balance(self, node: int) -> None:
-        self.slack[:, node] = self._bearable[:, node] - self.pressure[:, node]
+            free_cores -= resident.cores
+            free_memory_gb -= resident.memory_gb
+            pressure += resident.caused
+            if resident.tolerated is not None:
+                np.minimum(bearable, resident.tolerated + resident.caused, out=bearable)
+        self.free_cores[node], self.free_memory_gb[node] = free_cores, free_memory_gb
+        self.pressure[:, node], self._bearable[:, node] = pressure, bearable
+        np.subtract(bearable, pressure, out=self.slack[:, node])

@@ -94,6 +94,11 @@ class Cluster:
         return np.array([index[node.node_class] for node in self.nodes], dtype=np.int64)
 
     @cached_property
+    def class_numbers(self) -> list[int]:
+        """`class_of` as plain numbers, which are faster one at a time."""
+        return [int(number) for number in self.class_of]
+
+    @cached_property
     def cores(self) -> Floats:
         """(n,) number of cores of each node."""
         return np.array([found.cores for found in self.classes], dtype=np.float64)[self.class_of]
@@ -107,6 +112,15 @@ class Cluster:
     def index_of(self) -> dict[str, int]:
         """Index of each node by its name."""
         return {node.name: place for place, node in enumerate(self.nodes)}
+
+    @cached_property
+    def zones(self) -> Ints:
+        """(n,) number of each node's zone; nodes of one zone have the same number."""
+        numbers: dict[str, int] = {}
+        return np.array(
+            [numbers.setdefault(self.zone_of(node), len(numbers)) for node in range(len(self.nodes))],
+            dtype=np.int64,
+        )
 
     def zone_of(self, node: int) -> str:
         """Name of a node's zone; a node without one is a zone of its own."""

@@ -151,6 +151,19 @@ def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
     return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
 
 
+def worst_loss(pressure: Floats, tolerated: Floats) -> float:
+    """Share of performance that one replica loses to contention; see `contention_loss`.
+
+    Args:
+        pressure: (s,) pressure on the replica, without its own, a share, over `SOURCES`; below 0 is none.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`.
+    """
+    ratio = float((pressure / tolerated).max())
+    if ratio <= 1.0:  # the loss rises with the ratio alone
+        return LOSS_AT_TOLERANCE * max(ratio, 0.0) ** 4
+    return float(contention_loss(np.maximum(pressure, 0.0)[:, None], tolerated).max())
+
+
 def _largest_fitting(
     request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
 ) -> Ints:

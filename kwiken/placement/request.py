@@ -95,6 +95,21 @@ class Request:
         return [float(value) for value in self.class_deviation]
 
     @cached_property
+    def typical_rate(self) -> Floats:
+        """(k,) median over the classes of `rate` by size, work per second."""
+        return np.asarray(np.median(self.rate, axis=1))
+
+    @cached_property
+    def efficiencies(self) -> list[float]:
+        """`efficiency` as plain numbers, in shares."""
+        return [float(value) for value in self.efficiency]
+
+    @cached_property
+    def count_deviations(self) -> list[float]:
+        """`count_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.count_deviation]
+
+    @cached_property
     def work(self) -> float:
         """Work of a replica with its extra work, as a factor of its own, 1 or more."""
         return 1.0 + math.fsum(self.shares.values())

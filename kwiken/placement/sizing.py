@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from kwiken.arrays import Floats
@@ -16,9 +17,9 @@ from kwiken.placement.quality import (
     NO_SIZE,
     Contention,
     NodeScores,
-    contention_loss,
     contention_on,
     node_scores,
+    worst_loss,
 )
 from kwiken.placement.request import Request
 from kwiken.workloads import Spread
@@ -33,8 +34,7 @@ REL_ROUNDING: Final = 1e-9  # of performance
 Rank = Callable[[Request, NodeLedger, NodeScores], Floats]
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True, eq=False):
     """One replica with its place.
 
     Attributes:
@@ -48,8 +48,7 @@ class Replica:
     draws: tuple[Draw, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
+class Forecast(msgspec.Struct, frozen=True, eq=False):
     """Predicted performance of the replicas of one workload.
 
     Attributes:
@@ -68,8 +67,33 @@ class Forecast:
         return self.performance >= self.needed * (1 - REL_ROUNDING)
 
 
+@dataclass(eq=False)
+class _Sums:
+    """Performance of the first replicas of a workload, before the efficiency of their number.
+
+    Attributes:
+        count: number of replicas that are summed.
+        by_size: performance by index of the size, work per second.
+        by_class: the same by index of the node's class.
+    """
+
+    count: int = 0
+    by_size: dict[int, float] = field(default_factory=dict)
+    by_class: dict[int, float] = field(default_factory=dict)
+
+    def add(self, size: int, node_class: int, rate: float) -> None:
+        self.by_size[size] = self.by_size.get(size, 0.0) + rate
+        self.by_class[node_class] = self.by_class.get(node_class, 0.0) + rate
+
+    def copy(self) -> _Sums:
+        return _Sums(self.count, self.by_size.copy(), self.by_class.copy())
+
+
 class Sizing:
     """Replicas of one workload while they are chosen; every change is drawn from the ledger at once.
+
+    Contention on a node is measured when it is first asked for after a replica came to the node or left it,
+    and after `refresh`.
 
     Args:
         request: workload to place.
@@ -85,8 +109,10 @@ class Sizing:
         self.request = request
         self.ledger = ledger
         self.replicas: list[Replica] = []
-        self._loss: list[float] = []  # of each replica, at the pressure of now
+        self._loss: dict[int, float] = {}  # of each replica on a node, by node; measured when asked for
+        self._on_node: dict[int, int] = {}  # number of replicas by node
         self._classes: list[int] = []  # of each replica's node
+        self._sums = _Sums()
         best_effort = request.workload.best_effort
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
@@ -101,18 +127,19 @@ class Sizing:
         for draw in draws:
             self.ledger.take(draw)
         self.replicas.append(Replica(node, size, draws))
-        self._loss.append(0.0)
-        self._classes.append(int(self.ledger.cluster.class_of[node]))
-        self._measure(node)
+        self._classes.append(self.ledger.cluster.class_numbers[node])
+        self._on_node[node] = self._on_node.get(node, 0) + 1
+        if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
+            self._changed(node)
 
     def remove(self, place: int) -> Replica:
         """Take a replica away, by its position in `replicas`."""
         gone = self.replicas.pop(place)
-        self._loss.pop(place)
         self._classes.pop(place)
         for draw in gone.draws:
             self.ledger.release(draw)
-        self._measure(gone.node)
+        self._on_node[gone.node] -= 1
+        self._changed(gone.node)
         return gone
 
     def resize(self, place: int, size: int) -> None:
@@ -129,6 +156,7 @@ class Sizing:
         for draw in draws:
             self.ledger.take(draw)
         self.replicas[place] = Replica(old.node, size, draws)
+        self._sums = _Sums()
 
     def clear(self, keep: int = 0) -> None:
         """Give replicas back to the ledger.
@@ -150,18 +178,20 @@ class Sizing:
 
     def refresh(self) -> None:
         """Take account of neighbours that came or went since the last change."""
-        for node in {replica.node for replica in self.replicas}:
-            self._measure(node)
+        self._loss.clear()
+        self._sums = _Sums()
 
-    def _measure(self, node: int) -> None:
-        """Update the loss of the replicas on a node, which are one another's neighbours."""
-        here = [place for place, replica in enumerate(self.replicas) if replica.node == node]
-        if not here:
-            return
-        outside = np.maximum(self.ledger.pressure[:, node] - self.request.caused, 0.0)
-        loss = float(contention_loss(outside[:, None], self.request.tolerated).max())
-        for place in here:
-            self._loss[place] = loss
+    def _changed(self, node: int) -> None:
+        self._loss.pop(node, None)
+        self._sums = _Sums()
+
+    def _lost(self, node: int) -> float:
+        """Share of performance that a replica on a node loses to its neighbours."""
+        loss = self._loss.get(node)
+        if loss is None:
+            outside = self.ledger.pressure[:, node] - self.request.caused
+            loss = self._loss[node] = worst_loss(outside, self.request.tolerated)
+        return loss
 
     def kind(self, place: int) -> Hashable:
         """Equal for replicas that are alike: same size, class, neighbours' pressure and room on the node."""
@@ -169,7 +199,8 @@ class Sizing:
         room = float(ledger.free_cores[replica.node]), float(ledger.free_memory_gb[replica.node])
         # Siblings on one node gain by each other's leaving.
         apart = self.request.workload.spread is not Spread.NONE
-        return replica.size, self._classes[place], self._loss[place], room, NO_NODE if apart else replica.node
+        node = NO_NODE if apart else replica.node
+        return replica.size, self._classes[place], self._lost(replica.node), room, node
 
     def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
         """Performance of one replica before the efficiency of their number, in work per second.
@@ -185,7 +216,7 @@ class Sizing:
         if request.corrections:
             together = len(self.replicas) if count is None else count
             rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
-        return rate * (1.0 - max(self._loss[place], self._kept_free))
+        return rate * (1.0 - max(self._lost(self.replicas[place].node), self._kept_free))
 
     def forecast(self, sizes: list[int] | None = None, *, without: int | None = None) -> Forecast:
         """Predicted performance of all replicas together.
@@ -198,28 +229,53 @@ class Sizing:
         count = len(self.replicas) - (without is not None)
         if not count:
             return Forecast(0.0, 0.0, request.required)
+        sums = self._summed() if sizes is None and without is None else self._supposed(sizes, without, count)
+        total = math.fsum(sums.by_size.values())
+        if total <= 0:  # contention takes everything
+            return Forecast(0.0, 0.0, request.required)
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
-        by_size: dict[int, float] = {}
-        by_class: dict[int, float] = {}
-        for place, replica in enumerate(self.replicas):
-            if place != without:
-                size = replica.size if sizes is None else sizes[place]
-                rate = self.rate(place, size, count)
-                by_size[size] = by_size.get(size, 0.0) + rate
-                by_class[self._classes[place]] = by_class.get(self._classes[place], 0.0) + rate
-        total = math.fsum(by_size.values())
-        if not total:  # contention takes everything
-            return Forecast(0.0, 0.0, request.required)
-        by_sizes = math.fsum((rate * request.size_deviations[size]) ** 2 for size, rate in by_size.items())
-        by_classes = math.fsum((rate * request.class_deviations[one]) ** 2 for one, rate in by_class.items())
+        by_sizes = math.fsum(
+            (rate * request.size_deviations[size]) ** 2 for size, rate in sums.by_size.items()
+        )
+        by_classes = math.fsum(
+            (rate * request.class_deviations[one]) ** 2 for one, rate in sums.by_class.items()
+        )
         deviation = math.sqrt(
             request.base_deviation**2
-            + float(request.count_deviation[count - 1]) ** 2
+            + request.count_deviations[count - 1] ** 2
             + (by_sizes + by_classes) / total**2
         )
         needed = request.required * (1.0 + request.caution.headroom(deviation))
-        return Forecast(float(request.efficiency[count - 1]) * total, deviation, needed)
+        return Forecast(request.efficiencies[count - 1] * total, deviation, needed)
+
+    def _summed(self) -> _Sums:
+        """Performance of all replicas. What was summed before stays, and replicas that came are added."""
+        count = len(self.replicas)
+        # A correction holds for one number of replicas.
+        sums = self._sums = _Sums() if self.request.corrections and self._sums.count != count else self._sums
+        for place in range(sums.count, count):
+            sums.add(self.replicas[place].size, self._classes[place], self.rate(place))
+        sums.count = count
+        return sums
+
+    def _supposed(self, sizes: list[int] | None, without: int | None, count: int) -> _Sums:
+        """Performance of all replicas with other sizes, or without one of them."""
+        if self.request.corrections:
+            sums = _Sums(count)
+            for place, replica in enumerate(self.replicas):
+                if place != without:
+                    size = replica.size if sizes is None else sizes[place]
+                    sums.add(size, self._classes[place], self.rate(place, size, count))
+            return sums
+        sums = self._summed().copy()
+        for place, replica in enumerate(self.replicas):
+            if place == without:
+                sums.add(replica.size, self._classes[place], -self.rate(place))
+            elif sizes is not None and sizes[place] != replica.size:
+                sums.add(replica.size, self._classes[place], -self.rate(place))
+                sums.add(sizes[place], self._classes[place], self.rate(place, sizes[place]))
+        return sums
 
 
 def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
@@ -275,7 +331,8 @@ def walk(
     kept = len(sizing.replicas)
     best = sizing.forecast()
     used = {replica.node for replica in sizing.replicas}
-    zones = {ledger.cluster.zone_of(node) for node in used}
+    zone_of = ledger.cluster.zones
+    zones = {int(zone_of[node]) for node in used}
     found = contention_on(request, ledger) if contention is None else contention
     scores = node_scores(request, ledger, found, largest)
     offers = _offers(request, ledger, rank, largest, scores, again=spread is Spread.NONE)
@@ -286,7 +343,7 @@ def walk(
             break
         if spread is not Spread.NONE and node in used:
             continue
-        if spread is Spread.ZONE and ledger.cluster.zone_of(node) in zones:
+        if spread is Spread.ZONE and int(zone_of[node]) in zones:
             continue
         sizing.add(node, size)
         grown = sizing.forecast()
@@ -298,7 +355,7 @@ def walk(
             continue
         best = grown
         used.add(node)
-        zones.add(ledger.cluster.zone_of(node))
+        zones.add(int(zone_of[node]))
     if request.required and best.met:
         trim(sizing, kept)
 

@@ -78,6 +78,7 @@ class Account:
         spent: all spend so far, in micro-units.
         denied: number of denials so far, by verdict.
         floor_spent: part of `spent` that only the floor granted, in micro-units.
+        fraction: share of the work that may be spent over the horizon.
     """
 
     __slots__ = (
@@ -93,6 +94,7 @@ class Account:
         "_ppm",
         "denied",
         "floor_spent",
+        "fraction",
         "spent",
         "work",
     )
@@ -128,6 +130,7 @@ class Account:
             self._horizon.resize(bounds.horizon_s, self._peak.head)
         self._bounds = bounds
         self._ppm = int(bounds.fraction * MILLION)
+        self.fraction = self._ppm / MILLION
         self._full = bounds.burst * MILLION
         self._credit = self._full + earned - self._horizon.earned_from - self._fed * self._ppm
         self._peak_ppm = int(bounds.peak * MILLION)
@@ -143,11 +146,6 @@ class Account:
     def _earned(self) -> int:
         """All earnings so far, in micro-units times a million."""
         return self._credit - self._full + self._horizon.earned_from + self._fed * self._ppm
-
-    @property
-    def fraction(self) -> float:
-        """Share of the work that may be spent over the horizon."""
-        return self._ppm / MILLION
 
     @property
     def bounds(self) -> Bounds:
@@ -251,7 +249,10 @@ class Account:
             return PEAK
         if denied is not None:
             # What is left of an untouched burst is enough for any cost that fits it.
-            wanted = max(wanted, min(wanted + (self._full >> (denied + 1)), self._full))
+            full = self._full
+            if wanted < full:
+                kept = wanted + (full >> (denied + 1))
+                wanted = kept if kept < full else full
         left = self._credit + fed * self._ppm - self._horizon.spent * MILLION
         return WITHIN if wanted <= left and self._ppm else HORIZON
 
@@ -262,9 +263,11 @@ class Account:
             cost: amount to spend, in micro-units.
             now: present time, seconds.
         """
-        self._turn(now)
+        head, peak = int(now * BUCKETS_PER_S), self._peak
+        if head != peak.head:
+            self._advance(head)
         self.spent += cost
-        self._peak.spend(cost)
+        peak.spend(cost)
         self._horizon.spend(cost)
 
     def force(self, cost: int, now: float) -> None:
@@ -288,7 +291,8 @@ class Account:
         """
         self.spent -= cost
         self._peak.refund(cost, head)
-        self._horizon.refund(cost, head // self._horizon.steps)
+        horizon = self._horizon
+        horizon.refund(cost, head // horizon.steps)
 
     # Time.
 
@@ -346,7 +350,7 @@ class Floor:
             if ahead > self._span_s + self._interval_s:  # the clock went back
                 self._paid_until = now + self._span_s + self._interval_s
             return False
-        self._paid_until = max(self._paid_until, now) + self._interval_s
+        self._paid_until = (self._paid_until if ahead > 0 else now) + self._interval_s
         return True
 
 
@@ -381,8 +385,10 @@ def grant(
     Returns:
         `WITHIN` or `BY_FLOOR` if the copy is granted, else the bound that denied it.
     """
-    if headroom <= 0 or not account.fraction:
-        return _deny(account, stage, HORIZON if not account.fraction else LOAD)
+    if not account.fraction:
+        return _deny(account, stage, HORIZON)
+    if headroom <= 0:
+        return _deny(account, stage, LOAD)
     verdict = account.refusal(cost, now, denied=denied, headroom=headroom)
     if not verdict and stage is not None:
         verdict = _OF_STAGE[stage.refusal(CALL, now, denied=denied)]

@@ -72,9 +72,10 @@ class Window:
         """
         back = self.head - bucket
         if 0 <= back < self._count:
-            slot = (self._slot - back) % self._count
-            taken = min(cost, self._spent_in[slot])  # after a clock jump this may be another bucket
-            self._spent_in[slot] -= taken
+            slot = self._slot - back  # negative where the ring begins anew, and then counts from its end
+            held = self._spent_in[slot]
+            taken = cost if cost < held else held  # after a clock jump this may be another bucket
+            self._spent_in[slot] = held - taken
             self.spent -= taken
 
     def go_back(self, bucket: int) -> None:

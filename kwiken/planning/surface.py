@@ -76,7 +76,7 @@ def surface(
         fan_out = FanOut.of(some, stage_replay.raced(policy))
         rules = [None, *fan_out.tune(losses[1:].tolist())]
         variance[i] = [fan_out.moments(rule)[1] for rule in rules]
-    # More of either lever is never worse, because less of it remains possible.
+    # A larger budget of a lever is never worse: a plan may leave a part of it unused.
     return Surface(shares, losses, np.minimum.accumulate(np.minimum.accumulate(variance, axis=0), axis=1))
 
 

@@ -13,10 +13,10 @@ from kwiken.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, No
 from kwiken.profile import Profile
 from kwiken.simulation import ROWS, PairedSimulation
 
-MIN_CUT = 0.01  # relative fall of p99 that counts as none
+MIN_CUT = 0.01  # relative fall of p99 below which it counts as none
 MIN_CUT_NAMED = 0.05  # relative fall of p99 for which a larger budget is named
 BUDGET_RATIO = 2.0  # ratio of successive budgets that are tried
-MAX_BUDGET_NAMED = 0.2  # budgets above this are a larger service, not a few copies
+MAX_BUDGET_NAMED = 0.2  # larger budgets would be a larger service, not a few copies
 
 
 def no_gain_notes(plan: Plan) -> tuple[NoP99Cut, ...]:

@@ -23,9 +23,10 @@ from kwiken.profile.idempotence import (
 from kwiken.profile.profile import OWN_TIME, Origin, Profile, StageProfile
 from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
-from kwiken.profile.weighting import weighted
+from kwiken.profile.weighting import KEPT_OF_SAMPLED, weighted
 
 __all__ = [
+    "KEPT_OF_SAMPLED",
     "OWN_TIME",
     "CostModel",
     "Drift",

@@ -21,7 +21,9 @@ Ints = NDArray[np.int64]
 
 NS_PER_MS = 1e6
 MAX_LATE_SHARE = 0.1  # of the calls: at most the slowest tenth counts as late
-VARIATION_SHARE = 0.9  # of the squares above the median: the calls that hold so much count as late
+VARIATION_SHARE = (
+    0.9  # of the squared distances above the median: the slowest calls that make it up count as late
+)
 MIN_LATE_CALLS = 10
 MAX_GUESSES = 1000
 MIN_CALLS_TO_GUESS = 100
@@ -136,7 +138,7 @@ def _late(latency: Floats) -> Ints:
 def _next_elsewhere(replica: Ints) -> Ints:
     """(k,): index of the next call that went to another replica; with one replica, of the next call.
 
-    The search continues from the first call after the last.
+    After the last call comes the first.
     """
     k = len(replica)
     places = np.arange(k)

@@ -13,6 +13,7 @@ from kwiken.profile.profile import Profile
 from kwiken.profile.subset import part_of
 
 MAX_WEIGHTED_REQUESTS: Final = 200_000  # rows of a weighted profile, unless more were kept
+KEPT_OF_SAMPLED: Final = "requests_kept_of_sampled"  # name of a count of profiles
 
 
 def weighted(profile: Profile, shares: Floats) -> Profile:
@@ -50,5 +51,5 @@ def weighted(profile: Profile, shares: Floats) -> Profile:
     return replace(
         spread,
         started_s=spread.started_s + gap[rows] * number / times[rows],
-        counts={**profile.counts, "requests": len(rows), "requests_kept_of_sampled": len(shares)},
+        counts={**profile.counts, "requests": len(rows), KEPT_OF_SAMPLED: len(shares)},
     )

@@ -41,6 +41,12 @@ class Event(StrEnum):
     PROCESS_NOT_STARTED = "process_not_started"
     PROCESS_UNRESPONSIVE = "process_unresponsive"
     PROCESS_FAILED = "process_failed"
+    CLUSTER_UP = "cluster_up"
+    CLUSTER_STOPPING = "cluster_stopping"
+    CLUSTER_CROWDED = "cluster_crowded"
+    GATEWAY_EXPOSED = "gateway_exposed"
+    NODES_PLAYED = "nodes_played"
+    UPKEEP_ACTED = "upkeep_acted"
     GATEWAY_NOT_TOLD = "gateway_not_told"
     STATE_NOT_SAVED = "state_not_saved"
     # Within a process.

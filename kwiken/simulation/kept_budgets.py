@@ -76,7 +76,7 @@ def kept_to(
 
 
 def _paid(spent: Floats, started_s: Floats, budget: float, terms: LedgerTerms) -> Bools:
-    """Which requests' spends a ledger pays, each round of them with its own."""
+    """(n,): whether the ledger pays for the spend of each request; every round has a ledger of its own."""
     rounds = spent.reshape(len(started_s), -1)
     kept = [
         replay_ledger(np.ascontiguousarray(one), started_s, budget=budget, terms=terms).granted

@@ -170,7 +170,7 @@ def test_whatever_happens_actions_and_nodes_agree_and_a_target_is_not_starved(wi
         if event == "lose" and "quick-0" not in adaptation.lost:
             there = apply(there, actions)
             there = {key: at for key, at in there.items() if at[0] != "quick-0"}
-            actions = adaptation.node_lost("quick-0", now_s)
+            actions = adaptation.nodes_lost(["quick-0"], now_s)
         elif event == "back":
             actions += adaptation.node_back("quick-0")
         there = apply(there, actions)
@@ -206,7 +206,7 @@ def test_replicas_of_a_lost_node_are_placed_elsewhere_at_once() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 400, nodes, spread=Spread.NODE))
     (node,) = {node for node, _ in where(adaptation).values()}
-    actions = adaptation.node_lost(node, 10.0)
+    actions = adaptation.nodes_lost([node], 10.0)
     assert [type(action) for action in actions] == [Start]
     assert f"node {node} was lost" in actions[0].line
     assert node not in {other for other, _ in where(adaptation).values()}
@@ -217,7 +217,7 @@ def test_replicas_of_a_lost_node_are_placed_elsewhere_at_once() -> None:
 def test_without_room_elsewhere_the_shortage_is_told_once_and_ends_when_the_node_is_back() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 1500, nodes))
-    (lost,) = [action for action in adaptation.node_lost("quick-1", 0.0) if isinstance(action, Shortage)]
+    (lost,) = [action for action in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(action, Shortage)]
     assert lost.line == ("w: no room: node quick-1 was lost; 1500/s are needed, and the nodes can give 800/s")
     for window in range(100):
         assert adaptation.observe(window * WINDOW_S, {"w": seen(50.0, 1500.0)}) == []
@@ -268,17 +268,43 @@ def test_a_replica_that_could_not_be_started_is_placed_again_when_needed() -> No
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 400, nodes))
     (key,) = where(adaptation)
-    adaptation.start_failed("w", key)
+    ((_, (node, _)),) = where(adaptation).items()
+    assert adaptation.start_failed("w", key, 0.0) == []
+    assert adaptation.start_failed("w", key, 0.0) == []  # it is gone already
     assert where(adaptation) == {}
-    plant = Plant(adaptation)
-    assert {type(action) for action in plant.run(30)} == {Start}
+    assert adaptation.observe(15.0, {}) == []
+    (start,) = adaptation.observe(20.0, {})  # without a replica nothing is measured
+    assert isinstance(start, Start)
+    assert start.node != node
+    assert f"a replica could not be started on {node}" in start.line
+    assert adaptation.observe(100.0, {}) == adaptation.observe(1e6, {}) == []
 
 
 def test_a_service_that_misses_its_target_asks_the_stage_with_the_least_room() -> None:
     nodes = cluster({"quick": 2})
-    adaptation = started(nodes, ask("w", 400, nodes), ask("x", 100, nodes))
-    assert adaptation.tightest(["w", "x"], {"w": 390.0, "x": 20.0}) == "w"
-    assert adaptation.tightest(["w", "x"], {"w": 0.0}) is None
-    actions = adaptation.need_more("w", 0.0, seen(5.0, 390.0), "service s misses its target")
+    requests = [ask("w", 400, nodes, service="s", stage="a"), ask("x", 100, nodes, service="s", stage="b")]
+    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    stages = {"w": seen(5.0, 390.0), "x": seen(5.0, 20.0)}
+    assert adaptation.observe_service("s", 0.0, seen(31.0, 390.0), stages) == []
+    actions = adaptation.observe_service("s", 5.0, seen(31.0, 390.0), stages)
     assert {action.workload for action in actions} == {"w"}
-    assert all("service s misses its target" in action.line for action in actions)
+    expected = "service s: p99 31 ms is over 30 ms, and this stage has the least room"
+    assert all(expected in action.line for action in actions)
+    for now_s in (10.0, 15.0, 20.0):  # the change needs time to show
+        assert adaptation.observe_service("s", now_s, seen(31.0, 390.0), stages) == []
+    assert adaptation.observe_service("s", 60.0, seen(31.0), {}) == []
+    assert adaptation.observe_service("s", 65.0, seen(31.0), {}) == []  # no stage has load
+
+
+def test_a_service_that_turns_requests_away_gets_more_although_its_answers_are_quick() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes, service="s", stage="a"))
+    full = Observation(requests=PER_WINDOW, rate_per_s=400.0, p99_ms=5.0, turned_away=0.5)
+    stages = {"w": seen(5.0, 400.0)}
+    assert adaptation.observe_service("s", 0.0, full, stages) == []
+    (action,) = adaptation.observe_service("s", 5.0, full, stages)
+    assert isinstance(action, Resize)
+    assert "service s: 50.0% of the requests were turned away" in action.line
+    assert adaptation.performance("w")[0] >= 400

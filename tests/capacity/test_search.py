@@ -25,13 +25,20 @@ RATE = 150.0
 
 
 def search_of(
-    seed: int = 1, *, nodes: str | None = None, max_reissue: float = 0.1, most: int = MOST
+    seed: int = 1,
+    *,
+    nodes: str | None = None,
+    max_reissue: float = 0.1,
+    most: int = MOST,
+    rate_per_s: float = RATE,
 ) -> Search:
     profile = straggling_profile(seed=seed)
     names = [stage.name for stage in profile.stages]
     needs = {name: StageNeed(max_replicas=most) for name in names}
     cluster = None if nodes is None else nodes_from_toml(nodes, where="nodes.toml")
-    trials = StageTrials(load_model(profile), RATE, Supply(names, needs, cluster), seed=0, requests=1000)
+    trials = StageTrials(
+        load_model(profile), rate_per_s, Supply(names, needs, cluster), seed=0, requests=1000
+    )
     return Search(trials, costs(profile), max_reissue)
 
 
@@ -134,5 +141,10 @@ def test_a_copy_needs_a_second_replica(search: Search) -> None:
 def test_nodes_that_cannot_serve_the_calls_are_named_with_the_stage() -> None:
     few = NODES.replace("count = 2", "count = 1").replace("count = 3", "count = 1")
     search = search_of(nodes=few.replace("cores = 4", "cores = 1").replace("cores = 2", "cores = 1"))
-    with pytest.raises(InputError, match=r"nodes: have no room for the replicas that stage '\w+' needs"):
+    with pytest.raises(InputError, match=r"nodes: have no room for stage '\w+', which needs"):
         search.cheapest_start()
+
+
+def test_a_rate_that_no_number_of_replicas_serves_is_refused_as_such() -> None:
+    with pytest.raises(InputError, match=r"rate: .* stage '\w+' needs \d+ or more .* and may have 4: lower"):
+        search_of(rate_per_s=100 * RATE).cheapest_start()

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from kwiken.capacity import SizeSettings, SizeStudy, StageNeed, UnmetTargetError, study_size
+from kwiken.capacity.arms import start_with_given
+from kwiken.capacity.marginals import marginals
+from kwiken.capacity.search import Search
+from kwiken.capacity.supply import Supply
+from kwiken.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.errors import InputError
 from kwiken.placement import Placement, nodes_from_toml
 from kwiken.plan import Plan
-from kwiken.profile import Profile, part_of
-from kwiken.queueing.load import QueueSettings
+from kwiken.profile import Profile, costs, part_of
+from kwiken.queueing.load import QueueSettings, load_model
 from tests.capacity.test_supply import NODES
 from tests.support.stragglers import straggling_profile
 
@@ -126,6 +131,26 @@ def test_a_stage_that_is_not_there_is_named(profile: Profile) -> None:
         study_size(profile, settings(needs={"x": StageNeed()}))
     with pytest.raises(InputError, match="stage 'x' is not in the profile"):
         study_size(profile, settings(queues=QueueSettings(replicas={"x": 2})))
+
+
+def test_a_share_of_time_that_is_more_than_the_latency_is_refused(profile: Profile) -> None:
+    stages = tuple(replace(stage, busy_ms=None) for stage in profile.stages)
+    sample = QueueSettings(replicas={"fetch": 2}, utilisation={"fetch": 0.5}, rate_per_s=0.01)
+    with pytest.raises(InputError, match=r"utilisation: stage 'fetch': 0\.5 .* ms of work a call, and calls"):
+        study_size(replace(profile, stages=stages), settings(queues=sample))
+
+
+def test_more_and_fewer_copies_are_told_for_policies_that_were_given_too(profile: Profile) -> None:
+    trials = StageTrials(load_model(profile), 150.0, Supply(["fetch", "rank"], {}), seed=0)
+    search = Search(trials, costs(profile), 0.2)
+    given = start_with_given(search)
+    assert given is not None
+    sizes = tuple(replace(size, replicas=4, level=FIXED_LEVEL) for size in given)
+    assert any(trials.given_level(stage) > 0 for stage in range(2))
+    told = [(one.stage, one.move) for one in marginals(search, sizes)]
+    for stage, name in enumerate(trials.names):
+        if trials.given_level(stage) > 0:
+            assert (name, "fewer copies") in told
 
 
 def test_a_profile_without_busy_times_cannot_be_sized(profile: Profile) -> None:

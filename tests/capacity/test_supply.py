@@ -93,6 +93,8 @@ def test_predictions_go_before_the_speed_of_a_class() -> None:
 
 def test_a_class_of_unknown_speed_is_refused() -> None:
     unknown = cluster(NODES.replace("speed = 0.5\n", ""))
-    with pytest.raises(InputError, match=r"nodes: class 'small': its speed for stage 'a' is not known"):
+    with pytest.raises(InputError, match=r"nodes: class 'small': its speed is not known"):
         Supply(["a"], {}, unknown)
+    with pytest.raises(InputError, match=r"nodes: class 'small': its speed for stage 'a' is not known"):
+        Supply(["a"], {"a": StageNeed(speeds={"large": 0.5})}, unknown)
     assert Supply(["a"], {"a": StageNeed(speeds={"small": 0.5})}, unknown).speed[0, 1] == 0.5

@@ -59,6 +59,7 @@ class TestHelp:
             "kwiken.cli.verbs",
             "kwiken.cli.shared",
             "kwiken.cli.shared.errors",
+            "kwiken.cli.shared.lazy_group",
             "kwiken.cli.shared.output",
             "kwiken.cli.shared.process",
         }
@@ -72,6 +73,11 @@ class TestHelp:
 class TestUsage:
     def test_an_unknown_verb_names_the_nearest(self) -> None:
         refused(run("simulat"), "no verb 'simulat'; did you mean 'simulate'")
+
+    def test_an_unknown_command_of_a_verb_names_the_nearest(self) -> None:
+        refused(
+            run("probe", "machin"), "no command 'machin'; did you mean 'machine'.*see kwiken probe --help"
+        )
 
     def test_an_unknown_verb_without_a_near_one_lists_them(self) -> None:
         refused(run("xyzzy"), "no verb 'xyzzy'; known: .*plan")

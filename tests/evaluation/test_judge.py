@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kwiken.errors import InputError
-from kwiken.evaluation import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks
+from kwiken.evaluation import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks, judge_recordings
 from kwiken.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile, part_of
@@ -103,6 +103,36 @@ def test_even_and_hindsight_keep_the_budget_and_the_costs_of_the_plan(moving: Pr
             assert cut.low <= cut.high
     with pytest.raises(KeyError):
         found.arm(PLAN, 0.3)
+
+
+def test_recordings_are_judged_as_if_each_stood_alone(moving: Profile) -> None:
+    half = REQUESTS // 2
+    parts = {
+        "later": part_of(moving, np.arange(half, REQUESTS)),
+        "earlier": part_of(moving, np.arange(half)),
+    }
+    plan = plan_of(moving, 0.05, a=Reissue(after_ms=100.0, probability=1.0, fraction=0.05))
+    found = judge_recordings(plan, parts)
+    assert [each.recording for each in found.stretches] == ["earlier", "later"], "in order of time"
+    assert found.before == judge(plan, moving).before
+    for i, name in enumerate(("earlier", "later")):
+        alone = judge(plan, parts[name])
+        outcome = found.arm(PLAN).stretches[i]
+        assert outcome.spent == pytest.approx(alone.arm(PLAN).spent, rel=0.01)
+        assert outcome.after.p99_ms == pytest.approx(alone.arm(PLAN).after.p99_ms, rel=0.05)
+    assert found.arm(PLAN).stretches[1].spent == 0, "`a` stalls in the first half only"
+
+
+def test_recordings_that_cannot_be_judged_are_named(
+    moving: Profile, stage_of: StageOf, profile_of: ProfileOf
+) -> None:
+    plan = plan_of(moving, 0.05)
+    with pytest.raises(InputError, match="few: judging needs at least 10 requests"):
+        judge_recordings(plan, {"all": moving, "few": part_of(moving, np.arange(3))})
+    with pytest.raises(InputError, match=r"other: .*stage 'z'"):
+        judge_recordings(plan, {"all": moving, "other": profile_of(stage_of("z", np.arange(1.0, 99.0)))})
+    with pytest.raises(InputError, match="recordings: there is none"):
+        judge_recordings(plan, {})
 
 
 def test_insurance_helps_where_the_fault_has_moved(moving: Profile) -> None:

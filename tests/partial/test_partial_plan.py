@@ -159,8 +159,8 @@ def test_a_service_whose_shards_slow_down_gets_tighter_rules(
     drifting = profile_of(stage_of("wide", calls * np.linspace(1, 1.6, 4000)[:, None]))
     settings = PartialSettings()
     loose, tight = (study_partial(profile, 0.005, settings) for profile in (steady, drifting))
-    assert tight.margin < 0.8 * loose.margin
-    assert UtilityKeptBack(tight.margin) in tight.notes
+    assert tight.apportioned < 0.8 * loose.apportioned
+    assert UtilityKeptBack(tight.apportioned) in tight.notes
 
 
 def test_losses_of_two_stages_are_added_with_a_note(stage_of: StageOf, profile_of: ProfileOf) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -13,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.stacks import ask, kwiken, running_cluster
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 
 pytestmark = pytest.mark.stack
 
@@ -23,34 +21,16 @@ pytestmark = pytest.mark.stack
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """URL and token of a cluster."""
-    state = str(tmp_path / "state")
-    up = subprocess.run(
-        [*KWIKEN, "up", TARGET, "--port", "0", "--detach", "--state", state],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert up.returncode == 0, up.stderr
-    link = subprocess.run(
-        [*KWIKEN, "status", "--page", "--state", state],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout.strip()
-    page, _, token = link.partition("#token=")
-    yield page.removesuffix("/kwiken"), token
-    subprocess.run([*KWIKEN, "down", "--state", state], capture_output=True, timeout=60, check=True)
+    state = tmp_path / "state"
+    with running_cluster(state) as url:
+        _, _, token = kwiken("status", "--page", "--state", str(state)).strip().partition("#token=")
+        yield url, token
 
 
-def ask(url: str, times: int) -> None:
+def ask_many(url: str, times: int) -> None:
     """Send requests one after the other, some of them slow."""
     for number in range(times):
-        body = json.dumps({"text": "hi", "sleep_ms": 60.0 if number % 30 == 29 else 0.0}).encode()
-        request = urllib.request.Request(url + "/v1/request", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30):
-            pass
+        ask(url, sleep_ms=60.0 if number % 30 == 29 else 0.0)
 
 
 def test_the_page_is_alive(cluster: tuple[str, str]) -> None:
@@ -96,7 +76,7 @@ def test_the_page_is_alive(cluster: tuple[str, str]) -> None:
         assert all(any(name.startswith(stage) for name in names) for stage in status["stages"])
 
         # 3. Figures change without a reload, and slow requests appear.
-        sender = threading.Thread(target=ask, args=(url, 120))
+        sender = threading.Thread(target=ask_many, args=(url, 120))
         sender.start()
         page.get_by_text("120 so far").wait_for()
         sender.join()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
@@ -20,22 +18,14 @@ from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import Kind
 from kwiken.otel.metrics.names import prometheus_name
 from kwiken.profile import profile_from_json
+from tests.support.stacks import KWIKEN, ask, free_port, running_cluster
 from tests.test_metrics_page import documents, expressions
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 WAIT_S = 60.0
 REQUESTS = 200
 
 pytestmark = pytest.mark.stack
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def tool(name: str) -> str:
@@ -77,14 +67,6 @@ def get(url: str, accept: str = "") -> bytes:
         return bytes(answer.read())
 
 
-def ask(url: str, times: int) -> None:
-    for _ in range(times):
-        body = json.dumps({"text": "hi", "sleep_ms": 5}).encode()
-        request = urllib.request.Request(url + "/v1/request", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30):
-            pass
-
-
 def api(stack: Stack, path: str, **asked: str) -> Any:
     url = f"http://{stack.prometheus}/api/v1/{path}?{urllib.parse.urlencode(asked)}"
     answer = json.loads(get(url))
@@ -97,59 +79,37 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     program = tool("prometheus")
     folder = tmp_path_factory.mktemp("stack")
     state = folder / ".kwiken"
-    up = subprocess.run(
-        [
-            *KWIKEN,
-            "up",
-            TARGET,
-            "--port",
-            "0",
-            "--detach",
-            "--state",
-            str(state),
-            "--traces",
-            str(folder / "traces"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert up.returncode == 0, up.stderr
-    gateway = up.stdout.strip()
-    settings = (ROOT / "otel" / "prometheus.yml").read_text(encoding="utf-8")
-    for before, after in (
-        ("http://127.0.0.1:8080", gateway),
-        ("../.kwiken/search.token", str(state / "echo.token")),
-        ("15s", "1s"),
-        ("[alerts.yml]", f"[{ROOT / 'otel' / 'alerts.yml'}]"),
-    ):
-        assert before in settings
-        settings = settings.replace(before, after)
-    (folder / "prometheus.yml").write_text(settings, encoding="utf-8")
-    address = f"127.0.0.1:{free_port()}"
-    with (folder / "prometheus.log").open("wb") as log:
-        prometheus = subprocess.Popen(
-            [
-                program,
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address={address}",
-                "--enable-feature=exemplar-storage",
-            ],
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        made = Stack(gateway, address)
-        _until_scraped(made)
-        ask(gateway, REQUESTS)
-        time.sleep(3)  # two more scrapes, so that every request is in an increase
-        yield made
-    finally:
-        prometheus.terminate()
-        prometheus.wait(30)
-        subprocess.run([*KWIKEN, "down", "--state", str(state)], capture_output=True, timeout=60, check=True)
+    with running_cluster(state, "--traces", str(folder / "traces")) as gateway:
+        settings = (ROOT / "otel" / "prometheus.yml").read_text(encoding="utf-8")
+        for before, after in (
+            ("http://127.0.0.1:8080", gateway),
+            ("../.kwiken/search.token", str(state / "echo.token")),
+            ("15s", "1s"),
+            ("[alerts.yml]", f"[{ROOT / 'otel' / 'alerts.yml'}]"),
+        ):
+            assert before in settings
+            settings = settings.replace(before, after)
+        (folder / "prometheus.yml").write_text(settings, encoding="utf-8")
+        address = f"127.0.0.1:{free_port()}"
+        words = [
+            program,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={address}",
+            "--enable-feature=exemplar-storage",
+        ]
+        with (folder / "prometheus.log").open("wb") as log:
+            prometheus = subprocess.Popen(words, stdout=log, stderr=log)
+        try:
+            made = Stack(gateway, address)
+            _until_scraped(made)
+            for _ in range(REQUESTS):
+                ask(gateway, sleep_ms=5)
+            time.sleep(3)  # two more scrapes, so that every request is in an increase
+            yield made
+        finally:
+            prometheus.terminate()
+            prometheus.wait(30)
 
 
 def _until_scraped(stack: Stack) -> None:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from tests.support.http_servers import HttpServer, http_server
+
 
 class Collector:
-    """A collector on a free port; what it got."""
+    """What a collector got."""
 
-    def __init__(self) -> None:
-        self.got: list[tuple[str, ExportMetricsServiceRequest]] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.got.append((self.path, ExportMetricsServiceRequest.FromString(body)))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return self._server.url
 
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+    @property
+    def got(self) -> list[tuple[str, ExportMetricsServiceRequest]]:
+        """Path and metrics of every push."""
+        return [
+            (asked.path, ExportMetricsServiceRequest.FromString(asked.body)) for asked in self._server.asked
+        ]
+
+
+@contextmanager
+def metrics_collector() -> Iterator[Collector]:
+    """Run a collector until the block ends."""
+    with http_server() as server:
+        yield Collector(server)

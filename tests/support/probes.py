@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.leftovers import groups_of, new_mark, processes_with
+
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "KWIKEN_TEST_PROBE"
-GROUPS = Path("/sys/fs/cgroup")
 
 
 class ProbeRun:
@@ -26,8 +26,7 @@ class ProbeRun:
     def __init__(self, folder: Path, *words: str) -> None:
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
-        self._mark = f"{MARK}={uuid.uuid4().hex}"
-        name, _, value = self._mark.partition("=")
+        self._mark = name, value = new_mark(MARK)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kwiken.cli", "probe", *words],
             cwd=ROOT,
@@ -39,22 +38,11 @@ class ProbeRun:
 
     def processes(self) -> list[str]:
         """Commands of all processes that come from this run, zombies left out."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal():
-                try:
-                    if self._mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-                except OSError:
-                    continue  # it has ended, or is another user's
-        return found
+        return processes_with(self._mark)
 
     def groups(self) -> list[str]:
         """Control groups that this run made."""
-        pattern = f"kwiken-nodes.*.{self.process.pid}.*"
-        return [str(path) for path in GROUPS.glob(f"*/{pattern}")] + [
-            str(path) for path in GROUPS.glob(pattern)
-        ]
+        return groups_of(self.process.pid)
 
     def wait_for(self, condition: Callable[[], object], *, within_s: float = 60.0) -> None:
         """Wait until a condition holds."""

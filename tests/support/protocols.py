@@ -17,8 +17,8 @@ import pytest
 from grpc import aio
 
 from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
-from kwiken.runtime.grpc.messages import payload_message
-from kwiken.runtime.transport import Call, Replica
+from kwiken.runtime.grpc.messages import payload_message, stage_answer_message
+from kwiken.runtime.transport import Call, LoadReport, Replica
 from kwiken.service import Service
 from tests.support.misbehaving import misbehaving, saying
 from tests.support.waiting import until
@@ -81,9 +81,11 @@ async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
         if how == "full":
             context.set_trailing_metadata((("kw-refused", "full"),))
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-        if how != "without figures":
-            context.set_trailing_metadata(tuple(FIGURES.items()))
-        return b"\xff" if how == "of no message" else payload_message(UNFIT)
+        if how == "of no message":
+            return b"\xff"
+        if how == "without figures":
+            return payload_message(UNFIT)
+        return stage_answer_message(UNFIT, LoadReport(1.0, 1, 1.0))
 
     service = "shop.Inventory" if how == "of another service" else "kwiken.v1.Stage"
     server = aio.server()

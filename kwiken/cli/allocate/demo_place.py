@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
+from kwiken.errors import InputError, KwikenError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from kwiken.cli.demo_place import Arm
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
+LOG_FILE: Final = "processes.log"
+SHOWN_LINES: Final = 5  # of the log, after a failure
 
 
 @click.command()
+@click.option(
+    "--out",
+    default="demo-place-out",
+    show_default=True,
+    metavar="DIR",
+    help="Folder for the log of all processes.",
+)
 @seed_option
 @json_option
 @needs_extra("plan")
-def command(*, seed: int, as_json: bool) -> int:
+def command(*, out: str, seed: int, as_json: bool) -> int:
     """Place three services and best-effort work on six nodes of unequal speed, which this machine plays.
 
     The placements of three schedulers are run under the same load, one after another. Then a node of the last
@@ -32,9 +45,12 @@ def command(*, seed: int, as_json: bool) -> int:
 
     from kwiken.cli.demo_place import run_demo, verdict
 
-    outcome = asyncio.run(run_demo(seed=seed, say=note))
+    with _logged(out) as log:
+        outcome = asyncio.run(run_demo(seed=seed, say=note, log=log))
     found = verdict(outcome)
     if as_json:
+        import msgspec
+
         print_json({"outcome": msgspec.to_builtins(outcome), "verdict": msgspec.to_builtins(found)})
     else:
         _show(outcome.arms)
@@ -47,6 +63,45 @@ def command(*, seed: int, as_json: bool) -> int:
     if not found.told:
         return NO_VERDICT
     return 0 if found.kept else NOT_KEPT
+
+
+@contextlib.contextmanager
+def _logged(folder: str) -> Iterator[Path]:
+    """Keep log lines out of the demonstration's own lines: a new file in a folder takes them.
+
+    When the demonstration fails, the last lines of the file are shown, since they may tell the reason.
+
+    Args:
+        folder: path of the folder, which is made.
+
+    Yields:
+        Path of the file.
+
+    Raises:
+        InputError: the folder or the file cannot be written; names it.
+    """
+    import logging
+    from pathlib import Path
+
+    path = Path(folder) / LOG_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        handler = logging.FileHandler(path, mode="a", encoding="utf-8")  # as the processes append to it
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    note(f"gateways and replicas write their log to {path}")
+    logging.getLogger().addHandler(handler)
+    try:
+        yield path
+    except KwikenError:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN_LINES:]:
+            note(f"log: {line}")
+        raise
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 def _show(arms: list[Arm]) -> None:

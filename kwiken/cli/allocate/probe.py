@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
 import click
 
-from kwiken.cli.shared import Terminated, VerbContext, note
+from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note
 
 T = TypeVar("T")
-QUIET_S: Final = 0.5  # for which the use by other programs is measured
-MAX_TAKEN: Final = 0.15  # processors that others may use before it is noted
+QUIET_S: Final = (
+    0.5  # for which the use of processors by other programs is measured, before a probe and after it
+)
+MAX_TAKEN: Final = 0.15  # processors: more use by other programs is noted
 # Line of help of each command. It stands here so that a help text imports no module of a command.
 COMMANDS: Final = {
-    "machine": "Calibrate tunable contention for each shared resource of this machine.",
-    "stage": "Measure a stage in a sandbox, for kwiken classify.",
+    "machine": LazyCommand(
+        "kwiken.cli.allocate.probe_machine",
+        "Calibrate tunable contention for each shared resource of this machine.",
+    ),
+    "stage": LazyCommand(
+        "kwiken.cli.allocate.probe_stage", "Measure a stage in a sandbox, for kwiken classify."
+    ),
 }
 
 
-class Probes(click.Group):
-    """Group of the probes, which imports the module of a probe on first use."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every probe."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The probe's command; None where there is none of this name."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"kwiken.cli.allocate.probe_{cmd_name}").command
-        assert isinstance(command, click.Command)
-        command.context_class = VerbContext
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of probes."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.command(cls=Probes, name="probe")
+@click.command(cls=LazyGroup, name="probe", lazy=COMMANDS, noun="command")
 def command() -> None:
     """Measure contention for the shared resources of this machine, and how a stage uses them.
 

@@ -33,7 +33,9 @@ MAX_PAIRS_SHOWN: Final = 12
 
 @click.command(short_help="Calibrate tunable contention for each shared resource of this machine.")
 @out_option(what="calibration")
-@click.option("--source", "wanted", multiple=True, metavar="NAME", help="A source alone; may be given again.")
+@click.option(
+    "--source", "wanted", multiple=True, metavar="NAME", help="Calibrate this source only; repeatable."
+)
 @click.option("--crosstalk/--no-crosstalk", default=True, show_default=True, help="Measure pairs of sources.")
 @click.option("--picture", metavar="FILE", help="SVG to write: pressure by level, and crosstalk.")
 @click.option(

@@ -62,7 +62,8 @@ MAX_SPEED: Final = 1.0  # a quota makes no processor faster
     "classes",
     multiple=True,
     metavar="NAME=SPEED",
-    help="Speed of a node class, as a share of this machine's; speed-0.5 says so itself. Repeatable.",
+    help="Speed of a node class, as a share of this machine's; a class named speed-0.5 needs none; "
+    "repeatable.",
 )
 @click.option("--machine", metavar="FILE", help="Calibration of this machine, from kwiken probe machine.")
 @click.option("--working-folder", metavar="DIR", help="Folder that the sandbox copies.  [default: this one]")

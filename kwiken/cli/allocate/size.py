@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kwiken.profile import Profile
     from kwiken.workloads import Workload, WorkloadProfile
 
+PLAN_FILE: Final = "plan.json"
+PLACEMENT_FILE: Final = "placement.json"
 _TIME: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s)", re.ASCII)
 
 
@@ -178,13 +180,15 @@ def command(
         print_json(_summary(study, settings.rate_per_s, target_p99))
         return
     _show(study, target_p99, cluster)
+    if learned.origin is None:  # of our own runtime, whose stages `kwiken up` can start
+        note(f"to run it: {_words_to_run(study, nodes, out)}")
     if explain:
         _explain(study)
     if compare:
         _show_arms(study)
     note(*(f"note: {note_words(one)}" for one in study.model.notes))
     if out is None:
-        note("not written: give -o FOLDER to keep the documents")
+        note("not written: give -o FOLDER to keep the plan, and with --nodes the placement")
 
 
 def _cluster(nodes: str) -> Cluster:
@@ -240,9 +244,9 @@ def _speeds(
 def _write(study: SizeStudy, folder: str) -> None:
     from pathlib import Path
 
-    documents = {"plan.json": printable_json(study.plan.to_json()) + "\n"}
+    documents = {PLAN_FILE: printable_json(study.plan.to_json()) + "\n"}
     if study.placement is not None:
-        documents["placement.json"] = study.placement.to_json()
+        documents[PLACEMENT_FILE] = study.placement.to_json()
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -255,7 +259,8 @@ def _write(study: SizeStudy, folder: str) -> None:
 def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
     outcome, trials = study.outcome, study.outcome.trials
     priced = cluster is not None and cluster.classes[0].cost_per_hour is not None
-    columns = ("stage", "nodes", "replicas", "busy", "copies", "after ms", "cost/h" if priced else "cores")
+    placed = ("nodes",) if cluster is not None else ()  # without nodes, all cores are alike
+    columns = ("stage", *placed, "replicas", "busy", "copies", "after ms", "cost/h" if priced else "cores")
     rows = []
     for stage, name in enumerate(trials.names):
         size, policy = outcome.sizes[stage], trials.policy(stage, outcome.sizes[stage])
@@ -266,7 +271,7 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
         rows.append(
             (
                 name,
-                trials.supply.classes[size.node_class] if sized else "-",
+                *([trials.supply.classes[size.node_class] if sized else "-"] if placed else []),
                 str(size.replicas) if sized else "as it is",
                 f"{outcome.verified.utilisation[name]:.0%}" if sized else "-",
                 f"{outcome.verified.copies[name]:.2%}" if policy is not None else "-",
@@ -275,18 +280,28 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
             )
         )
     print_table("", columns, rows, to_stdout=True)
-    unit = "an hour" if priced else "cores"
+    unit = "an hour" if priced else ("core" if outcome.cost == 1 else "cores")
     chance = outcome.verified.probability(target_ms)
     say(
         f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated, target {target_ms:g} ms "
         f"(met in {chance:.0%} of the resamples); {study.plain.p99_ms:.4g} ms without the copies"
     )
-    counts = " ".join(
-        f"--replicas {name}={size.replicas}"
-        for name, size in zip(trials.names, outcome.sizes, strict=True)
-        if size.replicas
-    )
-    note(f"to run it: kwiken up MODULE:SERVICE {counts}")
+
+
+def _words_to_run(study: SizeStudy, nodes: str | None, out: str | None) -> str:
+    """Command line that starts the service at these sizes, with what is written of them."""
+    from pathlib import Path
+    from shlex import quote
+
+    words = ["kwiken up MODULE:SERVICE"]
+    if nodes is not None and out is not None:
+        words.append(f"--placement {quote(str(Path(out) / PLACEMENT_FILE))} --nodes {quote(nodes)}")
+    else:
+        sizes = zip(study.outcome.trials.names, study.outcome.sizes, strict=True)
+        words += [f"--replicas {name}={size.replicas}" for name, size in sizes if size.replicas]
+    if out is not None:
+        words.append(f"--plan {quote(str(Path(out) / PLAN_FILE))}")
+    return " ".join(words)
 
 
 def _explain(study: SizeStudy) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
-import os
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,16 +15,12 @@ import aiohttp
 
 from kwiken.cli.demo.faults import Disturber, choose
 from kwiken.cli.demo.pace import (
-    RATES,
-    STEP_S,
     WANTED_REQUESTS,
     Attempt,
     Finding,
     Monitor,
     NothingToldError,
     Pace,
-    RateSearch,
-    Step,
     Window,
     assess,
     seconds_for,
@@ -39,13 +33,13 @@ from kwiken.cli.demo.setup import (
     DemoSettings,
     Folder,
     Load,
-    LoadError,
     Timing,
     check_enough,
     divide,
     read_records,
     write_queries,
 )
+from kwiken.cli.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, no_tick
 from kwiken.cli.demo.trial import Evidence, Learned, Trial, judge, learn, pass_time, run_blocks
 from kwiken.cli.report.model import DemoResult
 from kwiken.errors import KwikenError
@@ -54,74 +48,15 @@ from kwiken.runtime.cluster import Cluster, ClusterSettings
 
 T = TypeVar("T")
 
-FIRST_ANSWERS_TIMEOUT_S = 30.0
 FLUSH_S = 1.5  # spans are written about once a second
-FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on
 GRACE_S = 5.0
 MAX_PUT_TRIES = 3
 REQUEST_BYTES = 15_000  # lower bound of the size of one request's spans
 LEARN_WINDOW_S = 5.0
-MAX_SEARCHES = 2  # for a rate: a program that starts beside this one may spoil one search
-CALM_AGAIN_S, MAX_CALM_S = 1.0, 15.0  # after planning, which takes a processor from the service
-FEW_INSIDE = 3  # requests at the gateway that are no backlog
 
 
 class SwitchError(KwikenError):
     """The gateway did not accept a plan."""
-
-
-@dataclass
-class _Site:
-    """What all attempts share: the running service, its folder and queries, and where progress goes."""
-
-    settings: DemoSettings
-    cluster: Cluster
-    watch: Watch
-    folder: Folder
-    scratch: Path
-
-    @property
-    def queries(self) -> Path:
-        """File of the queries."""
-        return self.scratch / "queries.txt"
-
-    def load(self, name: str, arrivals: float | Path, longest_s: float) -> Load:
-        """Load generator that writes its records to a file of that name."""
-        return Load(
-            self.cluster.gateway_url,
-            arrivals=arrivals,
-            longest_s=longest_s,
-            queries=self.queries,
-            records=self.scratch / name,
-            seed=self.settings.seed,
-        )
-
-    def monitor(self, name: str, load: Load) -> Monitor:
-        """Monitor of all processes of the demo."""
-
-        def pids() -> Iterator[int]:
-            yield os.getpid()
-            yield from self.cluster.gateway_pids
-            if load.pid is not None:
-                yield load.pid
-            for those in self.cluster.replicas.values():
-                yield from (pid for pid, _ in those)
-
-        return Monitor(self.scratch / name, pids=pids, status=self.status)
-
-    async def status(self) -> dict[str, Any]:
-        """The gateway's own status."""
-        status: dict[str, Any] = (await self.cluster.status())["runtime"]
-        return status
-
-    async def flowing(self, tick: Any) -> None:
-        """Wait until the gateway has answered the first requests."""
-        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
-        goal = (await self.status())["requests"] + FIRST_ANSWERS
-        while (await self.status())["requests"] < goal:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
-            await pass_time(0.1, tick)
 
 
 async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
@@ -153,8 +88,8 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
             traces=folder.traces, trace="all", grace_s=GRACE_S, transport=settings.transport
         )
         async with Cluster(TARGET, cluster_settings) as cluster:
-            site = _Site(settings, cluster, watch, folder, Path(scratch))
-            evidence, records = await _paced(site, await _find_pace(site))
+            site = Site(settings, cluster, watch, folder, Path(scratch))
+            evidence, records = await _paced(site, await find_pace(site))
         watch.step("judging", 0)
         noted = read_records(records)
     result = await asyncio.to_thread(
@@ -165,67 +100,7 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
     return result
 
 
-async def _find_pace(site: _Site) -> Pace:
-    """Find the rate that fits the machine; measures again where the machine was too busy for any.
-
-    Raises:
-        NothingToldError: when the machine is too slow or too busy for any rate.
-    """
-    for number in range(MAX_SEARCHES):
-        search = await _search(site, f"ramp-{number}.jsonl")
-        pace = search.pace(site.settings.rate)
-        await _calm_again(site, _no_tick)
-        if pace is not None:
-            return pace
-    raise NothingToldError(f"the machine is too slow or too busy for a demo: {search.words}")
-
-
-async def _search(site: _Site, name: str) -> RateSearch:
-    """Measure what requests take, by a calm load that doubles step by step."""
-    steps = (RATES[0], *RATES)  # the first one warms the processes up
-    site.watch.step("measuring what the machine can do", len(steps) * STEP_S)
-    ramp = site.scratch / "ramp.txt"
-    ramp.write_text("".join(f"{rate:g}\n" * STEP_S for rate in steps), encoding="ascii")
-
-    async def tick(seconds: float) -> None:
-        site.watch.passed(seconds)
-        site.folder.check_room()
-        await load.check()
-
-    search = RateSearch()
-    async with site.load(name, ramp, len(steps) * STEP_S + FIRST_ANSWERS_TIMEOUT_S) as load:
-        monitor = site.monitor(name, load)
-        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
-        while (first_due_s := monitor.first_due_s()) is None:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
-            await pass_time(0.1, tick)
-        for number, rate in enumerate(steps):
-            if number == 1:
-                monitor.begin()
-            await pass_time(first_due_s + (number + 1) * STEP_S - time.time(), tick)
-            use = monitor.use() if number else None
-            if use is not None and search.add(Step(rate, use)):
-                break
-    return search
-
-
-async def _no_tick(_: float) -> None:
-    """Do nothing while time passes."""
-
-
-async def _calm_again(site: _Site, tick: Any) -> None:
-    """Wait until the gateway has worked off what waited there, and a moment more."""
-    deadline = time.monotonic() + MAX_CALM_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
-            if (await site.status())["inside"] <= FEW_INSIDE:
-                break
-        await pass_time(0.1, tick)
-    await pass_time(CALM_AGAIN_S, tick)
-
-
-async def _paced(site: _Site, pace: Pace) -> tuple[Evidence, Path]:
+async def _paced(site: Site, pace: Pace) -> tuple[Evidence, Path]:
     """Learn and compare at a pace, at a slower one where the machine does not bear that.
 
     Returns:
@@ -254,10 +129,10 @@ async def _paced(site: _Site, pace: Pace) -> tuple[Evidence, Path]:
         site.watch.slower(outcome.reason, pace.rate, slower)
         slowdowns += 1
         pace = dataclasses.replace(pace, rate=slower, share=pace.share * slower / pace.rate)
-        await _calm_again(site, _no_tick)
+        await calm_again(site, no_tick)
 
 
-async def _attempt(site: _Site, pace: Pace, timing: Timing, name: str) -> Evidence | Attempt:
+async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidence | Attempt:
     """Disturb, load, learn and compare; the load ends before the disturbance.
 
     Returns:
@@ -289,7 +164,7 @@ async def _attempt(site: _Site, pace: Pace, timing: Timing, name: str) -> Eviden
 class _Bench:
     """Running parts of one attempt while its load lasts."""
 
-    site: _Site
+    site: Site
     pace: Pace
     timing: Timing
     disturber: Disturber
@@ -332,7 +207,7 @@ class _Bench:
                 seed=settings.seed,
             )
         )
-        await _calm_again(self.site, self.tick)
+        await calm_again(self.site, self.tick)
         return learned
 
     async def _working(self, work: Coroutine[Any, Any, T]) -> T:
@@ -368,7 +243,7 @@ class _Bench:
         finding = assess(window, self.pace)
         if finding is not None:
             self.site.watch.void(finding)
-            await _calm_again(self.site, self.tick)
+            await calm_again(self.site, self.tick)
         return window, finding
 
     async def _put(self, plan: Plan | None) -> None:

@@ -42,13 +42,11 @@ def verdict(outcome: Outcome) -> Verdict:
             f"{MAX_LATE_MS:.0f} ms allow one."
         )
         return Verdict(told=False, kept=False, lines=[line])
-    kept = _kept(ours)
-    lines = [_sentence(arm, ours) for arm in others]
-    total = len(ours.services)
-    lines.append(
-        f"{ours.scheduler} keeps {kept} of {total} targets with {ours.cores:.2f} cores at "
-        f"{ours.cost_per_hour:.2f} an hour, beside {ours.best_effort_cores:.2f} cores of best-effort work."
-    )
+    lines = [
+        f"{_spent(arm)} ({arm.cost_per_hour / ours.cost_per_hour:.2f} times the cost of {ours.scheduler})."
+        for arm in others
+    ]
+    lines.append(f"{_spent(ours)}, beside {ours.best_effort_cores:.2f} cores of best-effort work.")
     loss = outcome.loss
     again = loss.kept_again_s
     lines.append(
@@ -58,17 +56,15 @@ def verdict(outcome: Outcome) -> Verdict:
         else f"After {loss.node} was stopped, the targets were not all kept again; {loss.failed} of "
         f"{loss.requests} requests failed."
     )
-    return Verdict(told=True, kept=kept == total and again is not None, lines=lines)
+    kept = all(service.met for service in ours.services) and again is not None
+    return Verdict(told=True, kept=kept, lines=lines)
 
 
-def _kept(arm: Arm) -> int:
-    return sum(service.met for service in arm.services)
-
-
-def _sentence(arm: Arm, ours: Arm) -> str:
-    broken = [service.service for service in arm.services if not service.met]
-    what = f"misses the target of {', '.join(broken)}" if broken else "keeps all targets"
-    return (
-        f"{arm.scheduler} {what}, with {arm.cores:.2f} cores at {arm.cost_per_hour:.2f} an hour "
-        f"({arm.cost_per_hour / ours.cost_per_hour:.2f} times the cost)."
-    )
+def _spent(arm: Arm) -> str:
+    """What a placement kept, with its cores and cost."""
+    waiting = [service.service for service in arm.services if not service.replicas]
+    missed = [service.service for service in arm.services if service.replicas and not service.met]
+    found = [f"has no room for {', '.join(waiting)}"] if waiting else []
+    found += [f"misses the target of {', '.join(missed)}"] if missed else []
+    what = " and ".join(found) or "keeps all targets"
+    return f"{arm.scheduler} {what}, with {arm.cores:.2f} cores at {arm.cost_per_hour:.2f} an hour"

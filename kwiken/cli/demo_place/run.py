@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kwiken.adaptation import Adaptation
@@ -30,7 +33,7 @@ from kwiken.placement.schedulers import scheduler
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.upkeep import Seating, Upkeep
+from kwiken.runtime.upkeep import Seating, Upkeep, clusters_on_nodes
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one stays up and loses a node
 CALL_S: Final = 0.045  # wanted time of one call on a small replica
@@ -138,27 +141,31 @@ class Outcome:
     loss: Loss
 
 
-async def run_demo(*, seed: int, say: Say) -> Outcome:
+async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     """Run the demonstration; about two and a half minutes.
 
     Args:
         seed: seed of the traffic.
         say: told what happens, line by line.
+        log: file that the log lines of gateways and replicas are appended to.
     """
     chance = random.Random(seed)  # noqa: S311 - a load, not a secret
-    async with NodeLimits() as limits:
-        say(f"six nodes of two classes, played by {limits.method.value}")
-        rounds, call_s = await _measure(limits)
+    settings = ClusterSettings(grace_s=1.0, log=log)
+    counts = Counter(node.node_class for node in nodes().nodes)
+    told = " and ".join(f"{count} {name}" for name, count in counts.items())
+    say(f"this machine plays {told} nodes")
+    say("measuring what one call of each service takes")
+    rounds, call_s = await _measure(settings, say)
     for name, seconds in call_s.items():
         say(
-            f"{name}: {1e3 * seconds:.0f} ms a call on a small replica on a quick node; target: p99 of "
-            f"{target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests/s"
+            f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
+            f"a p99 of {target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests a second"
         )
     arms: list[Arm] = []
     loss: Loss | None = None
     for name in SCHEDULERS:
-        async with _placed(name, call_s) as placed:
-            say(f"{name}: the placement is up")
+        async with _placed(name, call_s, settings) as placed:
+            say(f"placed by {name}, and loaded for {WARM_S + ARM_S:.0f} s")
             streams = placed.streams(rounds, call_s)
             arms.append(await _arm(placed, streams, call_s, chance))
             if name == SCHEDULERS[-1]:
@@ -173,12 +180,10 @@ async def run_demo(*, seed: int, say: Say) -> Outcome:
     )
 
 
-async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]]:
+async def _measure(settings: ClusterSettings, say: Say) -> tuple[dict[str, int], dict[str, float]]:
     """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
     there = played()
     quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
-    for name in quick:
-        limits.add_node(name, there[name].limit)
     places = dict(zip(SERVICES, quick, strict=True))
     rounds: dict[str, int] = {}
     call_s: dict[str, float] = {}
@@ -191,29 +196,23 @@ async def _measure(limits: NodeLimits) -> tuple[dict[str, int], dict[str, float]
             rounds[service] = max(1, round(rounds[service] * factor))
         call_s[service] = await time_of_call(url, rounds[service], MEASURE_S)
 
-    async with contextlib.AsyncExitStack() as stack:
-        clusters = {}
-        for service, node in places.items():
-            layout = Layout(
-                limits=limits,
-                nodes=there,
-                replicas={SERVICES[service]: [ReplicaPlace(node, SMALL)]},
-            )
-            clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
-        await _enter_all(stack, clusters)
-        await asyncio.gather(*(one(service, cluster) for service, cluster in clusters.items()))
+    replicas = {name: {SERVICES[name]: [ReplicaPlace(node, SMALL)]} for name, node in places.items()}
+    async with clusters_on_nodes(
+        _starts(places, settings), {name: there[name] for name in quick}, replicas
+    ) as on_nodes:
+        say(f"nodes are played by {on_nodes.limits.method.value}")
+        await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
     order = list(SERVICES)
     return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}
 
 
-def _settings() -> ClusterSettings:
-    return ClusterSettings(grace_s=1.0)
+def _starts(services: Iterable[str], settings: ClusterSettings) -> dict[str, Callable[[Layout], Cluster]]:
+    """By service, what makes its cluster from a layout."""
 
+    def start(service: str, layout: Layout) -> Cluster:
+        return Cluster(f"{MODULE}:{service}", settings, layout=layout)
 
-async def _enter_all(stack: contextlib.AsyncExitStack, clusters: Mapping[str, Cluster]) -> None:
-    """Start clusters; one after another, since each is tied to the task that starts it."""
-    for cluster in clusters.values():
-        await stack.enter_async_context(cluster)
+    return {service: functools.partial(start, service) for service in services}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +232,9 @@ class _Placed:
 
 
 @contextlib.asynccontextmanager
-async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Placed]:
+async def _placed(
+    name: str, call_s: Mapping[str, float], settings: ClusterSettings
+) -> AsyncIterator[_Placed]:
     """Place by a scheduler, and run the placement; the last scheduler's is kept at its targets."""
     cluster, there = nodes(), played()
     asked = requests(call_s, cluster)
@@ -242,27 +243,20 @@ async def _placed(name: str, call_s: Mapping[str, float]) -> AsyncIterator[_Plac
     adaptation = Adaptation(asked, cluster, placement, scheduler(name))
     seating = Seating(workloads={one.name: one.workload for one in asked}, nodes=there)
     said: list[tuple[float, str]] = []
-    async with NodeLimits() as limits, contextlib.AsyncExitStack() as stack:
-        for node, one in there.items():
-            limits.add_node(node, one.limit)
-        clusters = {}
-        for service in SERVICES:
-            places = seating.replicas(service, adaptation.keys)
-            if places.get(SERVICES[service]):
-                layout = Layout(limits=limits, nodes=there, replicas=places)
-                clusters[service] = Cluster(f"{MODULE}:{service}", _settings(), layout=layout)
-        await _enter_all(stack, clusters)
+    replicas = {service: seating.replicas(service, adaptation.keys) for service in SERVICES}
+    with_room = [service for service, places in replicas.items() if places.get(SERVICES[service])]
+    async with clusters_on_nodes(_starts(with_room, settings), there, replicas) as on_nodes:
         upkeep = Upkeep(
             adaptation,
             seating,
-            clusters,
-            limits,
+            on_nodes.clusters,
+            on_nodes.limits,
             say=lambda line: said.append((time.monotonic(), line)),
         )
         await upkeep.start_best_effort()
         keeping = asyncio.create_task(upkeep.run()) if name == SCHEDULERS[-1] else None
         try:
-            yield _Placed(placement=placement, clusters=clusters, limits=limits, said=said)
+            yield _Placed(placement=placement, clusters=on_nodes.clusters, limits=on_nodes.limits, said=said)
         finally:
             if keeping is not None:
                 await cancel_and_wait([keeping])
@@ -328,7 +322,7 @@ async def _lose(
     hit = sorted({service for name, service in on if name == node})
     before, told = read_processors(), len(placed.said)
     lost_s = time.monotonic()
-    say(f"{node}, with replicas of {', '.join(hit)}, is stopped")
+    say(f"{node}, which has replicas of {', '.join(hit)}, is stopped; {AFTER_LOSS_S:.0f} s of load follow")
     async with asyncio.TaskGroup() as group:
         group.create_task(send(streams.values(), AFTER_LOSS_S, chance))
         group.create_task(placed.limits.remove_node(node))

@@ -94,7 +94,7 @@ def _put(url: str, token: str, body: bytes, *, where: str) -> None:
     """
     import msgspec
 
-    from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
+    from kwiken.cli.live.gateway import NO_ANSWER, request_control
 
     try:
         answer = request_control(url, "/v1/plan", token, method="PUT", body=body)

@@ -23,21 +23,22 @@ MAX_TAIL: Final = 4000  # bytes of the log that are searched for the last line
 MIN_ROOM: Final = 1 << 12  # free bytes; fewer hold no state and no log
 
 
-def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
-    """Start a supervisor that outlives this process, and wait until its cluster serves requests.
+def start_detached(services: Sequence[StateFiles], arguments: Sequence[str]) -> list[str]:
+    """Start a supervisor that outlives this process, and wait until its clusters serve requests.
 
     If the wait ends early, by Ctrl-C for example, the supervisor is stopped.
 
     Args:
-        files: paths of its state and its log.
+        services: paths of the state of each service; the log of the first one is that of the supervisor.
         arguments: arguments of its own `kwiken up`.
 
     Returns:
-        The gateway's address.
+        The gateways' addresses, one for each service.
 
     Raises:
         KwikenError: when it does not start; with the last line of its log.
     """
+    files = services[0]
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
         log = files.log.open("ab")
@@ -53,25 +54,28 @@ def start_detached(files: StateFiles, arguments: Sequence[str]) -> str:
             start_new_session=True,
         )
     try:
-        state = _once_ready(process, files, start)
+        deadline = time.monotonic() + READY_S
+        states = [_once_ready(process, each, files.log, start, deadline) for each in services]
     except BaseException:
         _end(process)
         raise
-    note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
-    return state.url
+    for state in states:
+        note(f"{state.service} is up with {len(state.replicas)} replicas; its log is {files.log}")
+    return [state.url for state in states]
 
 
-def _once_ready(process: subprocess.Popen[bytes], files: StateFiles, start: int) -> ClusterState:
-    deadline = time.monotonic() + READY_S
+def _once_ready(
+    process: subprocess.Popen[bytes], files: StateFiles, log: Path, start: int, deadline: float
+) -> ClusterState:
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise KwikenError(_last_log_line(files.log, start))
+            raise KwikenError(_last_log_line(log, start))
         with contextlib.suppress(InputError):  # torn by an earlier crash; the new supervisor overwrites it
             state = files.read()
             if state is not None and state.ready and state.supervisor.pid == process.pid:
                 return state
         time.sleep(POLL_S)
-    raise KwikenError(f"{files.service} was not up within {READY_S:g} s; its log is {files.log}")
+    raise KwikenError(f"{files.service} was not up within {READY_S:g} s; its log is {log}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Stop the local cluster.")
 @click.argument("service", required=False)
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
 def command(*, service: str | None, state: str) -> None:
     """Stop SERVICE, or every service that is up. A service that is not up is no error.
+
+    Services that one `kwiken up` keeps stop together.
 
     Only processes that `kwiken up` started are signalled: both pid and start time must match its state.
     """
@@ -29,8 +34,13 @@ def command(*, service: str | None, state: str) -> None:
     clusters = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     failures, stopped = [], []
     for files in clusters:  # one that cannot be stopped does not keep the others up
+        if files.service in stopped:
+            continue
         try:
-            stopped += [files.service] if _stop(files) else []
+            together = [files, *_of_same_supervisor(files)]
+            ran = [_stop(each) for each in together]
+            if any(ran):
+                stopped += [each.service for each in together]
         except InputError as error:
             failures.append(error)
     for name in stopped:
@@ -42,6 +52,19 @@ def command(*, service: str | None, state: str) -> None:
     if not stopped:
         what = f"service {named!r}" if named is not None else "no service"
         note(f"{what} {'is not' if named is not None else 'is'} up in {state}")
+
+
+def _of_same_supervisor(files: StateFiles) -> list[StateFiles]:
+    """Other services whose supervisor is that of a service: they end with it."""
+    from kwiken.runtime.cluster import StateFiles
+
+    state, found = files.read(), []
+    for each in StateFiles.all(files.folder) if state is not None else ():
+        with contextlib.suppress(InputError):  # an unreadable state is told when its own service is stopped
+            other = each.read()
+            if other is not None and state is not None and other.supervisor == state.supervisor:
+                found += [each] if each.service != files.service else []
+    return found
 
 
 def _stop(files: StateFiles) -> bool:

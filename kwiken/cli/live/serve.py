@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 @click.option(
     "--token-file",
     metavar="FILE",
-    help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token they are closed.",
+    help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token the control "
+    "routes are closed.",
 )
 @allowed_hosts_option
 def command(

@@ -128,14 +128,15 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             "--bodies-mib",
             type=click.IntRange(1, 1 << 24),
             metavar="MIB",
-            help="Memory for all requests' bodies together; more are refused.  [default: a share of all]",
+            help="Memory for the bodies of all requests together; requests beyond it are refused.  "
+            "[default: a share of all]",
         ),
         click.option(
             "--metrics",
             type=click.Choice(["open", "token", "off"]),
             default="open",
             show_default=True,
-            help="Who may read /metrics: anybody, those with the control routes' token, or nobody.",
+            help="Who may read /metrics: anybody, holders of the control routes' token, or nobody.",
         ),
         click.option(
             "--metrics-otlp",
@@ -206,7 +207,8 @@ def trace_options(callback: F) -> F:
             type=click.Choice(["all", "sampled", "off"]),
             default="sampled",
             show_default=True,
-            help="Requests whose spans are written; sampled: those that tell most, and a share of the rest.",
+            help="Requests whose spans are written: all, none (off), or unusual ones and a share of the rest "
+            "(sampled).",
         ),
     ):
         decorated = option(decorated)

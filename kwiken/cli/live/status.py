@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 
 from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
@@ -23,7 +22,9 @@ UNWELL: Final = 1
 
 @click.command(short_help="Show the local cluster.")
 @click.argument("service", required=False)
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
@@ -98,6 +99,8 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         files: paths of the cluster's state and token.
         state: the cluster's state.
     """
+    import msgspec
+
     figures = _figures(files, state)
     replicas = {
         replica["address"]: replica
@@ -171,7 +174,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.cli.live.gateway_status import figures_of
+    from kwiken.cli.live.gateway import figures_of
     from kwiken.runtime.cluster import combined_status
 
     if not state.gateways or files.token.is_symlink():
@@ -245,8 +248,18 @@ def _spend(figures: dict[str, Any]) -> str:
         f"{plan}; {_reissues(figures['ledger'])}"
         + "".join(f"; {lever}" for lever in _levers(figures))
         + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
-        f"{figures['retries']} retries, {figures['shed']} turned away"
+        f"{figures['retries']} retries, {figures['shed']} turned away" + _traces(figures.get("traces"))
     )
+
+
+def _traces(traces: dict[str, Any] | None) -> str:
+    """Requests whose spans were kept, by reason; empty where every request's are, or none's."""
+    if traces is None:
+        return ""
+    kept = {reason: count for reason, count in traces["kept"].items() if count}
+    reasons = f" ({', '.join(f'{reason} {count}' for reason, count in kept.items())})" if kept else ""
+    total = sum(kept.values())
+    return f"; spans of {total} requests kept{reasons}, of {traces['dropped']} not"
 
 
 def _reissues(ledger: dict[str, Any]) -> str:

@@ -1,19 +1,22 @@
-"""`kwiken up`: starts and supervises a local cluster."""
+"""`kwiken up`: starts and supervises local clusters."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from kwiken.cli.live.placing import Placed, PlacementOptions, placement_options
+from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes, placement_options
 from kwiken.cli.live.server_options import (
+    MAX_PORT,
     ServerSettings,
     TraceSettings,
     allowed_hosts_option,
@@ -25,20 +28,23 @@ from kwiken.cli.live.server_options import (
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
 from kwiken.errors import DefinitionError, InputError
+from kwiken.runtime.log_events import Event, about
 
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.runtime.cluster import Cluster, StateFiles
+    from kwiken.runtime.cluster import Cluster, Layout, StateFiles
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
+LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
-@server_options(port=8080, what="the gateway")
+@click.argument("others", nargs=-1, metavar="[MODULE:SERVICE]...")
+@server_options(port=8080, what="the gateway (further services: on the ports that follow)")
 @trace_options
 @click.option(
     "--replicas",
@@ -57,7 +63,9 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 )
 @transport_option
 @grpc_port_option
-@click.option("--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for its state.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
+)
 @plan_option
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
@@ -72,6 +80,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 def command(
     *,
     server: ServerSettings,
+    others: tuple[str, ...],
     trace: TraceSettings,
     replicas: tuple[str, ...],
     placing: PlacementOptions,
@@ -88,31 +97,39 @@ def command(
 
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first. The gateway's address is printed on stdout once requests are served.
+
+    Several services get a gateway each. Services that share nodes belong into one such command: targets are
+    kept by one ledger of the nodes, and a second command on the same nodes is refused.
     """
-    service = load_service(server.target)
-    counts = replica_counts(service, replicas)
-    placed = placing.read(service)
-    if twice := [stage for stage in (placed.replicas if placed else ()) if stage in counts]:
+    targets = [server.target, *others]
+    services = load_services(targets)
+    if len(services) > 1:
+        _check_several(server.port, len(services), {"--plan": plan, "--grpc-port": grpc_port})
+    counts = replica_counts(services, replicas)
+    placed = placing.read(services)
+    there = placed.replicas if placed is not None else {}
+    if twice := [stage for name, of in counts.items() for stage in of if stage in there.get(name, {})]:
         raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
-        _check_plan(plan, service)
+        _check_plan(plan, services[0])
     from kwiken.machine import processors_given
     from kwiken.runtime.cluster import StateFiles
 
-    files = StateFiles(Path(state), service.name)
-    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
-    sizes = counts | ({stage: len(places) for stage, places in placed.replicas.items()} if placed else {})
-    processes = gateways + sum(sizes.get(name, stage.replicas) for name, stage in own.items())
+    files = [StateFiles(Path(state), service.name) for service in services]
+    processes = sum(
+        gateways + _replicas_of(service, counts[service.name], there.get(service.name, {}))
+        for service in services
+    )
 
-    def warn() -> None:
-        _warn_of_strangers(server.host, allowed_hosts)
-        if (crowd := crowd_line(processes, processors_given())) is not None:
-            note(crowd)
-
+    lines = {
+        Event.GATEWAY_EXPOSED: _exposed_line(server.host, allowed_hosts),
+        Event.CLUSTER_CROWDED: crowd_line(processes, processors_given()),
+    }
+    warnings = {event: line for event, line in lines.items() if line is not None}
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [server.target, *server.arguments(), *trace.arguments(), "--state", state]
+        words = [*targets, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--gateways", str(gateways)]
         words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
@@ -120,9 +137,11 @@ def command(
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
-        url = start_detached(files, words)
-        warn()
-        say(url)
+        urls = start_detached(files, words)
+        for line in warnings.values():
+            note(f"warning: {line}")
+        for url in urls:
+            say(url)
         return
     import asyncio
 
@@ -130,6 +149,7 @@ def command(
     from kwiken.runtime.process import set_up_logs
 
     set_up_logs(server.log_format, "supervisor")
+    LOG.setLevel(logging.INFO)
     settings = ClusterSettings(
         host=server.host,
         traces=_path(server.traces),
@@ -148,35 +168,90 @@ def command(
         allowed_hosts=allowed_hosts,
         gateways=gateways,
     )
-    start = functools.partial(
-        Cluster, server.target, settings, port=server.port, state=files.folder, replicas=counts
-    )
 
+    def start(place: int, layout: Layout | None) -> Cluster:
+        return Cluster(
+            targets[place],
+            settings,
+            port=server.port + place if server.port else 0,
+            state=Path(state),
+            replicas=counts[services[place].name],
+            layout=layout,
+        )
+
+    starts = {service.name: functools.partial(start, place) for place, service in enumerate(services)}
     try:
-        asyncio.run(_run(start, placed, files, warn))
+        asyncio.run(_run(starts, placed, files, warnings))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
 
-def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
-    """Number of replicas by stage, from the texts of the option, `STAGE=N` each.
+def load_services(targets: Sequence[str]) -> list[Service]:
+    """Load services that are to be started together.
 
     Args:
-        service: service that the stages belong to.
+        targets: services, `MODULE:SERVICE` each, one or more.
+
+    Raises:
+        InputError: one cannot be loaded, or two have the same name.
+    """
+    services: dict[str, Service] = {}
+    for target in targets:
+        service = load_service(target)
+        if service.name in services:
+            raise InputError(f"service {service.name!r} is given twice", where=target)
+        services[service.name] = service
+    return list(services.values())
+
+
+def _replicas_of(service: Service, counts: Mapping[str, int], places: Mapping[str, Sequence[object]]) -> int:
+    """Number of replicas of a service, all stages together."""
+    sizes = dict(counts) | {stage: len(there) for stage, there in places.items()}
+    own = {name: stage for name, stage in service.stages.items() if stage.remote_call is None}
+    return sum(sizes.get(name, stage.replicas) for name, stage in own.items())
+
+
+def _check_several(port: int, count: int, of_one: Mapping[str, object]) -> None:
+    """Refuse options that cannot hold for several services."""
+    for option, value in of_one.items():
+        if value is not None:
+            raise InputError("is for one service; give several services none", where=option)
+    if port + count - 1 > MAX_PORT:
+        raise InputError(
+            f"{count} services need as many ports from {port} on, and {MAX_PORT} is the last one; "
+            f"must be at most {MAX_PORT - count + 1}, or 0",
+            where="--port",
+        )
+
+
+def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Number of replicas by service and stage, from the texts of the option, `STAGE=N` each.
+
+    Args:
+        services: services that are started.
         texts: texts of the option.
 
     Raises:
-        InputError: for text of another form, a number out of range, or a stage that is given twice.
+        InputError: for text of another form, a number out of range, a stage that is given twice, or a stage
+            of several services.
         DefinitionError: for an unknown stage.
     """
     from kwiken.service import MAX_REPLICAS
 
-    counts: dict[str, int] = {}
+    counts: dict[str, dict[str, int]] = {service.name: {} for service in services}
     for text in texts:
         name, equals, number = text.partition("=")
         if not equals:
             raise InputError(f"must be STAGE=N, not {text!r}", where="--replicas")
-        stage = service[name].name
+        having = [service for service in services if name in service.stages]
+        if len(having) > 1:
+            owners = " and ".join(service.name for service in having)
+            raise InputError(
+                f"stage {name!r} is one of {owners}; say it in the definition of the service",
+                where="--replicas",
+            )
+        service = having[0] if having else services[0]
+        stage = service[name].name  # raises for an unknown stage
         if service[stage].remote_call is not None:
             raise InputError(f"stage {stage!r}: {FOREIGN}", where="--replicas")
         if not (_WHOLE.fullmatch(number) and 1 <= int(number) <= MAX_REPLICAS):
@@ -184,20 +259,24 @@ def replica_counts(service: Service, texts: Sequence[str]) -> dict[str, int]:
                 f"stage {stage!r}: must be a whole number from 1 to {MAX_REPLICAS}, not {number!r}",
                 where="--replicas",
             )
-        if stage in counts:
+        if stage in counts[service.name]:
             raise InputError(f"stage {stage!r} is given twice", where="--replicas")
-        counts[stage] = int(number)
+        counts[service.name][stage] = int(number)
     return counts
 
 
-def _warn_of_strangers(host: str, allowed_hosts: Sequence[str]) -> None:
-    """Say that other machines may reach the gateway, if its address is not on loopback."""
+def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
+    """Line on a gateway that other machines may reach; None if its address is on loopback."""
     from kwiken.runtime.gateway import is_loopback
 
     if is_loopback(host):
-        return
+        return None
     names = "" if allowed_hosts else ", under any host name (--allowed-host restricts the names)"
-    note(f"warning: the gateway listens on {host}, so other machines may send it requests{names}")
+    return f"the gateway listens on {host}, so other machines may send it requests{names}"
+
+
+def _log(event: Event, line: str, level: int = logging.INFO) -> None:
+    LOG.log(level, "%s", line, extra=about(event))
 
 
 def _check_plan(path: str, service: Service) -> None:
@@ -212,40 +291,12 @@ def _check_plan(path: str, service: Service) -> None:
 
 
 async def _run(
-    start: Callable[..., Cluster], placed: Placed | None, files: StateFiles, warn: Callable[[], None]
+    starts: Mapping[str, Callable[[Layout | None], Cluster]],
+    placed: Placed | None,
+    files: Sequence[StateFiles],
+    warnings: Mapping[Event, str],
 ) -> None:
     """Serve until told to stop, on the nodes of a placement if there is one."""
-    if placed is None:
-        await _serve(start(), files, warn)
-        return
-    from kwiken.runtime.cluster import Layout
-    from kwiken.runtime.node_classes import NodeLimits
-
-    async with NodeLimits() as limits:
-        for name, node in placed.nodes.items():
-            limits.add_node(name, node.limit)
-        note(f"nodes are played by {limits.method.value}")
-        layout = Layout(limits=limits, nodes=placed.nodes, replicas=placed.replicas)
-        cluster = start(layout=layout)
-        if placed.adaptation is None or placed.seating is None:
-            await _serve(cluster, files, warn)
-            return
-        from kwiken.runtime.upkeep import Upkeep
-
-        upkeep = Upkeep(
-            placed.adaptation,
-            placed.seating,
-            {cluster.service.name: cluster},
-            limits,
-            say=note,
-            service_targets_ms=placed.service_targets_ms,
-        )
-        await _serve(cluster, files, warn, upkeep)
-
-
-async def _serve(
-    cluster: Cluster, files: StateFiles, warn: Callable[[], None], upkeep: Upkeep | None = None
-) -> None:
     import asyncio
 
     stop = asyncio.Event()
@@ -263,18 +314,56 @@ async def _serve(
     up = False
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, halt)
-    async with cluster:
+    async with contextlib.AsyncExitStack() as stack:
+        upkeep = None
+        if placed is None:
+            clusters = {name: await stack.enter_async_context(start(None)) for name, start in starts.items()}
+        else:
+            clusters, upkeep = await stack.enter_async_context(_on_nodes(starts, placed))
         up = True
-        count = sum(len(those) for those in cluster.replicas.values())
-        warn()
-        note(f"{cluster.service.name} is up with {count} replicas; control token in {files.token}")
-        say(cluster.gateway_url)
+        for event, line in warnings.items():
+            _log(event, line, logging.WARNING)
+        for cluster, each in zip(clusters.values(), files, strict=True):
+            count = sum(len(those) for those in cluster.replicas.values())
+            line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
+            _log(Event.CLUSTER_UP, line)
+        for cluster in clusters.values():
+            say(cluster.gateway_url)
         sys.stdout.flush()
         if upkeep is None:
             await stop.wait()
         else:
             await _keep(upkeep, stop)
-        note(f"{cluster.service.name} is stopping")
+        verb = "is" if len(clusters) == 1 else "are"
+        _log(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
+
+
+@contextlib.asynccontextmanager
+async def _on_nodes(
+    starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed
+) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None]]:
+    """Clusters on the nodes of a placement, and what keeps their targets, if there are any."""
+    from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
+
+    adaptation, seating, nodes_file = placed.adaptation, placed.seating, placed.nodes_file
+    with contextlib.ExitStack() as claim:
+        if nodes_file is not None:
+            claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
+        async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
+            _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
+            if adaptation is None or seating is None:
+                yield running.clusters, None
+                return
+            yield (
+                running.clusters,
+                Upkeep(
+                    adaptation,
+                    seating,
+                    running.clusters,
+                    running.limits,
+                    say=functools.partial(_log, Event.UPKEEP_ACTED),
+                ),
+            )
 
 
 async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:

@@ -26,6 +26,7 @@ from kwiken.cli.shared import (
     print_json,
     print_table,
     progress,
+    sampled_option,
     say,
     seed_option,
     write_text,
@@ -33,7 +34,7 @@ from kwiken.cli.shared import (
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kwiken.evaluation import Arm, Judgement
     from kwiken.plan import Plan
@@ -66,7 +67,8 @@ class FitOptions(TypedDict):
 @click.option(
     "--reissue",
     type=Real(0, 1, above=True),
-    help="Budget of the plans that --blocks makes, as a share of cost.  [default: that of PLAN, else 0.05]",
+    help="Budget of the plans that --blocks makes, as a share of all work.  [default: that of PLAN, "
+    "else 0.05]",
 )
 @click.option(
     "--objective",
@@ -82,14 +84,7 @@ class FitOptions(TypedDict):
     help="The profile that PLAN was made from. The even spread learns its time-outs there, and TRACES are "
     "fitted into its stages.  [default: the judged requests, which favours the even spread]",
 )
-@click.option(
-    "--sampled",
-    type=Real(0, 1, above=True),
-    default=1.0,
-    show_default=True,
-    metavar="SHARE",
-    help="Share of the service's requests that the traces hold: the ledger's floor serves all of them.",
-)
+@sampled_option
 @click.option("--kind", metavar="NAME", help="Requests of this kind, of TRACES, as in `kwiken fit`.")
 @click.option("--root", metavar="OP", help="Requests of TRACES are spans of this operation.")
 @click.option("--service", metavar="NAME", help="Only requests of this service, of TRACES.")
@@ -115,8 +110,9 @@ def command(
     """Judge PLAN on requests that it has not seen, in TRACES or a PROFILE, with the ledger in force.
 
     The requests are replayed in their order of time: without a plan, with PLAN, with the same budget spread
-    evenly, and with a plan made in hindsight. Copies are as slow with their calls as recorded pairs show, and
-    then correlated with them at 0.5.
+    evenly, and with a plan made in hindsight. All is judged twice: with copies correlated with their calls as
+    recorded pairs show, and with a correlation of 0.5. Several profiles, such as those of the days after, are
+    judged together, with a row for each in order of time.
     """
     if as_json and out == "-":
         raise click.UsageError("-o - and --json both want stdout; choose one")
@@ -125,22 +121,21 @@ def command(
     if out is not None and out != "-":
         check_apart(out, list(files))
     earlier = None if learned_file is None else load_profile(learned_file)
-    plan, later = _read(files, like=earlier, kind=kind, root=root, service=service)
-    if plan is None and blocks is None:
-        raise InputError("there is no plan among the files; give one, or --blocks", where=files[0])
+    plan, recordings = _read(files, like=earlier, kind=kind, root=root, service=service)
     with progress("judging"):
         if blocks is None:
-            found = _judged(plan, later, earlier, sampled=sampled, seed=seed, where=files[0])
+            found = _judged(plan, recordings, earlier, sampled=sampled, seed=seed, where=files[0])
         else:
             found = _judged_by_blocks(
-                plan, later, blocks, reissue=reissue, objective=objective, sampled=sampled, seed=seed
+                plan, recordings, blocks, reissue=reissue, objective=objective, sampled=sampled, seed=seed
             )
     if as_json:
         print_json(found)
     elif out != "-":
         _show(found, by_blocks=blocks is not None)
-        note_few(later)
-        note_contradicted(later)
+        for later in recordings.values():
+            note_few(later)
+            note_contradicted(later)
     for remark in remarks(found):
         note(f"note: {remark}")
     if out is not None:
@@ -156,19 +151,28 @@ def _check_options(blocks: int | None, learned_file: str | None) -> None:
 
 
 def _judged(
-    plan: Plan | None, later: Profile, earlier: Profile | None, *, sampled: float, seed: int, where: str
+    plan: Plan | None,
+    recordings: Mapping[str, Profile],
+    earlier: Profile | None,
+    *,
+    sampled: float,
+    seed: int,
+    where: str,
 ) -> Judgement:
-    """Judge the plan as it is."""
-    from kwiken.evaluation import judge
+    """Judge the plan as it is: a single recording by stretches of time, several as a stretch each."""
+    from kwiken.evaluation import judge, judge_recordings
 
     if plan is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=where)
+    if len(recordings) > 1:
+        return judge_recordings(plan, recordings, earlier=earlier, sampled=sampled, seed=seed)
+    (later,) = recordings.values()
     return judge(plan, later, earlier=earlier, sampled=sampled, seed=seed)
 
 
 def _judged_by_blocks(
     plan: Plan | None,
-    later: Profile,
+    recordings: Mapping[str, Profile],
     blocks: int,
     *,
     reissue: float | None,
@@ -179,9 +183,16 @@ def _judged_by_blocks(
     """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
     from kwiken.evaluation import judge_blocks
 
+    first, *more = recordings
+    if more:
+        raise InputError(
+            f"divides one profile into blocks, and {more[0]} is a second one; leave --blocks out to judge a "
+            "plan on each, or fit their traces together",
+            where="--blocks",
+        )
     own = plan.budgets.reissue if plan is not None and plan.budgets.reissue > 0 else DEFAULT_BUDGET
     return judge_blocks(
-        later,
+        recordings[first],
         blocks,
         budget=own if reissue is None else reissue,
         objective=objective,
@@ -191,11 +202,16 @@ def _judged_by_blocks(
     )
 
 
-def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, Profile]:
-    """Read the plan, if there is one, and the requests; `options` are for a fit of traces."""
+def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, dict[str, Profile]]:
+    """Read the plan, if there is one, and the requests by name of their recording.
+
+    Args:
+        files: files of the command line.
+        options: options for a fit of traces.
+    """
     from kwiken.cli.report import find
 
-    found = find(files)
+    found = find(files, several_profiles=True)
     if len(found.plans) > 1:
         raise InputError("is a second plan; one is judged", where=str(found.plans[1]))
     if found.profile is not None and found.traces:
@@ -204,7 +220,7 @@ def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | N
     if found.profile is not None:
         if (idle := given("kind", "root", "service")) is not None:
             raise InputError("is for traces; a profile's requests are chosen already", where=idle)
-        later = load_profile(str(found.profile))
+        recordings = _profiles([str(path) for path in found.profiles])
     elif found.traces:
         from kwiken.otel.fit import fit_profile
 
@@ -212,14 +228,28 @@ def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | N
             later = fit_profile(
                 found.traces, on_progress=lambda done, total: bar.update(done, total=total), **options
             )
+        recordings = {found.traces[0]: later}
     else:
         raise InputError("there are no traces and no profile among the files", where=files[0])
-    if plan is not None and plan.service != later.service:
-        raise InputError(
-            f"is a plan for service {plan.service!r}, and the requests are of {later.service!r}",
-            where=str(found.plans[0]),
-        )
-    return plan, later
+    for name, later in recordings.items():
+        if plan is not None and plan.service != later.service:
+            raise InputError(
+                f"is a plan for service {plan.service!r}; the requests of {name} are of {later.service!r}",
+                where=str(found.plans[0]),
+            )
+    return plan, recordings
+
+
+def _profiles(paths: Sequence[str]) -> dict[str, Profile]:
+    """Profiles by the names of their files, or by their paths where files of one name are in two folders."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise InputError("is given twice; its requests would count twice", where=twice)
+    names = [Path(path).name for path in paths]
+    return {
+        name if names.count(name) == 1 else path: load_profile(path)
+        for name, path in zip(names, paths, strict=True)
+    }
 
 
 def _show(found: Judgement, *, by_blocks: bool) -> None:
@@ -235,7 +265,7 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
     arms = [arm for arm in found.arms if arm.correlation is None]
     say("")
     head = (
-        "block" if by_blocks else "from",
+        "block" if by_blocks else "from" if found.stretches[0].recording is None else "profile",
         "requests",
         "p99 ms",
         *(f"cut, {WAYS[arm.way]}" for arm in arms),
@@ -243,7 +273,9 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
         "denied",
     )
     print_table(
-        "p99 by time, and what the plan spent",
+        "p99 by time, and what the plan spent"
+        if found.stretches[0].recording is None
+        else "p99 by profile, and what the plan spent",
         head,
         list(_by_time(found, arms, by_blocks=by_blocks)),
         to_stdout=True,
@@ -268,7 +300,7 @@ def _by_time(found: Judgement, arms: Sequence[Arm], *, by_blocks: bool) -> list[
         cuts = [f"{1 - arm.stretches[i].after.p99_ms / p99:.1%}" if p99 > 0 else "-" for arm in arms]
         plan = arms[0].stretches[i]
         start = datetime.fromtimestamp(stretch.start_s, UTC)
-        when = f"{i + 2}" if by_blocks else f"{start:%m-%d %H:%M}"
+        when = f"{i + 2}" if by_blocks else stretch.recording or f"{start:%m-%d %H:%M}"
         spend = (f"{plan.spent:.2%}", f"{plan.denied:.0%}")
         rows.append((when, f"{stretch.requests}", f"{p99:.4g}", *cuts, *spend))
     return rows

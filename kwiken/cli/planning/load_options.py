@@ -65,15 +65,15 @@ REPLICAS: Final = click.option(
     callback=_by_stage(_replicas, f"whole, from 1 to {MAX_REPLICAS}"),
     multiple=True,
     metavar="STAGE=N",
-    help="Number of replicas of a stage, where the profile does not say, or to try another number; repeat "
-    "for more.",
+    help="Number of replicas of a stage, where the profile does not say, or to try another number; "
+    "repeatable.",
 )
 UTILISATION: Final = click.option(
     "--utilisation",
     callback=_by_stage(_share, "from 0 to below 1"),
     multiple=True,
     metavar="STAGE=SHARE",
-    help="Share of the time that a stage's replicas were busy, where that was not measured; repeat for more.",
+    help="Share of the time that a stage's replicas were busy, where that was not measured; repeatable.",
 )
 RATE: Final = click.option(
     "--rate",

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec import structs
 
 from kwiken.cli.planning.load_options import (
     LOAD,
@@ -151,6 +150,8 @@ def command(
         refuse_unguarded(load, queues)
     learned = load_profile(profile)
     from dataclasses import replace
+
+    from msgspec import structs
 
     from kwiken.plan import Budgets
     from kwiken.planning import PlanSettings, study_plan

@@ -63,7 +63,7 @@ PARTIAL: Final = click.option(
     callback=_stages,
     multiple=True,
     metavar="STAGE",
-    help="A fan-out that may answer in part; repeat for more.  [default: every fan-out]",
+    help="A fan-out that may answer in part; repeatable.  [default: every fan-out]",
 )
 WEIGHT: Final = click.option(
     "--utility-weight",
@@ -72,7 +72,7 @@ WEIGHT: Final = click.option(
     multiple=True,
     metavar="STAGE=WEIGHT",
     help="Weight of a stage in the utility of the whole answer, where each part of the answer counts on its "
-    "own; repeat for more.  [default: an answer needs all parts]",
+    "own; repeatable.  [default: an answer needs all parts]",
 )
 
 
@@ -97,7 +97,7 @@ def lever_summary(study: PlanStudy) -> dict[str, Any]:
     """Use of the budgets for partial answers and catch-up, as JSON; shares are fractions."""
     return {
         "partial": {
-            "apportioned": study.partial.margin,
+            "apportioned": study.partial.apportioned,
             "stages": {
                 name: {
                     "loss": [float(loss) for loss in curve.fraction],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences
+    from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences, step_words
     from kwiken.cli.report.advised import advice_page
     from kwiken.cli.report.build import build_page, made_line
     from kwiken.cli.report.collect import Wishes, gather
@@ -24,12 +24,13 @@ __all__ = [
     "gather",
     "judgement_page",
     "made_line",
+    "step_words",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "kwiken.cli.report.advice_words": ("QUESTIONS", "advice_sentences"),
+        "kwiken.cli.report.advice_words": ("QUESTIONS", "advice_sentences", "step_words"),
         "kwiken.cli.report.advised": ("advice_page",),
         "kwiken.cli.report.build": ("build_page", "made_line"),
         "kwiken.cli.report.collect": ("Wishes", "gather"),

@@ -1,4 +1,4 @@
-"""Words of an advice: five answers for the owner of the service, each one sentence or a few."""
+"""Words of an advice: five answers for the owner of the service, a sentence each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
 from kwiken.cli.report.model import count, ms, percent
+from kwiken.cli.report.sections import excess_sentence
 
 if TYPE_CHECKING:
     from kwiken.advice import Advice, NextStep
 
-MAX_NAMED: Final = 3  # kinds, settings or stages named in one sentence; tables and JSON have all
-MIN_BEHIND_P99: Final = 10  # requests slower than p99, below which its interval is called rough
+MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
+MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all
+MIN_BEHIND_P99: Final = 10  # requests slower than p99, below which the sentence says that they are few
 MIN_PASSED: Final = 1.05  # spend over budget from which the sentence says why the budget was passed
 MIN_NAMED_SPEND: Final = 0.1  # of the plan's spend, for a setting to be named in the sentence
 QUESTIONS: Final = (
@@ -41,35 +43,31 @@ def advice_sentences(advice: Advice, plan_file: str | None) -> tuple[str, str, s
 
 def _requests(advice: Advice) -> str:
     kind = advice.kind
-    told = (
-        f"{kind.name}: {count(kind.requests, 'request')}, p50 {ms(kind.p50_ms)}, p99 {ms(kind.p99_ms)}, "
-        f"of service {advice.service}"
-    )
+    told = f"{kind.name}: {count(kind.requests, 'request')}, p50 {ms(kind.p50_ms)}, p99 {ms(kind.p99_ms)}"
     if not advice.others:
         return f"{told}."
-    named = [f"{each.name} ({each.requests:,})" for each in advice.others]
-    return f"{told}; other kinds in these traces: {_listed(named)}; --kind NAME takes another."
+    most = advice.others[0]
+    if len(advice.others) == 1:
+        return f"{told}; --kind NAME takes the other kind, {most.name} ({most.requests:,})."
+    return (
+        f"{told}; --kind NAME takes one of {len(advice.others)} others (kwiken fit --list), "
+        f"such as {most.name} ({most.requests:,})."
+    )
 
 
 def _tail(advice: Advice) -> str:
-    slow = advice.slow[-1]
-    told = (
-        f"The slowest {slow.share:.0%} ({count(slow.requests, 'request')}) take {ms(slow.latency_ms)} "
-        f"where the medians of the services come to {ms(slow.typical_ms)}"
-    )
-    parts = {part.name: part for part in slow.services}
-    if advice.leading:
-        named = [f"{name} {ms(parts[name].excess_ms)} ({parts[name].share:.0%})" for name in advice.leading]
-        told += f"; of the excess of {ms(slow.excess_ms)}, {_listed(named)}"
+    told = excess_sentence(advice.slow[-1])
     if advice.tailed or advice.tail_ratio is None:
         return f"{told}."
-    return (
-        f"{told}; p99 is only {advice.tail_ratio:.2g} times the median, so there is hardly a tail to lower."
-    )
+    return f"{told}; p99 is {advice.tail_ratio:.2g} times the median, hardly a tail to lower."
 
 
 def _gain(advice: Advice) -> str:
-    """Sentence on what the budget buys; the cases are those of `Doubt`, and the case without doubt."""
+    """Sentence on what the budget buys.
+
+    There are four cases: 1. nothing was judged; 2. the interval of the cut contains 0; 3. the plan made p99
+    worse; 4. it lowered p99.
+    """
     from kwiken.advice import Doubt
 
     share = percent(advice.budget)
@@ -78,22 +76,28 @@ def _gain(advice: Advice) -> str:
         return f"What {share} of extra work buys cannot be told: {_reason(advice)}."
     plan, even = found.arm("plan"), found.arm("even")
     cut, level = plan.cuts["p99_ms"], even.cuts["p99_ms"].share
-    told = (
-        f"A plan of the earlier half of the requests, judged on the later half, takes their p99 from "
-        f"{ms(found.before.p99_ms)} to {ms(plan.after.p99_ms)}: a cut of {percent(cut.share)} (90% between "
-        f"{percent(cut.low)} and {percent(cut.high)}) for {percent(plan.spent)} of extra work, of {share} "
-        f"allowed; the same budget spread evenly cuts {percent(level)} for {percent(even.spent)}"
-    )
-    certainty = f"p99 of the later half rests on {count(advice.behind_p99, 'request')}"
-    if advice.behind_p99 < MIN_BEHIND_P99:
-        certainty += ", so the interval is rough"
-    if plan.spent > MIN_PASSED * found.budget:
-        certainty += f", and the ledger grants {found.ledger.floor_per_s:g} copies a second above the budget"
+    now, then = ms(found.before.p99_ms), ms(plan.after.p99_ms)
+    moved = f"from {now} to {then}"
+    between = f"90% interval {percent(cut.low, places=0)} to {percent(cut.high, places=0)}"
+    rests = f"{'only ' if advice.behind_p99 < MIN_BEHIND_P99 else ''}{count(advice.behind_p99, 'request')}"
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
-        return f"What {share} buys cannot be told: {_lower(told)}. The interval contains 0; {certainty}."
+        seen = (
+            f"leaves p99 of the later half at {now}, which rests on {rests}"
+            if now == then
+            else f"takes p99 of the later half {moved}, but the cut's {between}, on {rests}, contains 0"
+        )
+        return f"What {share} buys cannot be told: a plan of the earlier half {seen}."
     if cut.high < 0:
-        return f"{told}. This plan makes p99 worse: do not apply it; {certainty}."
-    return f"{told}; {certainty}."
+        return (
+            f"A plan of the earlier half raises p99 of the later half {moved} ({between}, on {rests}): "
+            "do not apply it."
+        )
+    floor = f" ({share} and the ledger's floor)" if plan.spent > MIN_PASSED * found.budget else ""
+    spent = f"{percent(plan.spent)} of extra work{floor}"
+    return (
+        f"A plan of the earlier half cuts p99 of the later half by {percent(cut.share, places=0)}, {moved} "
+        f"({between}, on {rests}), for {spent}; an even spread cuts {percent(level, places=0)}."
+    )
 
 
 def _reason(advice: Advice) -> str:
@@ -121,34 +125,32 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
         return "Nothing: the plan made p99 of later requests worse."
     whole = sum(each.spent for each in advice.settings)
     main = [each for each in advice.settings if each.spent >= MIN_NAMED_SPEND * whole][:MAX_NAMED]
-    named = [f"of {each.stage} after {each.after_ms:.4g} ms" for each in main or advice.settings[:1]]
+    named = [f"{each.stage} after {ms(each.after_ms)}" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
-    more = f", and of {count(rest, 'stage')} more as the table says" if rest else ""
-    told = f"Send a copy of calls that are late: {', '.join(named)}{more}"
-    if plan_file is None:
-        write = "--plan plan.json keeps the plan, and kwiken export plan.json --to envoy writes its settings"
-    else:
-        write = f"kwiken export {plan_file} --to envoy (or istio, grpc) writes the settings"
+    more = [f"{rest} more, in the table"] if rest else []
+    told = f"Copy late calls of {_joined([*named, *more])}"
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
-        return f"{told}; since the gain is not certain, measure before and after. {write}."
-    return f"{told}; {write}."
+        told += "; the gain is not certain, so measure before and after"
+    if plan_file is None:
+        return f"{told}; --plan FILE keeps the plan for kwiken export."
+    return f"{told}; kwiken export {plan_file} --to envoy (or istio, grpc) writes the settings."
 
 
 def _measure(advice: Advice) -> str:
     if not advice.steps:
         return "Nothing: these traces answer the question."
-    told = "; ".join(_lower(step_words(step)) for step in advice.steps[:MAX_NAMED])
-    more = len(advice.steps) - MAX_NAMED
-    return f"{told[0].upper()}{told[1:]}" + (
-        f"; {more} more stand in the last section of the page (-o)." if more > 0 else "."
-    )
+    told, more = step_words(advice.steps[0], most=MAX_NAMED), len(advice.steps) - 1
+    if not more:
+        return f"{told}."
+    return f"{told}; {more} further {'step' if more == 1 else 'steps'} at the end."
 
 
-def step_words(step: NextStep) -> str:
+def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
     """Word one next step as a sentence without its full stop.
 
     Args:
         step: step of an advice.
+        most: largest number of stages, services or kinds to name, 1 or more.
     """
     from kwiken.advice import (
         ConfirmReads,
@@ -163,41 +165,42 @@ def step_words(step: NextStep) -> str:
     match step:
         case RecordLonger():
             told = (
-                f"Record {step.needed:,} requests of this kind instead of {step.requests:,}, so that p99 of "
-                "the judged half rests on ten"
+                f"Record {step.needed:,} requests of this kind instead of {step.requests:,}, "
+                "so that p99 of the later half rests on ten"
             )
         case ConfirmReads():
             told = (
-                f"Confirm that {_listed(step.stages)} may run twice, which only their names say; "
-                "--once STAGE keeps one from copies"
+                f"Confirm that {_named(step.stages, most)} may run twice, which only their names say; "
+                "--once STAGE keeps a stage from copies"
             )
         case ConfirmWrites():
             named = [f"{name} ({why})" for name, why in step.stages.items()]
             told = (
-                f"Check whether calls that were taken for writes may run twice: {_listed(named)}; "
-                "--copyable STAGE allows copies"
+                f"Check whether writes may run twice: {_named(named, most)}; --copyable STAGE allows copies"
             )
         case OutOfReach():
             told = (
-                f"Look into {_listed(step.services)}, to which no stage's calls go, so that no setting "
-                "copies that work alone: kwiken fit --spans shows the work inside of services"
+                f"Look into {_named(step.services, most)}: no setting copies work outside of the stages "
+                "alone; kwiken fit --spans shows the work inside of services"
             )
         case RecordBusyTime():
-            told = "Record the CPU time of calls: without it, copies are charged by typical latency"
+            told = "Record the CPU time of calls; without it copies are charged by typical latency"
         case RecordAgain():
-            told = f"Trace the service anew: {_listed(step.stages)} changed during the recording"
+            told = f"Trace the service anew, as {_named(step.stages, most)} changed during the recording"
         case TraceRareKinds():
-            told = f"Record more of {_listed(step.kinds)}: an advice needs {step.needed} requests of a kind"
+            told = (
+                f"Record more of {_named(step.kinds, most)}; an advice needs {step.needed} requests of a kind"
+            )
         case _ as never:
             assert_never(never)
     return told
 
 
-def _listed(names: Sequence[str]) -> str:
+def _named(names: Sequence[str], most: int) -> str:
     """The first few names, and the number of the others."""
-    shown, more = names[:MAX_NAMED], len(names) - MAX_NAMED
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    rest = len(names) - most
+    return _joined([*names[:most], f"{rest} more"] if rest > 0 else names)
 
 
-def _lower(text: str) -> str:
-    return text[0].lower() + text[1:]
+def _joined(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

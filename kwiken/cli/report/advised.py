@@ -9,7 +9,7 @@ from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences, step_wor
 from kwiken.cli.report.charts import JUDGEMENT_LEGEND, draw_judgement
 from kwiken.cli.report.judged import way_table
 from kwiken.cli.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
-from kwiken.cli.shared import excess_table
+from kwiken.cli.report.sections import excess_table
 
 if TYPE_CHECKING:
     from kwiken.advice import Advice, RequestKind
@@ -76,13 +76,7 @@ def _kind_cells(kind: RequestKind) -> tuple[str, ...]:
 
 
 def _services(advice: Advice) -> Section:
-    head, rows = excess_table(advice.slow)
-    caption = "ms more: mean over the slow requests, less the service's own median over all"
-    return Section(
-        id="services",
-        title=QUESTIONS[1],
-        rows=(Row((Table(head=head, body=tuple(rows), caption=caption, strong=advice.leading),)),),
-    )
+    return Section(id="services", title=QUESTIONS[1], rows=(Row((excess_table(advice.slow),)),))
 
 
 def _gain(advice: Advice) -> tuple[Section, ...]:

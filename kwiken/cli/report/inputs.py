@@ -23,18 +23,23 @@ class Found:
     """Input files by kind.
 
     Attributes:
-        profile: file of the profile; None if there is none.
+        profiles: files of profiles; one at most, unless several were asked for.
         plans: files of plans; the plan spread evenly has `even` in its name.
         result: file of a demo's result; None if there is none.
         loads: files of load records.
         traces: files, folders and addresses of traces.
     """
 
-    profile: Path | None = None
+    profiles: list[Path] = field(default_factory=list)
     plans: list[Path] = field(default_factory=list)
     result: Path | None = None
     loads: list[Path] = field(default_factory=list)
     traces: list[str] = field(default_factory=list)
+
+    @property
+    def profile(self) -> Path | None:
+        """File of the first profile; None if there is none."""
+        return self.profiles[0] if self.profiles else None
 
 
 class _Probe(msgspec.Struct):
@@ -47,11 +52,12 @@ class _Probe(msgspec.Struct):
     intended_s: msgspec.Raw = msgspec.Raw()
 
 
-def find(given: Iterable[str]) -> Found:
+def find(given: Iterable[str], *, several_profiles: bool = False) -> Found:
     """Classify files, folders and addresses by their content.
 
     Args:
         given: paths of files and folders, and addresses of Jaeger.
+        several_profiles: True if there may be more profiles than one.
 
     Raises:
         InputError: names a file that is missing or too large, or is a second profile or result.
@@ -64,6 +70,9 @@ def find(given: Iterable[str]) -> Found:
             _folder(Path(name), found)
         else:
             _file(Path(name), found)
+    if not several_profiles:
+        for second in found.profiles[1:]:
+            _only(second, found.profile, "profile")
     return found
 
 
@@ -81,7 +90,7 @@ def _folder(path: Path, found: Found) -> None:
 def _file(path: Path, found: Found) -> None:
     kind = kind_of(path)
     if kind == "profile":
-        found.profile = _only(path, found.profile, "profile")
+        found.profiles.append(path)
     elif kind == "result":
         found.result = _only(path, found.result, "result of a demo")
     elif kind == "plan":

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
         MAX_PROFILES,
         MAX_WORKLOADS_FILE,
     )
-    from kwiken.cli.shared.errors import VerbContext
-    from kwiken.cli.shared.excess import excess_table
     from kwiken.cli.shared.input_files import check_apart, check_exist, named_by
+    from kwiken.cli.shared.lazy_group import LazyCommand, LazyGroup
     from kwiken.cli.shared.notes import note_sentences, note_summaries, note_words
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         once_option,
         out_option,
         refuse_shared_stdout,
+        sampled_option,
         seconds_of,
         seed_option,
     )
@@ -79,15 +79,15 @@ __all__ = [
     "POSITIVE",
     "SHARE",
     "Bar",
+    "LazyCommand",
+    "LazyGroup",
     "Real",
     "Terminated",
-    "VerbContext",
     "check_apart",
     "check_belongs",
     "check_exist",
     "copyable_option",
     "drift_summary",
-    "excess_table",
     "given",
     "heed_signals",
     "json_option",
@@ -114,6 +114,7 @@ __all__ = [
     "reason_of",
     "refuse_shared_stdout",
     "room_in",
+    "sampled_option",
     "say",
     "seconds_of",
     "seed_option",
@@ -133,9 +134,8 @@ __getattr__ = lazy_names(
             "MAX_PROFILES",
             "MAX_WORKLOADS_FILE",
         ),
-        "kwiken.cli.shared.errors": ("VerbContext",),
-        "kwiken.cli.shared.excess": ("excess_table",),
         "kwiken.cli.shared.input_files": ("check_apart", "check_exist", "named_by"),
+        "kwiken.cli.shared.lazy_group": ("LazyCommand", "LazyGroup"),
         "kwiken.cli.shared.notes": (
             "note_sentences",
             "note_summaries",
@@ -159,6 +159,7 @@ __getattr__ = lazy_names(
             "out_option",
             "refuse_shared_stdout",
             "seconds_of",
+            "sampled_option",
             "seed_option",
         ),
         "kwiken.cli.shared.output": (

@@ -87,6 +87,14 @@ seed_option = click.option(
     show_default=True,
     help="Seed of all random numbers.",
 )
+sampled_option = click.option(
+    "--sampled",
+    type=Real(0, 1, above=True),
+    default=1.0,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the service's requests that the traces hold; they get this share of the ledger's floor.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the results as JSON on stdout.")
 
 
@@ -129,7 +137,7 @@ def once_option(command: F) -> F:
         multiple=True,
         metavar="STAGE",
         help="A stage that must not run twice, such as a write: it gets no copies. A name, or a pattern "
-        "such as '*:write_*'; may be given again.",
+        "such as '*:write_*'; repeatable.",
     )(command)
 
 
@@ -139,8 +147,8 @@ def copyable_option(command: F) -> F:
         "--copyable",
         multiple=True,
         metavar="STAGE",
-        help="A stage that was taken for a write and may run twice all the same. A name or a pattern; may be "
-        "given again.",
+        help="A stage that was taken for a write and may run twice all the same. A name or a pattern; "
+        "repeatable.",
     )(command)
 
 

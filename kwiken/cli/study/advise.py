@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from kwiken.cli.shared import (
     Real,
     check_exist,
     copyable_option,
-    excess_table,
     json_option,
     named_by,
     needs_extra,
@@ -23,6 +21,7 @@ from kwiken.cli.shared import (
     print_table,
     progress,
     refuse_shared_stdout,
+    sampled_option,
     say,
     seed_option,
     write_text,
@@ -51,6 +50,7 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
     metavar="NAME",
     help="Requests of this kind, as `kwiken fit --list` shows.  [default: the most frequent]",
 )
+@sampled_option
 @once_option
 @copyable_option
 @click.option("-o", "--out", metavar="FILE", help="Write the advice as a page with tables and a chart.")
@@ -63,6 +63,7 @@ def command(
     traces: tuple[str, ...],
     budget: float,
     kind: str | None,
+    sampled: float,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
     out: str | None,
@@ -85,7 +86,13 @@ def command(
     created = datetime.now(UTC).isoformat(timespec="seconds")
     with progress("planning and judging"):
         found, plan = advise(
-            fits.profiles[0], budget=budget, kind=chosen, others=others, created=created, seed=seed
+            fits.profiles[0],
+            budget=budget,
+            kind=chosen,
+            others=others,
+            sampled=sampled,
+            created=created,
+            seed=seed,
         )
     if plan_out is not None:
         if plan is None:
@@ -104,6 +111,8 @@ def _read(
     traces: tuple[str, ...], kind: str | None, once: tuple[str, ...], copyable: tuple[str, ...]
 ) -> tuple[RequestKind, list[RequestKind], Fits]:
     """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
+    from msgspec import structs
+
     from kwiken.advice import RequestKind
     from kwiken.otel.fit import fit_profiles
     from kwiken.profile import kept_copyable, kept_single
@@ -121,21 +130,22 @@ def _read(
     ]
     chosen = next((found for label, found in kinds if label == own), kinds[0][1])
     # Failed requests count in the list of kinds, and are no part of the profile.
-    chosen = msgspec.structs.replace(chosen, requests=profile.requests)
+    chosen = structs.replace(chosen, requests=profile.requests)
     others = [found for _, found in kinds if found.name != chosen.name]
     return chosen, others, replace(fits, profiles=(profile,))
 
 
 def _show(found: Advice, plan_file: str | None) -> None:
-    """Print the five answers, each with its table."""
-    from kwiken.cli.report import QUESTIONS, advice_sentences
+    """Print the five answers, then the tables and steps that have no room in them."""
+    from kwiken.cli.report import QUESTIONS, advice_sentences, step_words
+    from kwiken.cli.report.sections import excess_table
 
     told = advice_sentences(found, plan_file)
     for number, (about, words) in enumerate(zip(QUESTIONS, told, strict=True), 1):
         say(f"{number}. {about}. {words}")
     say("")
-    columns, rows = excess_table(found.slow)
-    print_table("Who makes slow requests slow", columns, rows, to_stdout=True)
+    table = excess_table(found.slow)
+    print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)
     if found.settings:
         say("")
         cells = [
@@ -149,6 +159,10 @@ def _show(found: Advice, plan_file: str | None) -> None:
             for each in found.settings
         ]
         print_table("Settings to change", SETTINGS_HEAD, cells, to_stdout=True)
+    if len(found.steps) > 1:
+        say("", "What to measure next:")
+        for step in found.steps:
+            say(f"- {step_words(step)}.")
 
 
 def _write(out: str, found: Advice, plan_file: str | None, *, made: str) -> None:

@@ -13,7 +13,6 @@ from kwiken.cli.shared import (
     SHARE,
     Real,
     check_belongs,
-    excess_table,
     given,
     json_option,
     load_plan,
@@ -38,15 +37,13 @@ if TYPE_CHECKING:
 MAX_PATHS_SHOWN = 5
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
 PLANNED_RULE = "dynamic"  # the rule of a plan's `partial`
-MIN_LEADING_SHARE = 0.1  # of the excess, for a service to be named in the first sentence
-MAX_LEADING = 3
 CUT_PERCENTILES = ("p50", "p90", "p99")
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
 @click.command()
 @click.argument("profile", metavar="PROFILE")
-@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose choices to show beside.")
+@click.option("--plan", "plan_file", metavar="FILE", help="Plan whose choices are shown beside.")
 @click.option(
     "--budget",
     type=SHARE,
@@ -139,24 +136,12 @@ def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> N
 
 def _show_slow(story: Explanation) -> None:
     """Print who makes the slowest requests slow: a sentence, and a table by service that sums up."""
-    first, last = story.slow[0], story.slow[-1]
-    leading = [part for part in last.services if part.share >= MIN_LEADING_SHARE][:MAX_LEADING] or [
-        last.services[0]
-    ]
-    named = ", ".join(f"{part.name} {part.share:.0%}" for part in leading)
-    say(
-        f"The slowest {last.share:.0%} ({last.requests} of {story.requests} requests) take "
-        f"{last.latency_ms:.4g} ms, where the medians of the services come to {last.typical_ms:.4g}: "
-        f"of the difference {named}.",
-        "",
-    )
-    columns, rows = excess_table(story.slow)
-    print_table("Who makes slow requests slow", columns, rows, to_stdout=True)
-    say(
-        "",
-        f"ms more: mean over the {first.requests} or {last.requests} slowest, less the service's own median",
-        "",
-    )
+    from kwiken.cli.report.sections import excess_sentence, excess_table
+
+    say(f"{excess_sentence(story.slow[-1])}.", "")
+    table = excess_table(story.slow)
+    print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)
+    say("", table.caption, "")
 
 
 def _show(story: Explanation, *, planned: bool) -> None:

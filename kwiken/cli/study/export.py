@@ -59,9 +59,9 @@ MAX_MAP: Final = 4 * MIB
 def command(*, plan: str, program: str, targets: str | None, template: str | None, out: str) -> None:
     """Write the reissues of PLAN, or the replicas of a placement, as settings for what you run already.
 
-    A stage's calls are known by the name of its spans where that is a gRPC method or an HTTP path; --map says
-    it for the others, and --template writes one map with all that are missing. What the program cannot
-    express is told on stderr, and in the file where it may hold comments.
+    The calls of a stage are known where its spans are named by a gRPC method or an HTTP path; --map names the
+    others, and --template writes a map of the missing ones. What the target cannot express is reported on
+    stderr, and as comments in the file where its format has comments.
     """
     if program in MANIFESTS:
         _write_manifest(plan, program, out)

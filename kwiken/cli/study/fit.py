@@ -77,7 +77,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     multiple=True,
     metavar="OP",
     help="Leave out spans of this operation, or SERVICE:OP; what they call is called by their caller then. "
-    "A name or a pattern; may be given again.",
+    "A name or a pattern; repeatable.",
 )
 @click.option(
     "--kind",
@@ -380,7 +380,11 @@ def _show(profile: Profile) -> None:
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
-    print_table(f"{profile.requests} requests of {profile.service}", columns, rows)
+    from kwiken.profile import KEPT_OF_SAMPLED
+
+    kept = profile.counts.get(KEPT_OF_SAMPLED)
+    estimated = f", estimated from {kept} that were sampled" if kept is not None else ""
+    print_table(f"{profile.requests} requests of {profile.service}{estimated}", columns, rows)
     if profile.requests:
         from kwiken.latency import ladder
 

@@ -33,7 +33,8 @@ def origin_of(profile: Profile) -> Origin:
         )
     if profile.origin.depth != 1:
         raise InputError(
-            f"has stages of depth {profile.origin.depth}; only a profile of depth 1 can be a model",
+            f"has nested stages (depth {profile.origin.depth}), and does not say which stage contains which, "
+            "so other traces cannot be fitted into them; fit the model anew with depth 1, the default",
             where="like",
         )
     return profile.origin

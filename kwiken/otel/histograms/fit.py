@@ -30,7 +30,7 @@ from kwiken.profile import OWN_TIME, Profile, StageProfile
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
 MAX_CORRELATION: Final = 0.99
-_HALVINGS: Final = 8  # of the interval that the correlation is looked for in
+_HALVINGS: Final = 8  # of the interval in which the correlation is searched
 MAX_CALLS: Final = 2_000_000  # of one stage
 REQUEST: Final = "request"
 P99: Final = 0.99
@@ -89,8 +89,8 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
     rows = min(MAX_ROWS, MAX_CALLS // widest, max(MIN_ROWS, count))
     busy = _busy_ms(window)
     replicas = window.largest('kw_stage_replicas{kw_replica_state="live"}', "kw_stage")
-    deals = [
-        _Deal(
+    samplers = [
+        _CallSampler(
             stage,
             calls.get(stage.name),
             (calls[stage.name].total / requests.total if stage.name in calls else 0.0),
@@ -103,14 +103,14 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
 
     def assembled(correlation: float) -> Profile:
         profiles = [
-            deal.profile(
+            each.profile(
                 common,
                 correlation,
                 service=name,
-                busy_ms=busy.get(deal.stage.name),
-                replicas=round(replicas.get((deal.stage.name,), 0.0)) or None,
+                busy_ms=busy.get(each.stage.name),
+                replicas=round(replicas.get((each.stage.name,), 0.0)) or None,
             )
-            for deal in deals
+            for each in samplers
         ]
         return _assembled(name, profiles, requests, query)
 
@@ -157,7 +157,7 @@ def _correlated(
 ) -> tuple[float, Profile]:
     """The correlation at which the p99 of the rows is the wanted one, and the profile of these rows.
 
-    The p99 of a sum, and of what waits for several, grows with the correlation; so halving finds it.
+    The p99 grows with the correlation, for stages in a row as for stages side by side: bisection finds it.
     """
     low, best = 0.0, independent
     high = MAX_CORRELATION
@@ -178,7 +178,7 @@ def _percentiles(profile: Profile) -> tuple[float, float]:
     return p50, p99
 
 
-class _Deal:
+class _CallSampler:
     """Calls of one stage: quantiles of its histogram, and random numbers by which rows get them.
 
     Args:
@@ -250,7 +250,7 @@ class _Deal:
 def _assembled(
     service: str, stages: Sequence[StageProfile], requests: Buckets, query: PrometheusQuery
 ) -> Profile:
-    """The profile, with a constant own time by which its mean latency is that of the requests."""
+    """Profile of the stages. A constant own time brings its mean latency to the measured one."""
     rows = len(stages[0].calls_ms)
     own = _own_name(service)
     path = end_to_end(

@@ -26,10 +26,29 @@ _UNITS_PER_PROGRESS: Final = 256
 _WRONG: Final = (
     "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`)"
 )
+# What other files begin with or hold near their start, and what their owner can do.
+_OTHER_STARTS: Final = (
+    (b"\x28\xb5\x2f\xfd", "is compressed by zstd; unpack it first, or compress it by gzip"),
+    (b"PK\x03\x04", "is a zip archive; unpack it first"),
+    (b"\xff\xfe", "is text in UTF-16; write it in UTF-8"),
+    (b"\xfe\xff", "is text in UTF-16; write it in UTF-8"),
+    (b"\0", "is binary, such as OTLP in protobuf; set `format: json` in the collector's file exporter"),
+)
+_OTHER_FIELDS: Final = (
+    (
+        b'"localEndpoint"',
+        "is Zipkin JSON; an OpenTelemetry collector reads it and writes OTLP JSON",
+    ),
+    (b'"resource_spans"', "names its fields in snake_case; OTLP JSON has `resourceSpans`"),
+)
+_LOOKED_AT: Final = 4096  # bytes at the start of a file in which these fields are looked for
+# Lines of the collector's file exporter that hold no spans, where several pipelines write one file.
+_OTHER_SIGNALS: Final = (b'{"resourceLogs"', b'{"resourceMetrics"', b'{"resourceProfiles"')
+_SEVERAL: Final = "trailing characters"  # as msgspec says it
 _UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 Progress = Callable[[int], None]
-Kind = Literal["otlp", "data", "trace"]
+Kind = Literal["otlp", "batches", "wrapped", "data", "trace"]
 Unit = msgspec.Raw | memoryview
 
 
@@ -37,6 +56,8 @@ class _Envelope(msgspec.Struct):
     """Top-level fields of a document of either format."""
 
     resourceSpans: list[msgspec.Raw] | None = None  # noqa: N815 - OTLP's name
+    batches: list[msgspec.Raw] | None = None  # Tempo's name for the same
+    trace: msgspec.Raw = msgspec.Raw()  # an object with `resourceSpans`, in Tempo's second API
     data: list[msgspec.Raw] | None = None
     spans: list[msgspec.Raw] | None = None
     traceID: str | None = None  # noqa: N815 - Jaeger's name
@@ -51,6 +72,14 @@ class FileReader:
         self._otlp = OtlpReader(store)
         self._jaeger = JaegerReader(store)
         self._envelope = msgspec.json.Decoder(_Envelope)
+        self._array = msgspec.json.Decoder(list[msgspec.Raw])
+        self._take: dict[Kind, Callable[[Any], None]] = {
+            "otlp": self._otlp.line,
+            "batches": self._otlp.batches,
+            "wrapped": self._wrapped,
+            "trace": self._jaeger.trace,
+            "data": self._traces,
+        }
         self.unfinished = 0
         self.without_spans = 0
 
@@ -83,18 +112,22 @@ class FileReader:
         before = self._store.read
         lines = _Lines(source, where, growing, progress)
         first = lines.next(IN_MEMORY)
-        if not first:
+        if not first and not lines.of_other_signals:
             raise InputError("is empty", where=where)
-        if first.lstrip()[:1] != b"{":
-            raise InputError(_WRONG, where=where)
-        envelope = self._one_line(first, where)
+        opening = first.lstrip()[:1]
+        if first and opening not in (b"{", b"["):
+            raise InputError(_reason(first), where=where)
+        envelope = self._one_line(first, where) if opening == b"{" else None
         if envelope is not None:
             self._lines(first, envelope, lines)
-        else:
+        elif first:
             check_text(first, lines.where)
             document = whole(first, source, where)
             del first
-            self._document(document, lines)
+            if opening == b"[":
+                self._documents(document, lines)
+            else:
+                self._document(document, lines)
         self._store.flush()
         self.without_spans += self._store.read == before
 
@@ -109,14 +142,14 @@ class FileReader:
         try:
             return self._envelope.decode(line)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise InputError(f"{_WRONG}: {error}", where=where) from error
+            raise InputError(f"{_reason(line)}: {error}", where=where) from error
         except msgspec.DecodeError:
             return None
 
     def _lines(self, line: bytes, envelope: _Envelope, lines: _Lines) -> None:
         """Read documents of one line each, the first of which has been read already."""
-        kind = _kind(envelope, lines.path)
-        take = {"otlp": self._otlp.line, "trace": self._jaeger.trace, "data": self._traces}[kind]
+        kind = _kind(envelope, line, lines.path)
+        take = self._take[kind]
         if kind == "data":
             self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.where}: data")
             line = lines.next()
@@ -140,15 +173,47 @@ class FileReader:
             if lines.cut_off(bytes(document[-1:])):
                 self.unfinished += 1
                 return
-            raise InputError(str(error), where=_line_of(error, document, lines)) from error
-        kind = _kind(envelope, lines.path)
+            several = (
+                "; several documents stand one on a line, or in one array" if _SEVERAL in str(error) else ""
+            )
+            raise InputError(f"{error}{several}", where=_line_of(error, document, lines)) from error
+        kind = _kind(envelope, document, lines.path)
         if kind == "data":
             self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.path}: data")
         elif kind == "otlp":
             units = envelope.resourceSpans or []
             self._each(units, self._otlp.resource, lines, f"{lines.path}: resourceSpans")
+        elif kind == "batches":
+            self._each(envelope.batches or [], self._otlp.resource, lines, f"{lines.path}: batches")
         else:
-            self._each([document], self._jaeger.trace, lines, f"{lines.path}: trace")
+            self._each([document], self._take[kind], lines, f"{lines.path}: trace")
+
+    def _documents(self, document: memoryview, lines: _Lines) -> None:
+        """Read an array of documents, each as it could stand on a line of its own."""
+        try:
+            units = self._array.decode(document)
+        except _UNFIT as error:
+            if lines.cut_off(bytes(document[-1:])):
+                self.unfinished += 1
+                return
+            raise InputError(str(error), where=_line_of(error, document, lines)) from error
+        self._each(units, self._any, lines, f"{lines.path}: ")
+
+    def _any(self, unit: msgspec.Raw) -> None:
+        """Read one document of an array.
+
+        Raises:
+            msgspec.MsgspecError, ValueError: the document is broken, or of another format.
+        """
+        try:
+            envelope = self._envelope.decode(unit)
+        except msgspec.ValidationError as error:
+            raise ValueError(_reason(bytes(unit))) from error
+        try:
+            kind = _kind(envelope, unit, "")
+        except InputError as error:
+            raise ValueError(error.problem) from error
+        self._take[kind](unit)
 
     def _lines_after_all(self, document: memoryview, lines: _Lines) -> bool:
         """Read one-line documents of which the first is very long; False if the document is not that."""
@@ -175,10 +240,17 @@ class FileReader:
             except _UNFIT as error:
                 raise ValueError(f"data[{number}]: {error}") from error
 
+    def _wrapped(self, document: Unit | bytes) -> None:
+        """Read an object whose field `trace` is OTLP JSON; errors as `OtlpReader.line`."""
+        self._otlp.line(self._envelope.decode(document).trace)
+
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines of a stream without blank ones, with the number of the current line."""
+    """Lines of a stream that may hold spans, with the number of the current line.
+
+    Blank lines are left out, and those of metrics, logs and profiles.
+    """
 
     source: Stream
     path: str
@@ -186,13 +258,14 @@ class _Lines:
     progress: Callable[[], None]
     number: int = 0
     size: int = 0
+    of_other_signals: int = 0
 
     @property
     def where(self) -> str:
         return f"{self.path}:{self.number}"
 
     def next(self, most: int | None = None) -> bytes:
-        """Next line that is not blank; empty at the end.
+        """Next line that may hold spans; empty at the end.
 
         Args:
             most: maximal number of bytes to read; None for the whole line, or an error if it is too long.
@@ -215,7 +288,10 @@ class _Lines:
                 raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
             if self.number % _UNITS_PER_PROGRESS == 0:
                 self.progress()
-            if not line.isspace():
+            if line.startswith(_OTHER_SIGNALS):
+                self.of_other_signals += 1
+                first = self.number + 1
+            elif not line.isspace():
                 return line
         return b""
 
@@ -224,16 +300,36 @@ class _Lines:
         return self.growing and not line.endswith(b"\n")
 
 
-def _kind(envelope: _Envelope, where: str) -> Kind:
+def _kind(envelope: _Envelope, document: Unit | bytes, where: str) -> Kind:
+    """Kind of a document by its top-level fields.
+
+    Raises:
+        InputError: the document has another format; says what can be done where that is known.
+    """
     if envelope.resourceSpans is not None:
         return "otlp"
+    if envelope.batches is not None:
+        return "batches"
+    if bytes(envelope.trace):
+        return "wrapped"
     if envelope.data is not None:
         return "data"
     if envelope.spans is not None:
         return "trace"
     if envelope.errors:
         raise InputError(f"Jaeger answered with an error: {str(envelope.errors)[:200]}", where=where)
-    raise InputError(_WRONG, where=where)
+    raise InputError(_reason(bytes(memoryview(document)[:_LOOKED_AT])), where=where)
+
+
+def _reason(start: bytes) -> str:
+    """Reason why a document of another format is refused, by its first bytes."""
+    for mark, reason in _OTHER_STARTS:
+        if start.startswith(mark):
+            return reason
+    for field, reason in _OTHER_FIELDS:
+        if field in start[:_LOOKED_AT]:
+            return reason
+    return _WRONG
 
 
 def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:

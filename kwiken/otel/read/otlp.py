@@ -65,10 +65,15 @@ class ResourceSpans(msgspec.Struct):
 
     resource: _Resource | None = None
     scopeSpans: list[_ScopeSpans] = []  # noqa: N815
+    instrumentationLibrarySpans: list[_ScopeSpans] = []  # noqa: N815 - the same before OTLP 0.15
 
 
 class _Traces(msgspec.Struct):
     resourceSpans: list[ResourceSpans]  # noqa: N815
+
+
+class _Batches(msgspec.Struct):
+    batches: list[ResourceSpans]
 
 
 class OtlpReader:
@@ -77,19 +82,24 @@ class OtlpReader:
     def __init__(self, store: SpanStore) -> None:
         self._store = store
         self._line = msgspec.json.Decoder(_Traces)
+        self._batches = msgspec.json.Decoder(_Batches)
         self._resource = msgspec.json.Decoder(ResourceSpans)
         self._attributes = msgspec.json.Decoder(list[_Attribute])
         self._services: dict[bytes, str] = {}
         self._own = OwnReader(store.names, self._plain)
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
-    def line(self, data: bytes | memoryview) -> None:
+    def line(self, data: bytes | memoryview | msgspec.Raw) -> None:
         """Decode one `TracesData` and add its spans to the store.
 
         Raises:
             msgspec.MsgspecError, ValueError: the data are no `TracesData`, or a value is out of range.
         """
         self._take(self._line.decode(data).resourceSpans)
+
+    def batches(self, data: bytes | memoryview | msgspec.Raw) -> None:
+        """Decode one answer of Tempo, which names its resources `batches`; errors as in `line`."""
+        self._take(self._batches.decode(data).batches)
 
     def resource(self, data: bytes | memoryview | msgspec.Raw) -> None:
         """Decode one `ResourceSpans` and add its spans to the store; errors as in `line`."""
@@ -101,7 +111,7 @@ class OtlpReader:
             (service, scope.spans)
             for part in resources
             for service in (self._service(part.resource),)
-            for scope in part.scopeSpans
+            for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans)
             if scope.spans
         ]
         spans = [span for _, some in groups for span in some]

@@ -26,6 +26,10 @@ DETACHED: Final = 1  # not waited for by the request
 CLIPPED: Final = 2  # cut to its parent's time
 SHIFTED: Final = 4  # moved into its parent's time because of clock skew
 
+MIN_CALLS_FOR_SKEW: Final = 20  # calls between two services, below which late ones prove no clock wrong
+MIN_LATE_SHARE: Final = 0.9  # of these calls, begun after their callers ended though they would fit inside
+MAX_OFFSET_SPREAD: Final = 0.1  # interquartile range of a clock's offset, over its median
+
 
 @dataclass(slots=True)
 class Forest:
@@ -256,6 +260,7 @@ def _clean(forest: Forest) -> None:
     spans, parent, counts = forest.spans, forest.parent, forest.counts
     service = services_of(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
     moved = np.zeros(len(forest), np.int64)
+    late = _late_clocks(forest, service)
     for rows in levels(forest.depth)[1:]:
         above = parent[rows]
         moved[rows] = moved[above]
@@ -264,7 +269,7 @@ def _clean(forest: Forest) -> None:
         aside = (forest.state[above] & DETACHED != 0) | (spans["flags"][rows] & c.FOLLOWS != 0)
         forest.state[rows[aside]] |= DETACHED
         inside = rows[~aside]
-        _shift(forest, inside[service[inside] != service[parent[inside]]], moved)
+        _shift(forest, inside[service[inside] != service[parent[inside]]], moved, late)
         _clip(forest, inside)
     nameless = np.array([service == c.UNKNOWN for service, _ in forest.names.operations], np.bool_)
     counts["spans_without_service"] = int(nameless[spans["op"]].sum()) if len(spans) else 0
@@ -274,15 +279,45 @@ def _clean(forest: Forest) -> None:
     counts["spans_detached"] = int((forest.state & DETACHED != 0).sum())
 
 
-def _shift(forest: Forest, rows: Ints, moved: Ints) -> None:
-    """Move spans that started before their caller, with all spans below them: the sign of a skewed clock.
+def _late_clocks(forest: Forest, service: Ints) -> Bools:
+    """(n,): whether a span begins after its caller's end because the callee's clock is ahead.
+
+    A callee that the caller does not wait for looks alike, but begins as soon as it is told or its queue lets
+    it. So a clock is taken to be ahead only if nearly all calls from one service to another begin too late,
+    would fit into their callers' time, and are off by nearly the same time.
+
+    Args:
+        forest: forest with the times as read.
+        service: (n,) number of each span's service.
+    """
+    start, end, found = forest.start, forest.end, np.zeros(len(forest), np.bool_)
+    rows = np.flatnonzero((forest.parent >= 0) & (forest.spans["flags"] & c.FOLLOWS == 0))
+    above = forest.parent[rows]
+    calls = service[rows] != service[above]
+    rows, above = rows[calls], above[calls]
+    late = (start[rows] > end[above]) & (end[rows] - start[rows] <= end[above] - start[above])
+    if not late.any():
+        return found
+    pair = service[above] * (int(service.max()) + 1) + service[rows]
+    offset = (start[rows] - start[above]).astype(np.float64)
+    for number in np.unique(pair[late]).tolist():
+        mine = pair == number
+        off = offset[mine & late]
+        low, middle, high = np.percentile(off, (25, 50, 75)).tolist()
+        enough = mine.sum() >= MIN_CALLS_FOR_SKEW and len(off) >= MIN_LATE_SHARE * mine.sum()
+        found[rows[mine & late]] = enough and high - low <= MAX_OFFSET_SPREAD * middle
+    return found
+
+
+def _shift(forest: Forest, rows: Ints, moved: Ints, late: Bools) -> None:
+    """Move spans of skewed clocks, with all below them: those that started before their caller or are late.
 
     A span that fits is centred in the caller's time, as Jaeger's query service does; else it is moved to the
     caller's start.
     """
     above = forest.parent[rows]
-    early = forest.start[rows] < forest.start[above]
-    rows, above = rows[early], above[early]
+    skewed = (forest.start[rows] < forest.start[above]) | late[rows]
+    rows, above = rows[skewed], above[skewed]
     room = (forest.end[above] - forest.start[above]) - (forest.end[rows] - forest.start[rows])
     delta = forest.start[above] + np.maximum(room, 0) // 2 - forest.start[rows]
     forest.start[rows] += delta

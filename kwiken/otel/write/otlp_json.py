@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.write.labels import Value
+from kwiken.otel.write.labels import Attributes, Value
 from kwiken.otel.write.span_model import EXCEPTION, SpanData, exception_attributes
 
 SCOPE: Final = "kwiken"
@@ -50,6 +50,15 @@ class _Span(msgspec.Struct, omit_defaults=True, gc=False):
     events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
+
+
+class _Double(msgspec.Struct, gc=False):
+    doubleValue: float  # noqa: N815
+
+
+class _DoubleAttribute(msgspec.Struct, gc=False):
+    key: str
+    value: _Double
 
 
 class _Scope(msgspec.Struct):
@@ -125,12 +134,13 @@ class OtlpLines:
         scope: name and version of the instrumentation scope.
     """
 
-    __slots__ = ("_resource", "_scope", "_written")
+    __slots__ = ("_resource", "_scope", "_shared", "_written")
 
     def __init__(self, resource: Mapping[str, object], scope: tuple[str, str] | None = None) -> None:
         name, release = scope if scope is not None else (SCOPE, scope_version())
         self._scope = _Scope(name, release)
         self._written: dict[tuple[str, type, Value], msgspec.Raw] = {}
+        self._shared: dict[int, tuple[Attributes, msgspec.Raw]] = {}
         self._resource = _Resource([self.attribute(key, value) for key, value in resource.items()])
 
     def line(self, batch: Sequence[SpanData]) -> bytes:
@@ -141,7 +151,9 @@ class OtlpLines:
 
     def attribute(self, key: str, value: object) -> msgspec.Raw:
         """Encoded key and value; attributes of short types are cached, because most of them recur."""
-        if isinstance(value, (str, bool, int)):
+        if type(value) is float and math.isfinite(value):  # the usual attribute of a span's own
+            return msgspec.Raw(_encode(_DoubleAttribute(key, _Double(value))))
+        if isinstance(value, (str, int)):
             kept = self._written.get((key, type(value), value))
             if kept is None:
                 kept = _attribute(key, value)
@@ -151,26 +163,39 @@ class OtlpLines:
             return kept
         return _attribute(key, value)
 
+    def _all_of(self, shared: Attributes) -> msgspec.Raw:
+        """Encoded attributes that spans share, with commas between them; encoded once for all spans."""
+        kept = self._shared.get(id(shared))
+        if kept is None:
+            encoded = b",".join(bytes(self.attribute(key, value)) for key, value in shared)
+            if len(self._shared) >= _MAX_CACHED:
+                self._shared.clear()
+            # Kept with the attributes themselves, so that no other object gets the same id.
+            kept = self._shared[id(shared)] = (shared, msgspec.Raw(encoded))
+        return kept[1]
+
     def _span(self, data: SpanData) -> _Span:
-        trace = f"{data.trace_id:032x}"
+        trace = data.trace_id.to_bytes(16).hex()
+        attributes = [self.attribute(key, value) for key, value in data.attributes]
+        if data.shared:
+            attributes.insert(0, self._all_of(data.shared))
         span = _Span(
             trace,
-            f"{data.span_id:016x}",
+            data.span_id.to_bytes(8).hex(),
             data.name,
             data.kind,
             str(data.start_ns),
             str(data.end_ns),
-            [self.attribute(key, value) for key, value in data.attributes],
+            attributes,
         )
         if data.parent_id is not None:
-            span.parentSpanId = f"{data.parent_id:016x}"
+            span.parentSpanId = data.parent_id.to_bytes(8).hex()
         if data.links:
-            span.links = [_Link(trace, f"{link:016x}") for link in data.links]
+            span.links = [_Link(trace, link.to_bytes(8).hex()) for link in data.links]
         if data.events:
             span.events = [_Event(str(at_ns), name) for name, at_ns in data.events]
         if data.exception is not None:
-            attributes = exception_attributes(data.exception).items()
-            event = [_attribute(key, value) for key, value in attributes]
+            event = [_attribute(*pair) for pair in exception_attributes(data.exception).items()]
             span.events = [*(span.events or ()), _Event(str(data.end_ns), EXCEPTION, event)]
         if data.error is not None:
             span.status = _Status(data.error, _ERROR)

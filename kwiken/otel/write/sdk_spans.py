@@ -35,7 +35,7 @@ class Readable:
             context=_context(span.trace_id, span.span_id),
             parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
             resource=self._resource,
-            attributes=dict(span.attributes),
+            attributes=dict((*span.shared, *span.attributes)),
             events=_events(span),
             links=[Link(_context(span.trace_id, link)) for link in span.links],
             kind=SpanKind(span.kind - 1),  # OTLP's numbers have 0 for unspecified
@@ -76,10 +76,10 @@ def span_data(span: ReadableSpan) -> SpanData:
         span.start_time,
         span.end_time,
         list((span.attributes or {}).items()),  # type: ignore[arg-type] # the encoder takes every kind of value
-        [link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
-        (span.status.description or "") if failed else None,
-        _exception_of(span),
-        [(event.name, event.timestamp) for event in span.events if event.name != EXCEPTION],
+        links=[link.context.span_id for link in span.links if link.context.trace_id == context.trace_id],
+        error=(span.status.description or "") if failed else None,
+        exception=_exception_of(span),
+        events=[(event.name, event.timestamp) for event in span.events if event.name != EXCEPTION],
     )
 
 

@@ -6,10 +6,12 @@ state the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from kwiken.otel.write.labels import MAX_MESSAGE, Labels, Value, shorten
+import msgspec
+
+from kwiken.otel.write.labels import MAX_MESSAGE, Attributes, Labels, Value, shorten
 from kwiken.otel.write.records import (
     AttemptKind,
     AttemptRecord,
@@ -39,9 +41,8 @@ _SUFFIX: Final = {AttemptKind.PRIMARY: "", AttemptKind.REISSUE: " copy", Attempt
 _LOSER_MARGIN_NS: Final = 3000
 
 
-@dataclass(slots=True)
-class SpanData:
-    """One span.
+class SpanData(msgspec.Struct, gc=False):
+    """One span; in no cycles, so that the garbage collector need not look at it.
 
     Attributes:
         trace_id: id of the trace, 128 bits.
@@ -51,7 +52,8 @@ class SpanData:
         kind: OTLP's number of the span kind.
         start_ns: start, nanoseconds since 1970.
         end_ns: end, nanoseconds since 1970, not before `start_ns`.
-        attributes: keys and values, in the order to write.
+        attributes: keys and values of its own, in the order to write.
+        shared: keys and values that many spans have in common, to be written first; the same object for all.
         links: ids of spans of the same trace that this one comes after.
         error: error message; None for no error.
         exception: exception of a handler; None for none.
@@ -65,11 +67,12 @@ class SpanData:
     kind: int
     start_ns: int
     end_ns: int
-    attributes: list[tuple[str, Value]]
-    links: list[int] = field(default_factory=list)
+    attributes: list[tuple[str, Value]] = []
+    shared: Attributes = ()
+    links: list[int] = []
     error: str | None = None
     exception: ExceptionRecord | None = None
-    events: list[tuple[str, int]] = field(default_factory=list)
+    events: list[tuple[str, int]] = []
 
 
 @dataclass(slots=True, frozen=True)
@@ -108,27 +111,17 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     stages = {stage.name: stage.span_id for stage in record.stages}
     below: list[SpanData] = []
     for stage in record.stages:
-        span = _stage_span(record, stage, stages, labels)
-        below.append(span)
-        ends = _winners(stage)
-        below.extend(_attempt_span(record, stage, attempt, ends, labels) for attempt in stage.attempts)
-        hedged = hedged or _hedged(stage)
+        attempts = stage.attempts
+        copied = any(attempt.kind is AttemptKind.REISSUE for attempt in attempts)
+        helped = any(attempt.catch_up for attempt in attempts)
+        name = labels("kw.stage", stage.name)
+        below.append(_stage_span(record, stage, name, stages, labels, hedged=copied, late=helped))
+        # End of the winning attempt by shard, nanoseconds since 1970.
+        ends = {attempt.shard: attempt.end_ns for attempt in attempts if attempt.outcome is Outcome.WON}
+        below += [_attempt_span(record, stage, name, attempt, ends, labels) for attempt in attempts]
+        hedged = hedged or copied
         partial = partial or stage.partial
-        late = late or any(attempt.catch_up for attempt in stage.attempts)
-    attributes: list[tuple[str, Value]] = [
-        ("kw.service", labels("kw.service", record.service)),
-        ("kw.outcome", _outcome(record)),
-    ]
-    if record.plan is not None:
-        attributes.append(("kw.plan", labels("kw.plan", record.plan)))
-    if record.control:
-        attributes.append(("kw.control", True))
-    for key, holds in (("kw.hedged", hedged), ("kw.partial", partial), ("kw.catch_up", late)):
-        if holds:
-            attributes.append((key, True))
-    if record.sample is not None:
-        attributes.append(("kw.sample.reason", record.sample.reason))
-        attributes.append(("kw.sample.share", float(record.sample.share)))
+        late = late or helped
     root = SpanData(
         record.trace_id,
         record.span_id,
@@ -137,10 +130,34 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
         SERVER,
         record.start_ns,
         max(record.start_ns, record.end_ns),
-        attributes,
+        shared=_request_attributes(record, labels, hedged=hedged, partial=partial, late=late),
         error=_message(record.error),
     )
     return [root, *below]
+
+
+def _request_attributes(
+    record: RequestRecord, labels: Labels, *, hedged: bool, partial: bool, late: bool
+) -> Attributes:
+    sample, outcome = record.sample, _outcome(record)
+    # A share is rounded, so that there are few of them.
+    drawn = None if sample is None else (sample.reason, sample.share)
+    key = (record.service, outcome, record.plan, record.control, hedged, partial, late, drawn)
+    shared = labels.shared(key)
+    if shared is not None:
+        return shared
+    attributes: list[tuple[str, Value]] = [
+        ("kw.service", labels("kw.service", record.service)),
+        ("kw.outcome", outcome),
+    ]
+    if record.plan is not None:
+        attributes.append(("kw.plan", labels("kw.plan", record.plan)))
+    flags = {"control": record.control, "hedged": hedged, "partial": partial, "catch_up": late}
+    attributes += [(f"kw.{flag}", True) for flag, holds in flags.items() if holds]
+    if sample is not None:
+        attributes.append(("kw.sample.reason", sample.reason))
+        attributes.append(("kw.sample.share", float(sample.share)))
+    return labels.share(key, attributes)
 
 
 def _outcome(record: RequestRecord) -> str:
@@ -155,34 +172,33 @@ def attempt_name(stage: str, kind: AttemptKind) -> str:
     return stage + _SUFFIX[kind]
 
 
-def _hedged(stage: StageRecord) -> bool:
-    return any(attempt.kind is AttemptKind.REISSUE for attempt in stage.attempts)
-
-
-def _winners(stage: StageRecord) -> dict[int, int]:
-    """End of the winning attempt by shard, nanoseconds since 1970."""
-    return {a.shard: a.end_ns for a in stage.attempts if a.outcome is Outcome.WON}
-
-
 def _stage_span(
-    record: RequestRecord, stage: StageRecord, stages: dict[str, int], labels: Labels
+    record: RequestRecord,
+    stage: StageRecord,
+    name: str,
+    stages: dict[str, int],
+    labels: Labels,
+    *,
+    hedged: bool,
+    late: bool,
 ) -> SpanData:
-    name = labels("kw.stage", stage.name)
-    attributes: list[tuple[str, Value]] = [
-        ("kw.service", labels("kw.service", record.service)),
-        ("kw.stage", name),
-        ("kw.fanout", stage.fanout),
-    ]
-    if _hedged(stage):
-        attributes.append(("kw.hedged", True))
-    if stage.partial:
-        attributes.extend((("kw.partial", True), ("kw.utility", float(stage.utility))))
-    if not stage.idempotent:
-        attributes.append(("kw.idempotent", False))
-    if stage.threads > 1:
-        attributes.append(("kw.threads", stage.threads))
-    if any(attempt.catch_up for attempt in stage.attempts):
-        attributes.append(("kw.catch_up", True))
+    key = (record.service, stage.name, stage.fanout, hedged, stage.idempotent, stage.threads, late)
+    shared = labels.shared(key)
+    if shared is None:
+        attributes: list[tuple[str, Value]] = [
+            ("kw.service", labels("kw.service", record.service)),
+            ("kw.stage", name),
+            ("kw.fanout", stage.fanout),
+        ]
+        if hedged:
+            attributes.append(("kw.hedged", True))
+        if not stage.idempotent:
+            attributes.append(("kw.idempotent", False))
+        if stage.threads > 1:
+            attributes.append(("kw.threads", stage.threads))
+        if late:
+            attributes.append(("kw.catch_up", True))
+        shared = labels.share(key, attributes)
     return SpanData(
         record.trace_id,
         stage.span_id,
@@ -191,35 +207,57 @@ def _stage_span(
         INTERNAL,
         stage.start_ns,
         max(stage.start_ns, stage.end_ns),
-        attributes,
+        [("kw.partial", True), ("kw.utility", float(stage.utility))] if stage.partial else [],
+        shared,
         [stages[parent] for parent in stage.after if parent in stages],
         _message(stage.error),
     )
 
 
 def _attempt_span(
-    record: RequestRecord, stage: StageRecord, attempt: AttemptRecord, ends: dict[int, int], labels: Labels
+    record: RequestRecord,
+    stage: StageRecord,
+    name: str,
+    attempt: AttemptRecord,
+    ends: dict[int, int],
+    labels: Labels,
 ) -> SpanData:
-    name = labels("kw.stage", stage.name)
-    attributes: list[tuple[str, Value]] = [
-        ("kw.shard", attempt.shard),
-        ("kw.replica", labels("kw.replica", attempt.replica)),
-        ("kw.outcome", str(attempt.outcome)),
-        ("kw.attempt.kind", str(attempt.kind)),
-        ("kw.attempt", attempt.attempt),
-        ("kw.node", labels("kw.node", attempt.node)),
-        ("kw.stage", name),
-        ("kw.service", labels("kw.service", record.service)),
-    ]
-    if attempt.threads > 1:
-        attributes.append(("kw.threads", attempt.threads))
-    if attempt.catch_up:
-        attributes.append(("kw.catch_up", True))
+    # The keys of stages and attempts have different lengths, so that they never meet.
+    key = (
+        record.service,
+        stage.name,
+        attempt.shard,
+        attempt.replica,
+        attempt.outcome,
+        attempt.kind,
+        attempt.attempt,
+        attempt.node,
+        attempt.threads,
+        attempt.catch_up,
+    )
+    shared = labels.shared(key)
+    if shared is None:
+        attributes: list[tuple[str, Value]] = [
+            ("kw.shard", attempt.shard),
+            ("kw.replica", labels("kw.replica", attempt.replica)),
+            ("kw.outcome", str(attempt.outcome)),
+            ("kw.attempt.kind", str(attempt.kind)),
+            ("kw.attempt", attempt.attempt),
+            ("kw.node", labels("kw.node", attempt.node)),
+            ("kw.stage", name),
+            ("kw.service", labels("kw.service", record.service)),
+        ]
+        if attempt.threads > 1:
+            attributes.append(("kw.threads", attempt.threads))
+        if attempt.catch_up:
+            attributes.append(("kw.catch_up", True))
+        shared = labels.share(key, attributes)
     # Values that differ from span to span come last, because the reader caches the attributes before them.
+    own: list[tuple[str, Value]] = []
     if attempt.worth is not None:
-        attributes.append(("kw.worth", float(attempt.worth)))
+        own.append(("kw.worth", float(attempt.worth)))
     if attempt.busy_ms is not None:
-        attributes.append(("kw.busy_ms", float(attempt.busy_ms)))
+        own.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED
     end_ns = _attempt_end(attempt, ends)
     return SpanData(
@@ -230,7 +268,8 @@ def _attempt_span(
         CLIENT,
         attempt.start_ns,
         end_ns,
-        attributes,
+        own,
+        shared,
         error=_message(attempt.error or "failed") if failed else None,
         exception=attempt.exception,
         events=_events_of(attempt, end_ns),
@@ -286,15 +325,20 @@ class Server:
 def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) -> SpanData:
     """Server span of one call."""
     stage = labels("kw.stage", server.stage)
-    attributes: list[tuple[str, Value]] = [
-        ("kw.shard", call.shard),
-        ("kw.replica", labels("kw.replica", server.replica)),
-        ("kw.node", labels("kw.node", server.node)),
-        ("kw.stage", stage),
-        ("kw.service", labels("kw.service", server.service)),
-    ]
-    if call.attempt is not None:
-        attributes.append(("kw.attempt", call.attempt))
+    key = (server.service, server.stage, server.replica, server.node, call.shard, call.attempt)
+    shared = labels.shared(key)
+    if shared is None:
+        common: list[tuple[str, Value]] = [
+            ("kw.shard", call.shard),
+            ("kw.replica", labels("kw.replica", server.replica)),
+            ("kw.node", labels("kw.node", server.node)),
+            ("kw.stage", stage),
+            ("kw.service", labels("kw.service", server.service)),
+        ]
+        if call.attempt is not None:
+            common.append(("kw.attempt", call.attempt))
+        shared = labels.share(key, common)
+    attributes: list[tuple[str, Value]] = []
     if call.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(call.busy_ms)))
     cancelled = call.error == CANCELLED
@@ -315,6 +359,7 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
         call.start_ns,
         end_ns,
         attributes,
+        shared,
         error=None if cancelled else _message(call.error),
         exception=call.exception,
         events=events,

@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Bools
-from kwiken.placement import ROUNDING, Request, Sizing
-from kwiken.workloads import Spread
+from kwiken.placement import Request, Sizing
+from kwiken.placement.schedulers.node_queue import fill, nodes_with_room
 
 # Mean by which reservations exceed the need in the source's model of users (Quasar section 3.13).
 MEAN_OVER_RESERVATION: Final = 2.94
@@ -39,7 +38,7 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
     Returns:
         Replicas of the size with the best performance for its cost, as many as the target needs.
     """
-    typical = np.median(request.rate, axis=1)
+    typical = request.typical_rate
     size = int(np.argmax(typical / request.cost.mean(axis=1)))
     most = len(request.efficiency)
     if not request.required:
@@ -67,21 +66,16 @@ class LeastLoadedScheduler:
         request, ledger = sizing.request, sizing.ledger
         wanted = reservation(request, self.factor)
         cores, memory_gb = float(request.all_cores[wanted.size]), float(request.memory_gb[wanted.size])
-        cluster = ledger.cluster
-        free = anti_affinity(sizing)
-        while len(sizing.replicas) < wanted.count:
-            room = (
-                free
-                & (ledger.free_cores >= cores - ROUNDING)
-                & (ledger.free_memory_gb >= memory_gb - ROUNDING)
-            )
-            if not room.any():
-                return
-            nodes = np.flatnonzero(room)
-            share = ledger.free_cores[nodes] / cluster.cores[nodes]
-            nodes = nodes[share == share.max()]
-            sizing.add(int(nodes[np.argmax(ledger.free_memory_gb[nodes])]), wanted.size)
-            free = anti_affinity(sizing)
+
+        def key_of(node: int) -> tuple[float, float] | None:
+            if not ledger.fits(node, cores, memory_gb):
+                return None
+            return -float(ledger.free_cores[node] / whole[node]), -float(ledger.free_memory_gb[node])
+
+        whole = ledger.cluster.cores
+        nodes = nodes_with_room(sizing, wanted.size)
+        keys = -(ledger.free_cores[nodes] / whole[nodes]), -ledger.free_memory_gb[nodes]
+        fill(sizing, wanted.size, wanted.count, (nodes, keys), key_of)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""
@@ -91,16 +85,3 @@ class LeastLoadedScheduler:
 def reservation_scheduler() -> LeastLoadedScheduler:
     """Least-loaded placement of a user's reservation, which exceeds the need as the source's users do."""
     return LeastLoadedScheduler(MEAN_OVER_RESERVATION, "reservation")
-
-
-def anti_affinity(sizing: Sizing) -> Bools:
-    """(n,) whether a node may take another replica of a workload, as its anti-affinity goes."""
-    cluster = sizing.ledger.cluster
-    free = np.ones(len(cluster.nodes), dtype=np.bool_)
-    spread = sizing.request.workload.spread
-    if spread is Spread.NODE:
-        free[[replica.node for replica in sizing.replicas]] = False
-    elif spread is Spread.ZONE:
-        zones = {cluster.zone_of(replica.node) for replica in sizing.replicas}
-        free[[node for node in range(len(free)) if zones and cluster.zone_of(node) in zones]] = False
-    return free

@@ -10,7 +10,8 @@ import numpy as np
 
 from kwiken.arrays import Bools, Floats, Ints
 from kwiken.placement import ROUNDING, Sizing
-from kwiken.placement.schedulers.baselines import anti_affinity, reservation
+from kwiken.placement.schedulers.baselines import Reservation, reservation
+from kwiken.placement.schedulers.node_queue import anti_affinity, close, fill, nodes_with_room
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
 FULL: Final = 1.0  # the most pressure that is felt, and the slack of an empty node
@@ -33,49 +34,66 @@ class ParagonScheduler:
     name: str = "paragon"
 
     def place(self, sizing: Sizing) -> None:
-        """Take, among nodes that contention allows, the best class, and there the tightest fit."""
+        """Take, among nodes that contention allows, the best class, and there the tightest fit.
+
+        There are three cases: 1. contention does not count; 2. nodes that contention allows without a
+        violation; 3. when there are none left, those with the least violation.
+        """
         wanted = reservation(sizing.request)
-        while len(sizing.replicas) < wanted.count:
-            nodes = _with_room(sizing, wanted.size)
-            if not nodes.size:
-                return
-            sizing.add(self._chosen(sizing, nodes, wanted.size), wanted.size)
+        nodes = nodes_with_room(sizing, wanted.size)
+        if self.by_contention:
+            nodes = _unharmed(sizing, nodes)
+
+        def keys(some: Ints) -> tuple[Floats, ...]:
+            by_class = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of[some]]
+            return (by_class, _distance(*_differences(sizing, some))) if self.by_contention else (by_class,)
+
+        def key_of(node: int) -> tuple[float, ...] | None:
+            here = _with_room(sizing, wanted.size, np.array([node]))
+            if self.by_contention:
+                here = _unharmed(sizing, here)
+            return tuple(float(key[0]) for key in keys(here)) if here.size else None
+
+        fill(sizing, wanted.size, wanted.count, (nodes, keys(nodes)), key_of)
+        if self.by_contention:
+            self._place_with_violations(sizing, wanted)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""
         return len(sizing.replicas) >= reservation(sizing.request).count
 
-    def _chosen(self, sizing: Sizing, nodes: Ints, size: int) -> int:
-        rate = sizing.request.rate[size, sizing.ledger.cluster.class_of[nodes]]
-        if not self.by_contention:
-            return int(nodes[np.argmax(rate)])
-        candidates = self._allowed(sizing, nodes, rate)
-        if not candidates.size:
-            spare, margin = _differences(sizing, nodes)
-            alive = _tolerable(spare, sizing.request.all_caused)
-            alive &= _tolerable(margin, -sizing.request.tolerated)
+    def _rank_of_class(self, sizing: Sizing, size: int) -> Floats:
+        """(c,) 0 for the best predicted class, and so on; classes that perform alike have one rank."""
+        rate = sizing.request.rate[size]
+        rank = np.zeros(len(rate))
+        if self.by_class:
+            left = np.ones(len(rate), dtype=np.bool_)
+            while left.any():
+                left &= rate < rate[left].max() * (1 - ROUNDING)
+                rank += left
+        return rank
+
+    def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
+        """Place what is left of a reservation where the violation is least, by the source's backtracking."""
+        request, free = sizing.request, anti_affinity(sizing)
+        rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
+        nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
+        spare, margin = _differences(sizing, nodes)
+        while len(sizing.replicas) < wanted.count and nodes.size:
+            alive = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
             if not alive.any():  # both filters alone left nodes, and no node passed both
                 alive = np.ones(len(nodes), dtype=np.bool_)
             if self.by_class:
-                alive &= rate >= rate[alive].max() * (1 - ROUNDING)
-            candidates = nodes[alive]
-        spare, margin = _differences(sizing, candidates)
-        # Slack on one side must not pay for a violation on the other: violations count ten times.
-        distance = np.abs(spare) + np.abs(margin) + 10 * (np.maximum(-spare, 0) + np.maximum(-margin, 0))
-        return int(candidates[np.argmin(distance.sum(axis=0))])
-
-    def _allowed(self, sizing: Sizing, nodes: Ints, rate: Floats) -> Ints:
-        """Nodes that contention allows without a violation, of the best class that has any."""
-        if not self.by_class:
-            return _unharmed(sizing, nodes)
-        while nodes.size:
-            best = rate.max()
-            found = _unharmed(sizing, nodes[rate >= best * (1 - ROUNDING)])
-            if found.size:
-                return found
-            worse = rate < best * (1 - ROUNDING)
-            nodes, rate = nodes[worse], rate[worse]
-        return nodes
+                alive &= rate[nodes] >= rate[nodes[alive]].max() * (1 - ROUNDING)
+            places = np.flatnonzero(alive)
+            place = int(places[np.argmin(_distance(spare[:, places], margin[:, places]))])
+            node = int(nodes[place])
+            sizing.add(node, wanted.size)
+            close(sizing, node, free)
+            spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]])
+            left = free[nodes]
+            left[place] &= _with_room(sizing, wanted.size, nodes[[place]]).size > 0
+            nodes, spare, margin = nodes[left], spare[:, left], margin[:, left]
 
 
 @dataclass(frozen=True)
@@ -98,14 +116,15 @@ class StatisticalScheduler:
 
     def place(self, sizing: Sizing) -> None:
         """Take the best of the candidates that have room; draw again, and at last look at all nodes."""
-        wanted = reservation(sizing.request)
+        wanted, free = reservation(sizing.request), anti_affinity(sizing)
         while len(sizing.replicas) < wanted.count:
-            drawn = self.rng.integers(len(sizing.ledger.cluster.nodes), size=self.candidates)
-            nodes = _with_room(sizing, wanted.size, np.unique(drawn))
-            if not nodes.size and not (nodes := _with_room(sizing, wanted.size)).size:
+            drawn = np.unique(self.rng.integers(len(free), size=self.candidates))
+            nodes = _with_room(sizing, wanted.size, drawn[free[drawn]])
+            if not nodes.size and not (nodes := nodes_with_room(sizing, wanted.size)).size:
                 return
             best = int(nodes[np.argmax(colocation_quality(sizing, nodes))])
             sizing.add(best, wanted.size)
+            close(sizing, best, free)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""
@@ -149,6 +168,12 @@ def _differences(sizing: Sizing, nodes: Ints) -> tuple[Floats, Floats]:
     return spare, margin
 
 
+def _distance(spare: Floats, margin: Floats) -> Floats:
+    """(m,) how far from a tight fit; slack on one side must not pay for a violation on the other."""
+    violation = np.maximum(-spare, 0) + np.maximum(-margin, 0)
+    return np.asarray((np.abs(spare) + np.abs(margin) + 10 * violation).sum(axis=0))
+
+
 def _unharmed(sizing: Sizing, nodes: Ints) -> Ints:
     """Those of some nodes where newcomer and residents tolerate each other, one source after the other."""
     request, ledger = sizing.request, sizing.ledger
@@ -158,13 +183,12 @@ def _unharmed(sizing: Sizing, nodes: Ints) -> Ints:
     return nodes
 
 
-def _with_room(sizing: Sizing, size: int, nodes: Ints | None = None) -> Ints:
-    """Those of some nodes, or of all, that have room for a replica and that anti-affinity leaves."""
+def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
+    """Those of some nodes that have room for a replica."""
     request, ledger = sizing.request, sizing.ledger
-    some = np.arange(len(ledger.cluster.nodes)) if nodes is None else nodes
-    room = ledger.free_cores[some] >= request.all_cores[size] - ROUNDING
-    room &= ledger.free_memory_gb[some] >= request.memory_gb[size] - ROUNDING
-    return np.asarray(some[room & anti_affinity(sizing)[some]])
+    room = ledger.free_cores[nodes] >= request.all_cores[size] - ROUNDING
+    room &= ledger.free_memory_gb[nodes] >= request.memory_gb[size] - ROUNDING
+    return np.asarray(nodes[room])
 
 
 def _tolerable(difference: Floats, hardness: Floats) -> Bools:

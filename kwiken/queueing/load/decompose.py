@@ -143,7 +143,8 @@ def load_model(
             )
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
-            "no stage has a measured busy time, so the effect of load is not known; give it for one stage",
+            "no stage has a measured busy time, so the effect of load is not known; give the share of the "
+            "time that a stage's replicas were busy, and their number, for one stage or more",
             where="utilisation",
         )
     stalls = stalls_of(profile, rate)
@@ -221,7 +222,16 @@ def _station(
         busy, background = measured, utilisation - measured
     else:
         busy, background = utilisation, None
-    work = _work(stage, distribution, busy * replicas / calls_per_s * 1e3)
+    mean_ms, work_ms = float(distribution.mass @ distribution.values), busy * replicas / calls_per_s * 1e3
+    if not stage.busy_ms and work_ms > mean_ms:
+        raise InputError(
+            f"stage {stage.name!r}: {busy:.3g} of the time of {replicas} "
+            f"replica{'s' if replicas > 1 else ''}, at {calls_per_s:.3g} calls a second, would be "
+            f"{work_ms:.4g} ms of work a call, and calls take {mean_ms:.4g} ms in all; give its "
+            "`replicas` and `utilisation` as they were, and the requests a second while it was recorded",
+            where="utilisation",
+        )
+    work = _work(stage, distribution, work_ms)
     station = Station(
         name=stage.name,
         after=stage.after,
@@ -234,7 +244,7 @@ def _station(
         raise InputError(
             f"stage {stage.name!r} would have been busy {busy:.0%} of the time with {replicas} "
             f"replica{'s' if replicas > 1 else ''}, {calls_per_s:.4g} calls a second and "
-            f"{busy * replicas / calls_per_s * 1e3:.4g} ms of work a call: give its "
+            f"{work_ms:.4g} ms of work a call: give its "
             "`replicas`, `utilisation` or the `rate` as they were"
         )
     return station

@@ -11,7 +11,7 @@ from kwiken.queueing.simulator.calls import Ints
 
 
 class Attempts:
-    """Attempts of one stage's calls. A primary attempt has the number of its call; copies get those after.
+    """Attempts of one stage's calls: primary attempts have their calls' numbers, copies the next ones.
 
     Args:
         calls: number of calls, 0 or more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.reproduction.quasar.phases import phases
 from kwiken.reproduction.quasar.scheduling import comparisons
 from kwiken.reproduction.quasar.tables import tables
 from kwiken.reproduction.rows import Part
@@ -13,4 +14,4 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic matrices and scenarios to average over.
     """
-    return (*tables(seeds), *comparisons(seeds))
+    return (*tables(seeds), *comparisons(seeds), *phases(seeds))

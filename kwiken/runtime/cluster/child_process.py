@@ -46,6 +46,7 @@ class Child:
         name: str,
         env: Mapping[str, str] | None = None,
         files: Sequence[int] = (),
+        log: Path | None = None,
         start_s: float = START_S,
         launch: Launch | None = None,
     ) -> Child:
@@ -56,6 +57,7 @@ class Child:
             name: name of the process in errors.
             env: environment variables in addition to those of this process.
             files: file descriptors that the process inherits.
+            log: file that its standard error is appended to; None for that of this process.
             start_s: time that the start may take, seconds.
             launch: what starts the command, as `asyncio.create_subprocess_exec` does; None for just that.
 
@@ -63,17 +65,19 @@ class Child:
             ChildError: the process did not start; with the reason that it reported, if any.
         """
         try:
-            process = await (launch or asyncio.create_subprocess_exec)(
-                sys.executable,
-                "-m",
-                "kwiken.runtime.process.server_process",
-                msgspec.json.encode(spec).decode(),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                pass_fds=files,
-                env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
-                start_new_session=True,  # Ctrl-C must reach the supervisor alone, which stops all
-            )
+            with contextlib.nullcontext() if log is None else log.open("ab") as said:
+                process = await (launch or asyncio.create_subprocess_exec)(
+                    sys.executable,
+                    "-m",
+                    "kwiken.runtime.process.server_process",
+                    msgspec.json.encode(spec).decode(),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=said,
+                    pass_fds=files,
+                    env={**os.environ, **(env or {}), "PYTHONPATH": _import_path()},
+                    start_new_session=True,  # Ctrl-C must reach the supervisor alone, which stops all
+                )
         except OSError as error:  # no memory, no file descriptors, no interpreter: may be temporary
             raise ChildError(f"{name}: cannot be started: {error.strerror or error}") from error
         try:

@@ -86,8 +86,6 @@ class Cluster:
             raise InputError(
                 f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
             )
-        if settings.gateways > 1 and settings.grpc_port is not None:
-            raise InputError("several gateways cannot share a port for gRPC", where="number of gateways")
         self._layout = layout
         self._processes = Processes(
             settings.gateways,
@@ -181,7 +179,10 @@ class Cluster:
     def _listen(self) -> None:
         """Open the gateways' sockets."""
         try:
-            self._sockets = GatewaySockets(self._settings.host, self._port, self._settings.gateways)
+            settings = self._settings
+            self._sockets = GatewaySockets(
+                settings.host, self._port, settings.gateways, grpc_port=settings.grpc_port
+            )
         except InputError as error:
             raise ChildError(f"gateway: {error}") from error
 
@@ -192,14 +193,16 @@ class Cluster:
                 self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
             )
             if self._layout is None or slot.place is None:
-                return await Child.start(spec, name=slot.name)
+                return await Child.start(spec, name=slot.name, log=self._settings.log)
             launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
-            return await Child.start(spec, name=slot.name, launch=launch)
+            return await Child.start(spec, name=slot.name, log=self._settings.log, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
         number = self._processes.gateways.index(slot)
         gateway = self._gateway_spec(number)
-        child = await Child.start(gateway, name=slot.name, env=env, files=gateway.sockets)
+        child = await Child.start(
+            gateway, name=slot.name, env=env, files=gateway.sockets, log=self._settings.log
+        )
         child.url = self._listening.url_of(number)  # it tells where it listens, which may be every address
         return child
 
@@ -209,6 +212,7 @@ class Cluster:
             self._settings,
             sockets=self._listening.files_of(number),
             port=self._listening.port,
+            grpc_port=self._listening.grpc_port,
             shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
             kept=self._opened.files.plan,
             takes_over=self._ready,

@@ -150,9 +150,9 @@ class Processes:
             if slot.child is None:
                 await self._refill(slot)
                 self.changed.set()
-            code = await self._end_of(slot, check)
+            code, hung = await self._end_of(slot, check)
             wait_s = slot.emptied()
-            slot.killed = code == -signal.SIGKILL
+            slot.killed = code == -signal.SIGKILL and not hung
             self.changed.set()
             LOG.warning(
                 "%s ended with exit code %s; restart in %g s",
@@ -177,13 +177,13 @@ class Processes:
                 slot.restarts += 1
                 return
 
-    async def _end_of(self, slot: Slot, check: Check) -> int:
-        """Wait for the end of a slot's process, kill it if it hangs; returns its exit code."""
+    async def _end_of(self, slot: Slot, check: Check) -> tuple[int, bool]:
+        """Wait for the end of a slot's process, kill it if it hangs; returns exit code and if it hung."""
         child = slot.child
         assert child is not None
         silent_s = self._silence_s.get(slot.stage)
         if silent_s is None:
-            return await child.wait()
+            return await child.wait(), False
         end = asyncio.create_task(child.wait())
         silence = asyncio.create_task(
             until_unresponsive(
@@ -194,7 +194,8 @@ class Processes:
         )
         try:
             await asyncio.wait({end, silence}, return_when=asyncio.FIRST_COMPLETED)
-            if not end.done():
+            hung = not end.done()
+            if hung:
                 LOG.error(
                     "%s is unresponsive and is killed: %s",
                     slot.name,
@@ -202,7 +203,7 @@ class Processes:
                     extra=about(Event.PROCESS_UNRESPONSIVE),
                 )
                 child.kill()
-            return await end
+            return await end, hung
         finally:
             await cancel_and_wait((end, silence))
 

@@ -21,19 +21,20 @@ class ClusterSettings:
         trace: which requests' spans are written: all, those that the gateway's sampler keeps, or none.
         trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
         transport: protocol between the gateway and the replicas.
-        grpc_port: port of the gateway for requests over gRPC; None for none.
+        grpc_port: port of the gateways for requests over gRPC, 0 for any free port; None for none.
         plan: file with the plan, followed when it changes; None for none.
         max_inflight: largest number of calls that a replica holds at once, 1 or more.
         grace_s: seconds that requests and calls in flight get at the end.
         unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
             replica not before its stage's timeout has passed too; 0 for never.
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
-        gateways: number of gateways that share the port, 1 or more; each keeps the budget of its requests.
+        gateways: number of gateways that share the ports, 1 or more; each keeps the budget of its requests.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
             show theirs unless nobody may.
         metrics_otlp: endpoint for metrics; None for none.
         log_format: format of the processes' log lines.
+        log: file that the processes' standard error is appended to; None for that of this process.
     """
 
     host: str = "127.0.0.1"
@@ -53,3 +54,4 @@ class ClusterSettings:
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
+    log: Path | None = None

@@ -21,7 +21,8 @@ class Slot:
         name: name of the process.
         stage: stage of a replica; None for the gateway.
         place: node and cores of a replica; None where it has neither.
-        killed: whether the last process was ended by SIGKILL, as all processes of a lost machine are.
+        killed: whether the last process was ended by somebody's SIGKILL, as all processes of a lost machine
+            are; not if it hung, and its supervisor killed it.
         child: present process; None while there is none.
         restarts: number of restarts, 0 or more.
     """

@@ -36,6 +36,7 @@ def gateway_spec(
     *,
     sockets: Sequence[int],
     port: int,
+    grpc_port: int | None,
     shown: Sequence[str],
     kept: Path,
     takes_over: bool,
@@ -48,6 +49,7 @@ def gateway_spec(
         settings: settings of the cluster.
         sockets: file descriptors of the gateway's listening sockets.
         port: port of these sockets.
+        grpc_port: port for requests over gRPC, which the gateways share if there are several; None for none.
         shown: URL of each gateway of the cluster.
         kept: file in which the plan in force is saved.
         takes_over: whether another gateway ran before.
@@ -58,7 +60,8 @@ def gateway_spec(
         target=target,
         host=settings.host,
         port=port,
-        grpc_port=settings.grpc_port,
+        grpc_port=grpc_port,
+        shares_grpc_port=settings.gateways > 1,
         plan=_text(settings.plan),
         traces=_text(settings.traces),
         otlp=settings.otlp,

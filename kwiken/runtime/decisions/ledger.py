@@ -176,7 +176,7 @@ class RetryAccount:
     def earn(self) -> None:
         """Record a success."""
         level = self._level + self._ppm
-        self._level = min(self._full, level)
+        self._level = level if level < self._full else self._full
 
     def charge(self) -> bool:
         """Pay for one retry, if the bucket holds one."""

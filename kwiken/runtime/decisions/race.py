@@ -85,10 +85,8 @@ class Race(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         """Derive the moments of the first copy and of the first tick."""
-        self.copy_at = copy_at = self.start + self.after
-        due = min(self.hang_at, copy_at)
-        due = min(self.late_at, due)
-        self.due = min(self.limit, due)
+        self.copy_at = self.start + self.after
+        self._plan()
 
     def tick(self, now: float) -> int:
         """Next step when the timer fires. Reply to COPY, LATE and RETRY with `launched` or `denied`."""
@@ -180,8 +178,15 @@ class Race(msgspec.Struct, eq=False):
         self.finished = True
 
     def _plan(self) -> None:
-        due = min(self.hang_at, self.copy_at, self.late_at)
-        self.due = min(self.limit, due)
+        """Set the next tick to the first moment at which something is due."""
+        due = self.limit
+        if self.hang_at < due:
+            due = self.hang_at
+        if self.copy_at < due:
+            due = self.copy_at
+        if self.late_at < due:
+            due = self.late_at
+        self.due = due
 
     def _end_if_idle(self) -> int:
         if self.running or self.finished:

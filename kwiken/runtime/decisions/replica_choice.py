@@ -240,10 +240,11 @@ class Picker:
         waiting = target.waiting
         if waiting:
             queue += len(waiting)
-            for oldest in waiting.values():
-                latency = max(latency, now - oldest)
-                break
-        score = max(latency, now - target.unresponsive_since) * queue
+            oldest = now - next(iter(waiting.values()))
+            if oldest > latency:
+                latency = oldest
+        unresponsive = now - target.unresponsive_since
+        score = (latency if latency > unresponsive else unresponsive) * queue
         return score * self._outliers.penalty(target.record, now) if target.record.share else score
 
     def answered(self, target: ReplicaState, ticket: int, now: float, reply: Reply) -> None:
@@ -340,13 +341,13 @@ class Picker:
         known = target.latency
         if known:
             top = MAX_SAMPLE_FACTOR * known
-            target.latency = known + LATENCY_GAIN * (min(top, took) - known)
+            target.latency = known + LATENCY_GAIN * ((took if took < top else top) - known)
         else:
             target.latency = took
         known = self.typical
         if known:
             top = MAX_SAMPLE_FACTOR * known
-            self.typical = known + LATENCY_GAIN * (min(top, took) - known)
+            self.typical = known + LATENCY_GAIN * ((took if took < top else top) - known)
         else:
             self.typical = took
 

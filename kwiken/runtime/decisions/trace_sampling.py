@@ -27,6 +27,7 @@ EXCEPTIONAL_GAIN: Final = 1 / 256  # weight of one request in the moving share o
 SHARE_DIGITS: Final = 2  # so that few different values of the share are written
 _LOW_BITS: Final = (1 << 64) - 1
 _LOST_BITS: Final = 11  # of 64, which a float cannot hold: it would round the largest number up to 1
+_DRAW_UNIT: Final = 2.0 ** (_LOST_BITS - 64)
 
 
 class KeepReason(StrEnum):
@@ -92,7 +93,7 @@ class RunningQuantile:
 
 def draw_of(trace_id: int) -> float:
     """Number of a trace from 0 to below 1, made of the lower 64 bits of its id: uniform for random ids."""
-    return ((trace_id & _LOW_BITS) >> _LOST_BITS) / (1 << 64 - _LOST_BITS)
+    return ((trace_id & _LOW_BITS) >> _LOST_BITS) * _DRAW_UNIT
 
 
 class RequestSampling(msgspec.Struct, gc=False):

@@ -1,4 +1,4 @@
-"""Attempts of one call: their replicas, outcomes, errors and records."""
+"""Attempts of one call: their replicas, outcomes and errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from kwiken.otel.write import AttemptRecord, Outcome
 from kwiken.runtime.decisions import (
     ATTEMPT_OUTCOMES,
     COPY,
@@ -18,11 +17,11 @@ from kwiken.runtime.decisions import (
     REFUSED,
     RESEND,
     RETRY,
+    KeepReason,
     Race,
     ReplicaState,
 )
-from kwiken.runtime.engine.context import Attempt, CallSite
-from kwiken.runtime.engine.recorder import describe
+from kwiken.runtime.engine.context import Attempt, CallSite, describe
 from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
 from kwiken.runtime.transport import Reply
 
@@ -33,6 +32,13 @@ SUSPECT_SHARE = 0.5
 KIND_OF_STEP: Final = {COPY: 1, LATE: 2, RETRY: 3, RESEND: 3}
 _OUTCOMES: Final = len(ATTEMPT_OUTCOMES)
 _WON, _LOST, _CANCELLED, _FAILED = range(len(ATTEMPT_OUTCOMES))
+# Why the spans of a request are kept, by the step of the race that asked for an attempt.
+_KEEP_REASONS: Final = {
+    COPY: KeepReason.COPIED,
+    LATE: KeepReason.LATE,
+    RETRY: KeepReason.RETRIED,
+    RESEND: KeepReason.RETRIED,
+}
 
 
 class Attempts(msgspec.Struct, eq=False):
@@ -64,14 +70,11 @@ class Attempts(msgspec.Struct, eq=False):
 
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
-        attempt.open = False
         state = self.site.stage.state
         state.picker.answered(attempt.target, attempt.ticket, now, reply)
-        state.counts.attempts[attempt.kind * _OUTCOMES + (_WON if step == FINISH else _LOST)] += 1
         state.counts.busy_ms += reply.busy_ms or 0.0
-        if attempt.note is not None:
-            outcome = Outcome.WON if step == FINISH else Outcome.LOST
-            self._end_record(attempt, attempt.note, outcome, now, reply.busy_ms)
+        attempt.busy_ms = reply.busy_ms
+        self._end(attempt, _WON if step == FINISH else _LOST, now)
 
     def failed(self, attempt: Attempt, error: Exception, now: float) -> int:
         """Record an error; returns how the attempt failed, for the race.
@@ -84,9 +87,8 @@ class Attempts(msgspec.Struct, eq=False):
         """
         stage = self.site.stage
         picker, target = stage.state.picker, attempt.target
-        attempt.open = False
-        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _FAILED] += 1
-        target.trouble = describe(error)
+        self._end(attempt, _FAILED, now)
+        attempt.error = target.trouble = describe(error)
         if isinstance(error, UnfitError | HandlerError):
             how = LOST if isinstance(error, UnfitError) else FINAL
             picker.raised(target, attempt.ticket, now)
@@ -103,10 +105,9 @@ class Attempts(msgspec.Struct, eq=False):
         if self.errors is None:
             self.errors = []
         self.errors.append(error)
-        if attempt.note is not None:
-            self._end_record(attempt, attempt.note, Outcome.FAILED, now, error=describe(error))
-            if isinstance(error, HandlerError) and error.__cause__ is not None:  # it ran in this process
-                attempt.note.exception = self.site.shared.exceptions.record(error.__cause__)
+        if self.site.visit is not None and isinstance(error, HandlerError) and error.__cause__ is not None:
+            # The handler ran in this process.
+            attempt.exception = self.site.shared.exceptions.record(error.__cause__)
         return how
 
     def drop(self, attempt: Attempt) -> None:
@@ -114,15 +115,17 @@ class Attempts(msgspec.Struct, eq=False):
         shared, stage = self.site.shared, self.site.stage
         now = shared.now()
         self.suspect(attempt, now)
-        attempt.open = False
-        stage.state.counts.attempts[attempt.kind * _OUTCOMES + _CANCELLED] += 1
+        self._end(attempt, _CANCELLED, now)
         late = now - attempt.started >= stage.timeouts.blame
         picker, target = stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):
             clock = shared.now
             shared.transport.ask(target.replica, lambda alive: picker.probed(target, clock(), alive=alive))
-        if attempt.note is not None:
-            self._end_record(attempt, attempt.note, Outcome.CANCELLED, now)
+
+    def _end(self, attempt: Attempt, outcome: int, now: float) -> None:
+        attempt.outcome = outcome
+        attempt.ended = now
+        self.site.stage.state.counts.attempts[attempt.kind * _OUTCOMES + outcome] += 1
 
     def drop_unstarted(self) -> None:
         """Record the further attempts that were cancelled before the first step of their tasks."""
@@ -167,7 +170,7 @@ class Attempts(msgspec.Struct, eq=False):
         )
 
     def record(self, attempt: Attempt, step: int | None, levels: int) -> None:
-        """Begin the record of an attempt, if the request is recorded.
+        """Note an attempt, and that its request may be worth keeping, if the request is recorded.
 
         Args:
             attempt: attempt that is sent.
@@ -175,31 +178,16 @@ class Attempts(msgspec.Struct, eq=False):
             levels: priority levels that it gains because the request is late, 0 or more.
         """
         site = self.site
-        recorder, replica = site.request.recorder, attempt.target.replica
-        if recorder is None or site.note is None:
+        visit, request = site.visit, site.request
+        if visit is None:
             return
-        attempt.note = recorder.attempt(
-            site.note,
-            shard=site.shard,
-            number=attempt.number,
-            step=step,
-            where=(replica.id, replica.node),
-            now=attempt.started,
-            threads=attempt.threads,
-            # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
-            catch_up=step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1)),
-        )
-
-    def _end_record(
-        self,
-        attempt: Attempt,
-        note: AttemptRecord,
-        outcome: Outcome,
-        now: float,
-        busy_ms: float | None = None,
-        error: str | None = None,
-    ) -> None:
-        recorder, call = self.site.request.recorder, attempt.call
-        assert recorder is not None
-        sent, first_byte = (call.sent, call.first_byte) if call is not None else (0.0, 0.0)
-        recorder.end_attempt(note, outcome, now, busy_ms, error, sent, first_byte)
+        attempt.shard = site.shard
+        attempt.span_id = request.next_span_id()
+        visit.attempts.append(attempt)
+        if step is None and not levels and attempt.threads == 1:
+            return
+        # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
+        attempt.catch_up = step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1))
+        sampler, sampling = site.shared.sampler, request.sampling
+        if sampler is not None and sampling is not None:
+            sampler.note(sampling, _KEEP_REASONS[LATE if step is None else step])

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from kwiken.otel.write import StageRecord
 from kwiken.runtime.decisions import (
     COPY,
     FINISH,
@@ -28,7 +27,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.call_budget import CallBudget
 from kwiken.runtime.engine.caller_task import CallerTask
-from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared
+from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared, StageVisit
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
@@ -48,7 +47,7 @@ def call_stage(
     stage: CompiledStage,
     args: tuple[Any, ...],
     shard: int,
-    note: StageRecord | None,
+    visit: StageVisit | None,
 ) -> Coroutine[Any, Any, Any]:
     """Call one shard of a stage; await the result for its answer.
 
@@ -58,7 +57,7 @@ def call_stage(
         stage: stage to call.
         args: arguments of the stage's handler.
         shard: number of the shard, from 0.
-        note: record of the stage run; None if nothing is recorded.
+        visit: the visit of the stage; None if nothing is recorded.
 
     Raises:
         DeadlineError: time is up, or was before anything was sent.
@@ -81,7 +80,7 @@ def call_stage(
         raise UnavailableError(f"stage {stage.name!r}: has no replica")
     if stage.definition.optional and picker.all_unresponsive(now, timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
-    return begin_call(CallSite(shared, request, stage, args, shard, note), target, now, limit).run()
+    return begin_call(CallSite(shared, request, stage, args, shard, visit), target, now, limit).run()
 
 
 def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
@@ -130,9 +129,9 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
         late_at,
     )
     attempts = Attempts(site, Attempt(0, target, now, threads, target.take(now), not target.ejected))
-    if site.note is not None:
+    if site.visit is not None:
         attempts.record(attempts.first, None, budget.levels)
-    task = asyncio.current_task()
+    task = asyncio.current_task(request.loop)
     assert task is not None
     return HedgedCall(site, race, attempts, budget, CallerTask(task, task.cancelling()))
 
@@ -227,7 +226,7 @@ class HedgedCall(msgspec.Struct, eq=False):
         """
         site = self.site
         request, stage = site.request, site.stage
-        note, levels = attempt.note, self.budget.levels
+        levels, sampling = self.budget.levels, request.sampling
         call = Call(
             stage.name,
             site.args,
@@ -236,9 +235,9 @@ class HedgedCall(msgspec.Struct, eq=False):
             self.race.limit,
             min(request.priority + levels, MAX_PRIORITY) if levels else request.priority,
             request.trace_id,
-            request.span_id if note is None else note.span_id,
+            attempt.span_id or request.span_id,
             attempt.threads,
-            request.sampled and (request.recorder is None or request.recorder.kept),
+            request.sampled if sampling is None else sampling.kept,
         )
         attempt.call = call
         try:

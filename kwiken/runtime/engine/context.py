@@ -1,15 +1,19 @@
-"""Context of a call: what an executor, a request and a call share, and one attempt of a call."""
+"""Context of a call: what an executor, a request and a call share, and one attempt of a call.
+
+Visits of stages and their attempts are also what is noted of a request while it runs. Its record is made of
+them when it has ended, if anybody wants the record: see `recorder`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.write import AttemptRecord, StageRecord
+from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.decisions import (
     Admission,
     CompiledStage,
@@ -17,16 +21,23 @@ from kwiken.runtime.decisions import (
     Program,
     ReplicaState,
     RequestBudget,
+    RequestSampling,
+    TraceSampler,
 )
-from kwiken.runtime.engine.recorder import Recorder
 from kwiken.runtime.tracebacks import ExceptionRecorder
 from kwiken.runtime.transport import Call, Transport
 
+# Odd, so that its multiples run through all 64-bit numbers, and near the golden ratio, so that they lie far
+# apart (a Weyl sequence).
+SPAN_ID_STEP: Final = 0x9E3779B97F4A7C15
+SPAN_ID_MASK: Final = (1 << 64) - 1
+MAX_ERROR_LENGTH: Final = 500  # characters
+
 
 class Shared:
-    """Objects that all calls of an executor share."""
+    """Objects that all calls of an executor share; `sampler` is None where every request is kept."""
 
-    __slots__ = ("admission", "exceptions", "ledger", "now", "rng", "transport")
+    __slots__ = ("admission", "exceptions", "ledger", "now", "rng", "sampler", "transport")
 
     def __init__(
         self,
@@ -36,67 +47,63 @@ class Shared:
         rng: random.Random,
         ledger: Ledger,
         admission: Admission,
+        sampler: TraceSampler | None = None,
     ) -> None:
         self.transport = transport
         self.now = now
         self.rng = rng
         self.ledger = ledger
         self.admission = admission
+        self.sampler = sampler
         self.exceptions = ExceptionRecorder(now)
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """State of one request while it runs. Times in seconds.
 
     Attributes:
+        program: stages with the policies of the plan that was in force when the request began.
+        budget: what it may still spend on copies of its calls.
+        loop: event loop that runs the request.
+        started: moment at which it began.
+        deadline: moment at which its time is up.
+        priority: 0 is normal, higher is more important.
+        control: whether no lever touches the request.
+        trace_id: id of its trace; 0 for none.
+        span_id: id of its span; 0 for none.
+        sampled: whether replicas are to record their spans, unless `sampling` says so.
+        sampling: sampling of its spans; None where they are not sampled.
+        visits: its visits of stages so far, in the order of their start; None if nothing is recorded.
+        start_ns: time of its arrival, nanoseconds since 1970; known if the request is recorded.
+        spans: number of span ids that were given to its attempts.
+        partial: whether a part that could have been in its answer is missing.
+        lost_weight: utility weight that its answer lacks.
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
-        sampled: whether the caller records the trace, or this process may.
     """
 
-    __slots__ = (
-        "budget",
-        "control",
-        "deadline",
-        "loop",
-        "lost",
-        "lost_weight",
-        "partial",
-        "priority",
-        "program",
-        "recorder",
-        "sampled",
-        "span_id",
-        "started",
-        "trace_id",
-    )
+    program: Program
+    budget: RequestBudget
+    loop: asyncio.AbstractEventLoop
+    started: float
+    deadline: float
+    priority: int
+    control: bool
+    trace_id: int
+    span_id: int
+    sampled: bool = False
+    sampling: RequestSampling | None = None
+    visits: list[StageVisit] | None = None
+    start_ns: int = 0
+    spans: int = 0
+    partial: bool = False
+    lost_weight: float = 0.0
+    lost: dict[str, set[ReplicaState]] | None = None
 
-    def __init__(
-        self,
-        program: Program,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        started: float,
-        deadline: float,
-        priority: int,
-        control: bool,
-        trace: tuple[int, int],
-        recorder: Recorder | None,
-        sampled: bool = False,
-    ) -> None:
-        self.program = program
-        self.loop = loop
-        self.started = started
-        self.deadline = deadline
-        self.priority = priority
-        self.control = control
-        self.trace_id, self.span_id = trace
-        self.recorder = recorder
-        self.sampled = sampled
-        self.budget = RequestBudget(program.request_budget)
-        self.partial = False
-        self.lost_weight = 0.0
-        self.lost: dict[str, set[ReplicaState]] | None = None
+    def next_span_id(self) -> int:
+        """Id of a further span, 64 bits: derived from that of the request's, which is random."""
+        self.spans += 1
+        return (self.span_id + self.spans * SPAN_ID_STEP) & SPAN_ID_MASK or 1
 
     def record_loss(self, stage: str, attempt: Attempt) -> None:
         """Record that a replica failed while serving this request; ejected replicas do not count."""
@@ -115,7 +122,7 @@ class CallSite(msgspec.Struct, frozen=True, eq=False):
         stage: stage to call.
         args: arguments of the stage's handler.
         shard: number of the shard, from 0.
-        note: record of the stage run; None if nothing is recorded.
+        visit: the visit of the stage; None if nothing is recorded.
     """
 
     shared: Shared
@@ -123,7 +130,29 @@ class CallSite(msgspec.Struct, frozen=True, eq=False):
     stage: CompiledStage
     args: tuple[Any, ...]
     shard: int
-    note: StageRecord | None
+    visit: StageVisit | None
+
+
+class StageVisit(msgspec.Struct, eq=False):
+    """One visit of one stage by a request, as noted while it runs. Times in seconds.
+
+    Attributes:
+        stage: the stage.
+        started: moment at which its last parent was done.
+        ended: moment at which its answer was complete; 0 until then.
+        error: error message; None for no error.
+        utility: utility of the answer, from 0 to 1, if answers of some shards are missing; else None.
+        values: answers of all shards of a whole fan-out, by which their worths are judged; else None.
+        attempts: attempts of the calls of all shards, in the order in which they were sent.
+    """
+
+    stage: CompiledStage
+    started: float
+    ended: float = 0.0
+    error: str | None = None
+    utility: float | None = None
+    values: tuple[Any, ...] | None = None
+    attempts: list[Attempt] = []
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -137,9 +166,16 @@ class Attempt(msgspec.Struct, eq=False):
         ticket: ticket of the call at the replica's state.
         was_healthy: whether the replica was not ejected when it was sent.
         kind: position of its kind in `ATTEMPT_KINDS`.
-        open: whether it has no outcome yet.
-        note: record of the attempt; None if nothing is recorded.
+        outcome: position of its outcome in `ATTEMPT_OUTCOMES`; None while it has none.
+        ended: moment at which it was answered or given up, seconds; 0 until then.
+        busy_ms: CPU time that the replica spent on it, milliseconds; None if not stated.
+        error: error message; None for no error.
+        exception: exception of its handler, where the handler ran in this process; None for none.
         call: the call as it was handed to the transport; None before.
+        shard: number of the shard, from 0; known if the attempt is recorded.
+        span_id: id of its span, 64 bits; 0 if the attempt is not recorded.
+        catch_up: whether the attempt was sent, or got priority or threads, because the request is late; for
+            a copy, whether the catch-up budget pays for it. Known if the attempt is recorded.
     """
 
     number: int
@@ -149,6 +185,22 @@ class Attempt(msgspec.Struct, eq=False):
     ticket: int
     was_healthy: bool
     kind: int = 0
-    open: bool = True
-    note: AttemptRecord | None = None
+    outcome: int | None = None
+    ended: float = 0.0
+    busy_ms: float | None = None
+    error: str | None = None
+    exception: ExceptionRecord | None = None
     call: Call | None = None
+    shard: int = 0
+    span_id: int = 0
+    catch_up: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.outcome is None
+
+
+def describe(error: BaseException | None) -> str | None:
+    """Describe an error in one short line; None for None."""
+    return None if error is None else f"{type(error).__name__}: {error}"[:MAX_ERROR_LENGTH]

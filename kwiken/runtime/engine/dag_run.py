@@ -11,12 +11,11 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from kwiken.otel.write import Outcome, StageRecord
 from kwiken.plan import REQUEST
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.call import call_stage
-from kwiken.runtime.engine.context import Request, Shared
-from kwiken.runtime.engine.utility import utility_of, worths_of
+from kwiken.runtime.engine.context import Request, Shared, StageVisit, describe
+from kwiken.runtime.engine.utility import utility_of
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.service import Partial
@@ -28,53 +27,54 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     if not program.serial:
         return await DagRun(shared, request, body).run()
     answers: list[Any] = []
-    recording = request.recorder is not None
+    visits = request.visits
     for stage in program.stages:
-        parents = stage.parents
-        args = tuple([answers[parent] for parent in parents]) if parents else (body,)
-        if recording or stage.definition.optional:
+        args = arguments_of(stage, answers, body)
+        if stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
-        else:
+        elif visits is None:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
+        else:  # as `run_stage` does, without a coroutine more for each stage
+            visits.append(visit := StageVisit(stage, shared.now()))
+            try:
+                answers.append(await call_stage(shared, request, stage, args, 0, visit))
+            except BaseException as error:
+                end_visit(shared, visit, error)
+                raise
+            visit.ended = shared.now()
     return answers[-1]
 
 
 async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args: tuple[Any, ...]) -> Any:
     """Run a stage that is no fan-out; returns None if it is optional and fails."""
-    note = begin_record(shared, request, stage)
+    visit = begin_visit(shared, request, stage)
     try:
-        value = await call_stage(shared, request, stage, args, 0, note)
+        value = await call_stage(shared, request, stage, args, 0, visit)
     except BaseException as error:
-        end_record(shared, request, note, error)
+        end_visit(shared, visit, error)
         if stage.definition.optional and isinstance(error, Exception):
             lose(shared, request, stage, 0.0, forced=True)
             miss(request, stage, 0.0)
             return None
         raise
-    end_record(shared, request, note, None)
+    end_visit(shared, visit, None)
     return value
 
 
-def begin_record(shared: Shared, request: Request, stage: CompiledStage) -> StageRecord | None:
-    """Begin the record of a stage run; None if nothing is recorded."""
-    if request.recorder is None:
+def begin_visit(shared: Shared, request: Request, stage: CompiledStage) -> StageVisit | None:
+    """Begin to note a stage run; None if nothing is recorded."""
+    if request.visits is None:
         return None
-    return request.recorder.stage(
-        stage.name,
-        stage.definition.after,
-        stage.definition.fanout,
-        shared.now(),
-        idempotent=stage.definition.idempotent,
-        threads=stage.definition.threads,
-    )
+    visit = StageVisit(stage, shared.now())
+    request.visits.append(visit)
+    return visit
 
 
-def end_record(
-    shared: Shared, request: Request, note: StageRecord | None, error: BaseException | None
-) -> None:
-    """Complete the record of a stage run, if there is one."""
-    if note is not None and request.recorder is not None:
-        request.recorder.end_stage(note, shared.now(), error=error)
+def end_visit(shared: Shared, visit: StageVisit | None, error: BaseException | None) -> None:
+    """Note the end of a stage run, if it is noted."""
+    if visit is not None:
+        visit.ended = shared.now()
+        visit.error = describe(error)
 
 
 def miss(request: Request, stage: CompiledStage, utility: float) -> None:
@@ -99,6 +99,14 @@ def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float,
     return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
+def arguments_of(stage: CompiledStage, answers: list[Any], body: Any) -> tuple[Any, ...]:
+    """Arguments of a stage's handler: the answers of its parents; for a source, the request's body."""
+    parents = stage.parents
+    if len(parents) == 1:
+        return (answers[parents[0]],)
+    return tuple([answers[parent] for parent in parents]) if parents else (body,)
+
+
 class StageRun:
     """One run of a stage: a single call or the calls of a fan-out.
 
@@ -107,12 +115,12 @@ class StageRun:
             None.
     """
 
-    __slots__ = ("fan_out", "note", "stage", "tasks", "timer", "utility")
+    __slots__ = ("fan_out", "stage", "tasks", "timer", "utility", "visit")
 
-    def __init__(self, stage: CompiledStage, fan_out: FanOut, note: StageRecord | None) -> None:
+    def __init__(self, stage: CompiledStage, fan_out: FanOut, visit: StageVisit | None) -> None:
         self.stage = stage
         self.fan_out = fan_out
-        self.note = note
+        self.visit = visit
         self.tasks: list[asyncio.Task[None]] = []
         self.timer: asyncio.TimerHandle | None = None
         self.utility: float | None = None
@@ -164,7 +172,8 @@ class DagRun:
         ready, self._ready = self._ready, []
         if len(ready) == 1 and not self._open and self._stages[ready[0]].definition.fanout == 1:
             stage = self._stages[ready[0]]
-            self._done(stage, await run_stage(self._shared, self._request, stage, self._args(stage)))
+            args = arguments_of(stage, self._answers, self._body)
+            self._done(stage, await run_stage(self._shared, self._request, stage, args))
             return
         for index in ready:
             self._start(self._stages[index])
@@ -176,10 +185,6 @@ class DagRun:
         for each in closed:
             self._end(each)
 
-    def _args(self, stage: CompiledStage) -> tuple[Any, ...]:
-        answers = self._answers
-        return tuple([answers[parent] for parent in stage.parents]) if stage.parents else (self._body,)
-
     def _done(self, stage: CompiledStage, answer: Any) -> None:
         self._answers[stage.index] = answer
         for child in stage.children:
@@ -190,9 +195,9 @@ class DagRun:
     def _start(self, stage: CompiledStage) -> None:
         now = self._shared.now()
         fan_out = FanOut(stage.definition.fanout, stage.partial, now, wait_for_all=self._request.control)
-        started = StageRun(stage, fan_out, begin_record(self._shared, self._request, stage))
+        started = StageRun(stage, fan_out, begin_visit(self._shared, self._request, stage))
         loop = self._request.loop
-        args = self._args(stage)
+        args = arguments_of(stage, self._answers, self._body)
         started.tasks = [
             loop.create_task(self._call(started, args, shard)) for shard in range(stage.definition.fanout)
         ]
@@ -205,7 +210,7 @@ class DagRun:
     async def _call(self, started: StageRun, args: tuple[Any, ...], shard: int) -> None:
         shared, fan_out = self._shared, started.fan_out
         try:
-            value = await call_stage(shared, self._request, started.stage, args, shard, started.note)
+            value = await call_stage(shared, self._request, started.stage, args, shard, started.visit)
         except Exception as error:  # noqa: BLE001 - the stop rule decides whether the shard is required
             step = fan_out.failed(error)
         else:
@@ -274,7 +279,7 @@ class DagRun:
                 task.cancel()
         ended.tasks.clear()
         error = fan_out.take_error()
-        end_record(self._shared, self._request, ended.note, error)
+        end_visit(self._shared, ended.visit, error)
         if error is not None:
             if not stage.definition.optional:
                 try:
@@ -293,25 +298,14 @@ class DagRun:
         fan_out, stage = ended.fan_out, ended.stage
         values = tuple(fan_out.values)
         if fan_out.complete:
-            if ended.note is not None:
-                record_worths(self._shared, stage, ended.note, values)
+            if ended.visit is not None:
+                ended.visit.values = values
             return Partial(values)
         utility = ended.utility
         if utility is None:  # shards failed: no stop rule decided this
             utility = utility_of(stage.definition, values)
             lose(self._shared, self._request, stage, utility, forced=True)
         miss(self._request, stage, utility)
-        if ended.note is not None:
-            ended.note.partial = True
-            ended.note.utility = utility
+        if ended.visit is not None:
+            ended.visit.utility = utility
         return Partial(values, utility)
-
-
-def record_worths(shared: Shared, stage: CompiledStage, note: StageRecord, values: tuple[Any, ...]) -> None:
-    """Record on the winning attempts of a whole answer the value of each shard."""
-    worths = worths_of(stage.definition, values, shared.rng)
-    if worths is None:
-        return
-    for attempt in note.attempts:
-        if attempt.outcome is Outcome.WON:
-            attempt.worth = worths[attempt.shard]

@@ -13,15 +13,17 @@ import msgspec
 
 from kwiken.errors import KwikenError
 from kwiken.otel.metrics import Family, Rising
-from kwiken.otel.write import Observer, RequestRecord
+from kwiken.otel.write import Observer, RequestRecord, Sample
 from kwiken.plan import REQUEST, Plan
 from kwiken.runtime.clock import Clock
 from kwiken.runtime.decisions import (
     Admission,
+    LatencyHistogram,
     Ledger,
     Limits,
     Program,
     ReplicaState,
+    RequestBudget,
     RetryAccount,
     StageState,
     TracedLatency,
@@ -32,7 +34,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.metrics import families
-from kwiken.runtime.engine.recorder import Recorder, new_id
+from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import Counts, outcome_of, status
 from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.log_events import Event, about
@@ -110,7 +112,6 @@ class Executor:
         self._clock = clock
         self._rng = rng
         self._observer = observer
-        self._sampler = sampler if observer is not None else None
         self._watcher: Observer | None = None
         self._control_share = control_share
         self._limits = limits
@@ -126,6 +127,7 @@ class Executor:
             rng=rng,
             ledger=Ledger(),
             admission=Admission(limits),
+            sampler=sampler if observer is not None else None,
         )
         self._program = self._compile(None)
 
@@ -203,7 +205,7 @@ class Executor:
 
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        return status(self._program, self._states, self._shared, self._counts, self._sampler, now=self._now())
+        return status(self._program, self._states, self._shared, self._counts, now=self._now())
 
     def metrics(self) -> list[Family]:
         """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
@@ -254,6 +256,7 @@ class Executor:
         context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
         counts.requests += 1
         error: BaseException | None = None
+        record: RequestRecord | None = None
         try:
             value = await run_dag(shared, context, request)
         except asyncio.CancelledError as cancelled:
@@ -272,22 +275,17 @@ class Executor:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
             latencies = counts.latencies[outcome_of(error)]
             latencies.add(end - now)
-            if context.recorder is not None:
-                kept = context.recorder.end(end, took=end - now, partial=context.partial, error=error)
-                self._report(context.recorder.record, kept=kept)
-                if kept and self._observer is not None:
-                    record = context.recorder.record
-                    latencies.trace(TracedLatency(end - now, record.end_ns, record.trace_id, record.span_id))
+            if context.visits is not None:
+                record = self._record(context, parent, end, error, latencies, wanted=note)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
-        noted = context.recorder.record if context.recorder is not None else None
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
         if not context.partial:
-            return Answer(value, record=noted)
+            return Answer(value, record=record)
         utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
         counts.partial += 1
         counts.lost_utility += 1.0 - utility
-        return Answer(value, True, utility, noted)
+        return Answer(value, True, utility, record)
 
     def _begin(
         self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float
@@ -295,36 +293,75 @@ class Executor:
         program = self._program
         control = program.levers and self._rng.random() < self._control_share
         self._counts.control += control
-        recorder = None
-        trace = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
         asked = parent is not None and parent.sampled
+        trace_id, span_id = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
+        sampler, sampling, start_ns = self._shared.sampler, None, 0
         if recording:
-            record = RequestRecord(
-                trace_id=parent.trace_id if parent is not None else new_id(self._rng, 128),
-                span_id=new_id(self._rng, 64),
-                parent_span_id=parent.span_id if parent is not None and asked else None,
-                service=self._service.name,
-                start_ns=self._clock.time_ns(),
-                plan=program.digest,
-                control=control,
-            )
-            sampler = self._sampler
-            sampling = (
-                sampler.begin(record.trace_id, asked=asked, control=control) if sampler is not None else None
-            )
-            recorder = Recorder(record, now, self._rng, sampler, sampling)
-            trace = (record.trace_id, record.span_id)
+            trace_id, span_id = trace_id or new_id(self._rng, 128), new_id(self._rng, 64)
+            start_ns = self._clock.time_ns()
+            if sampler is not None:
+                sampling = sampler.begin(trace_id, asked=asked, control=control)
         return Request(
             program,
-            loop=asyncio.get_running_loop(),
-            started=now,
-            deadline=deadline,
-            priority=priority,
-            control=control,
-            trace=trace,
-            recorder=recorder,
-            sampled=asked or self._observer is not None,
+            RequestBudget(program.request_budget),
+            asyncio.get_running_loop(),
+            now,
+            deadline,
+            priority,
+            control,
+            trace_id,
+            span_id,
+            asked or self._observer is not None,
+            sampling,
+            [] if recording else None,
+            start_ns,
         )
+
+    def _record(
+        self,
+        request: Request,
+        parent: wire.Parent | None,
+        ended: float,
+        error: BaseException | None,
+        latencies: LatencyHistogram,
+        *,
+        wanted: bool,
+    ) -> RequestRecord | None:
+        """Decide whether the spans of a request are kept, and report its record to those who want it.
+
+        Args:
+            request: state of the request, which is recorded.
+            parent: trace context of the caller; None for none.
+            ended: moment of its end, seconds.
+            error: error of the request; None for none.
+            latencies: latencies of requests with its outcome, one of which refers to its trace.
+            wanted: whether the caller of `run` wants the record.
+        """
+        sampler, sample = self._shared.sampler, None
+        kept = self._observer is not None
+        if sampler is not None and request.sampling is not None:
+            took = ended - request.started
+            decision = sampler.end(request.sampling, took, failed=error is not None, partial=request.partial)
+            kept = decision is not None
+            if decision is not None:
+                sample = Sample(*decision)
+        if not (kept or wanted or self._watcher is not None):
+            return None
+        record = record_of(
+            request,
+            self._service.name,
+            parent_span_id=parent.span_id if parent is not None and parent.sampled else None,
+            ended=ended,
+            error=error,
+            sample=sample,
+            rng=self._rng,
+        )
+        self._report(record, kept=kept)
+        if kept:
+            latencies.trace(
+                TracedLatency(ended - request.started, record.end_ns, record.trace_id, record.span_id)
+            )
+        return record
 
     def _report(self, record: RequestRecord, *, kept: bool) -> None:
         for observer in (self._observer if kept else None, self._watcher):
@@ -336,3 +373,8 @@ class Executor:
                         "the observer of requests failed; the request did not",
                         extra=about(Event.OBSERVER_FAILED, trace_id=record.trace_id),
                     )
+
+
+def new_id(rng: random.Random, bits: int) -> int:
+    """Random identifier other than 0, as required of trace and span ids."""
+    return rng.getrandbits(bits) or 1

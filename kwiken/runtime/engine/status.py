@@ -13,7 +13,6 @@ from kwiken.runtime.decisions import (
     RecentLatencies,
     ReplicaState,
     StageState,
-    TraceSampler,
 )
 from kwiken.runtime.engine.context import Shared
 from kwiken.runtime.errors import DeadlineError, UnavailableError
@@ -77,7 +76,6 @@ def status(
     states: Mapping[str, StageState],
     shared: Shared,
     counts: Counts,
-    sampler: TraceSampler | None,
     *,
     now: float,
 ) -> dict[str, Any]:
@@ -102,7 +100,9 @@ def status(
         "ledger": _account(ledger.service, REQUEST, now),
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
-        "traces": None if sampler is None else {"kept": dict(sampler.kept), "dropped": sampler.dropped},
+        "traces": None
+        if shared.sampler is None
+        else {"kept": dict(shared.sampler.kept), "dropped": shared.sampler.dropped},
         "stages": {
             stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
             for stage in program.stages
@@ -151,6 +151,7 @@ def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
         "p50_ms": _ms(state.latencies.quantile(0.5)),
         "p99_ms": _ms(state.latencies.quantile(0.99)),
         "recent": _recent(state.recent, now),
+        "busy_ms": round(state.counts.busy_ms, 3),
         "late": {
             "copies": state.counts.late_copies,
             "calls": state.counts.late_calls,

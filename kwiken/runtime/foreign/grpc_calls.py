@@ -36,7 +36,7 @@ HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
 MAX_CHANNELS: Final = 10_000  # of one stage: as many as it may have replicas
 MAX_MESSAGES: Final = 100_000  # of one answer's stream
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
-EARLY_S: Final = 0.05  # remaining time from which on a reported deadline is not ours
+EARLY_S: Final = 0.05  # a deadline error that comes with more time left than this is the service's own
 # Text by which gRPC reports that a call was never sent; the code alone does not tell.
 NEVER_SENT: Final = ("failed to connect to all addresses", "errors resolving", "empty address list")
 TOO_LARGE: Final = "message larger than max"
@@ -80,7 +80,7 @@ class GrpcCaller:
 
     @property
     def checks_health(self) -> bool:
-        """Whether the service has a health check of its own: any gRPC server can be asked."""
+        """Whether replicas can be asked for their health: any gRPC server answers the question."""
         return True
 
     async def close(self) -> None:
@@ -202,7 +202,7 @@ class GrpcCaller:
         return data
 
     async def outcome(self, answer: Awaitable[T], replica: Replica, deadline: float) -> T:
-        """Wait for an answer, with gRPC's errors as the runtime's.
+        """Wait for an answer; errors of gRPC become errors of the runtime.
 
         Args:
             answer: what is waited for.
@@ -250,7 +250,7 @@ class GrpcCaller:
         return HandlerError(stage.name, code.name, details)
 
     def too_large(self, replica: Replica, most: str) -> HandlerError:
-        """Error of a stream that is longer than is taken."""
+        """Error of a stream that is longer than allowed."""
         message = f"replica {replica.id}: the stream has more than {most}"
         return HandlerError(self._stage.name, "ReplyTooLarge", message)
 

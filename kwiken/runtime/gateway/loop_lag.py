@@ -9,7 +9,6 @@ uses the least wait within an interval: Nichols and Jacobson, ACM Queue 2012).
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.service import Service
 
 EVERY_S: Final = 0.02
-TIMERS_IN_MEDIAN: Final = 5  # timers in the median
+TIMERS_IN_MEDIAN: Final = 5  # timers in the median; odd
 ITERATIONS_TO_START: Final = 2  # iterations until a request's work begins: one to read it, one to begin
 ITERATIONS_PER_STAGE: Final = 3  # iterations to send a call, to read its answer, and to continue with it
 
@@ -59,7 +58,7 @@ class LagWatch:
         late = max(0.0, time.monotonic() - due)
         self.lags.add(late)
         self._late.append(late)
-        self._tell(statistics.median(self._late))
+        self._tell(sorted(self._late)[TIMERS_IN_MEDIAN // 2])
         self._set(loop)
 
 

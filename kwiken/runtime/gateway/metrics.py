@@ -11,7 +11,7 @@ from kwiken.otel.write import resource
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.metrics import HttpRequests, distribution, process_families, target_family
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
 
@@ -21,9 +21,12 @@ class GatewayMetrics:
     Args:
         service: service of the gateway.
         executor: executor of its requests.
-        http: its HTTP requests.
         lags: delays of its event loop.
         instance: name of the process, unique among those of the service.
+
+    Attributes:
+        http: times of its HTTP requests.
+        resource: what OpenTelemetry calls its resource: service, instance and version.
     """
 
     def __init__(
@@ -31,12 +34,11 @@ class GatewayMetrics:
         service: Service,
         executor: Executor,
         *,
-        http: HttpRequests,
         lags: LatencyHistogram,
         instance: str,
     ) -> None:
         self._executor = executor
-        self._http = http
+        self.http = HttpRequests(wire.REQUEST_PATH)
         self._lags = lags
         self.resource = {
             **{name: str(value) for name, value in resource(service.name).items()},
@@ -47,7 +49,7 @@ class GatewayMetrics:
         """Read all metrics, as they are now."""
         yield from self._executor.metrics()
         yield family(catalog.LOOP_LAG, [((), distribution(self._lags))])
-        yield from self._http.families()
+        yield from self.http.families()
         yield from process_families()
 
     def shown(self) -> Iterator[Family]:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -17,21 +17,21 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, LagWatch, loop_iterations_of
+from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, loop_iterations_of
 from kwiken.runtime.gateway.metrics import GatewayMetrics
+from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
+from kwiken.runtime.gateway.self_measurement import SelfMeasurement
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage
 from kwiken.runtime.log_events import Event, about
-from kwiken.runtime.metrics import METRICS_PATH, HttpRequests, MetricsPage
+from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.transport import MAX_PRIORITY, wire
 from kwiken.service import Service
 
 LOG = logging.getLogger("kwiken.gateway")
 
-MAX_DIGITS: Final = 15
-INTERVAL_S: Final = 1.0  # of recent latencies
 DEFAULTS = GatewaySettings()
 
 
@@ -54,7 +54,8 @@ class Gateway:
         control: control routes.
         door: takes requests in, for further protocols.
         budget: budget of the bytes that the requests of all protocols together hold.
-        report_stopping: called at the begin of the stop, for what tells balancers of it besides `/readyz`.
+        metrics: metrics of the gateway's process.
+        report_stopping: called when the stop begins, so that other protocols too tell load balancers.
 
     Raises:
         DefinitionError: the service cannot be served.
@@ -76,39 +77,42 @@ class Gateway:
             budget=self.budget,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
-        iterations = loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START
-        self._executor = executor
-        self._live = LivePage(service, executor, SystemClock())
-        self._intervals: asyncio.TimerHandle | None = None
-        self._http = HttpRequests(wire.REQUEST_PATH)
-        self._lag = LagWatch(lambda lag_s: executor.note_line(iterations * lag_s))
+        live = LivePage(service, executor, SystemClock())
+        self._measured = SelfMeasurement(
+            executor,
+            live,
+            loop_iterations=loop_iterations_of(service) if settings.remote else ITERATIONS_TO_START,
+        )
         self.metrics = GatewayMetrics(
             service,
             executor,
-            http=self._http,
-            lags=self._lag.lags,
+            lags=self._measured.lag.lags,
             instance=f"{service.name}-gateway-{os.getpid()}",
         )
-        self._metrics_page = MetricsPage(self.metrics.shown)
         self._started = time.monotonic()
         self._stopping = False
         self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self.control = Control(service, executor, token=settings.token, status=self._figures)
+        self._routes = self._routes_to(Pages(service.page, live, MetricsPage(self.metrics.shown)))
+
+    def _routes_to(self, pages: Pages) -> dict[str, dict[str, Route]]:
+        """Routes by path and method."""
         control = self.control
-        self._routes: dict[str, dict[str, Route]] = {
-            "/v1/request": {"POST": self._request},
-            "/": {"GET": self._page},
+        routes: dict[str, dict[str, Route]] = {
+            wire.REQUEST_PATH: {"POST": self._request},
+            "/": {"GET": pages.own},
             "/livez": {"GET": self._livez},
             "/readyz": {"GET": self._readyz},
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/status": {"GET": self._guarded(control.status)},
             "/v1/targets": {"GET": self._guarded(control.targets)},
-            "/kwiken": {"GET": self._live_page},
-            "/v1/live": {"GET": self._guarded(self._live_data)},
+            "/kwiken": {"GET": pages.live},
+            "/v1/live": {"GET": self._guarded(pages.live_data)},
         }
-        if settings.metrics != "off":
-            self._routes[METRICS_PATH] = {"GET": self._metrics}
+        if self._settings.metrics != "off":
+            routes[METRICS_PATH] = {"GET": self._metrics_to(pages)}
+        return routes
 
     @property
     def url(self) -> str:
@@ -122,8 +126,7 @@ class Gateway:
             InputError: the address cannot be bound to.
         """
         await self._listener.start()
-        self._lag.start()
-        self._begin_interval()
+        self._measured.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Fail `/readyz`, then refuse new requests, finish those in flight, and close.
@@ -139,15 +142,7 @@ class Gateway:
         self._listener.stop_accepting()
         await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
-        self._lag.stop()
-        if self._intervals is not None:
-            self._intervals.cancel()
-
-    def _begin_interval(self) -> None:
-        """Begin an interval of the executor's recent latencies, now and from now on."""
-        self._live.sample()
-        self._executor.begin_interval()
-        self._intervals = asyncio.get_running_loop().call_later(INTERVAL_S, self._begin_interval)
+        self._measured.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
@@ -171,7 +166,7 @@ class Gateway:
             else:
                 answering = self._guard(route, request)
                 if methods is self._routes[wire.REQUEST_PATH]:
-                    answering = self._http.timed(answering)
+                    answering = self.metrics.http.timed(answering)
                 response = await answering
         if self._stopping:
             response.headers["Connection"] = "close"
@@ -227,34 +222,6 @@ class Gateway:
         )
         return answer_of(answer, timing=timing)
 
-    async def _metrics(self, request: web.BaseRequest) -> web.Response:
-        if self._settings.metrics == "token":
-            self.control.authorise(request.headers)
-        body, content_type = await self._metrics_page.text(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    async def _page(self, request: web.BaseRequest) -> web.Response:
-        del request
-        if self._service.page is None:
-            return failure(404, "the service has no page")
-        return web.Response(
-            text=self._service.page, content_type="text/html", headers={"X-Content-Type-Options": "nosniff"}
-        )
-
-    async def _live_page(self, request: web.BaseRequest) -> web.Response:
-        del request
-        return web.Response(
-            text=self._live.html(),
-            content_type="text/html",
-            headers={"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"},
-        )
-
-    async def _live_data(self, request: web.BaseRequest) -> Any:
-        query = request.rel_url.query
-        return self._live.view(
-            samples_after=_number_of(query, "samples_after"), slow_after=_number_of(query, "slow_after")
-        )
-
     async def _livez(self, request: web.BaseRequest) -> web.Response:
         del request
         return web.Response(text="ok")
@@ -275,6 +242,15 @@ class Gateway:
 
         return route
 
+    def _metrics_to(self, pages: Pages) -> Route:
+        """Route of the metrics: for everybody, or for those who have the token."""
+
+        async def route(request: web.BaseRequest) -> web.Response:
+            self.control.authorise(request.headers)
+            return await pages.metrics(request)
+
+        return route if self._settings.metrics == "token" else pages.metrics
+
     def _figures(self) -> dict[str, Any]:
         return {
             "service": self._service.name,
@@ -282,11 +258,3 @@ class Gateway:
             "uptime_s": time.monotonic() - self._started,
             "answered": {str(status): count for status, count in sorted(self.door.answered.items())},
         }
-
-
-def _number_of(query: Mapping[str, str], name: str) -> int:
-    """Number in a query; 0 without one."""
-    text = query.get(name, "0")
-    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise InputError("must be a whole number", where=name)
-    return int(text)

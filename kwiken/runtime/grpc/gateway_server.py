@@ -42,12 +42,16 @@ class GrpcGatewayServer:
         host: address to listen on.
         port: port to listen on; 0 for any free port.
         budget: budget of the bytes that all requests together hold.
+        shared: whether other gateways listen at the same port; the system then divides the connections among
+            them.
     """
 
-    def __init__(self, door: FrontDoor, *, host: str, port: int, budget: ByteBudget) -> None:
+    def __init__(
+        self, door: FrontDoor, *, host: str, port: int, budget: ByteBudget, shared: bool = False
+    ) -> None:
         self._door = door
         self._server = GrpcServer(
-            ASK_METHOD, self._ask, host=host, port=port, max_body=MAX_REQUEST, budget=budget
+            ASK_METHOD, self._ask, host=host, port=port, max_body=MAX_REQUEST, budget=budget, shared=shared
         )
 
     @property

@@ -12,12 +12,12 @@ import grpc
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.runtime.grpc.messages import payload_message, payload_of
+from kwiken.runtime.grpc.messages import stage_answer_message, stage_inputs_of
 from kwiken.runtime.grpc.server import GrpcServer
 from kwiken.runtime.grpc.settings import CALL_METHOD, FAILURE
 from kwiken.runtime.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.replica import NOT_TAKEN, CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
-from kwiken.runtime.transport import wire
+from kwiken.runtime.transport import LoadReport, wire
 from kwiken.service import Service
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
@@ -107,36 +107,38 @@ class GrpcReplicaServer:
         came = time.monotonic()
         remaining_s = context.time_remaining()
         try:
-            inputs = payload_of(message)
+            inputs, stage = stage_inputs_of(message)
         except InputError as error:
             ended = self.calls.invalid(error)
         else:
             deadline = inf if remaining_s is None else came + remaining_s
-            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline)
+            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline, stage)
             ended = await self.calls.serve(call)
         return self._answer(ended, context)
 
     def _answer(self, ended: EndedCall, context: Any) -> bytes:
         """Set status and metadata of an answer; returns its message."""
-        ending, body, inflight, busy_ms = ended
+        ending = ended.ending
+        load = LoadReport(ended.busy_ms, ended.inflight, self.calls.latency_ms)
+        if ending is Ending.ANSWERED:
+            return stage_answer_message(ended.body, load)
         if ending in NOT_TAKEN:
             context.set_trailing_metadata(
-                ((wire.REFUSED, NOT_TAKEN[ending]), (wire.INFLIGHT, str(inflight))),
+                ((wire.REFUSED, NOT_TAKEN[ending]), (wire.INFLIGHT, str(load.inflight))),
             )
             context.set_code(CODES[ending])
-            context.set_details(body.decode())
+            context.set_details(ended.body.decode())
             return b""
-        figures = (
-            (wire.BUSY, f"{busy_ms:.3f}"),
-            (wire.INFLIGHT, str(inflight)),
-            (wire.LATENCY, f"{self.calls.latency_ms:.3f}"),
+        context.set_trailing_metadata(
+            (
+                (wire.BUSY, f"{load.busy_ms:.3f}"),
+                (wire.INFLIGHT, str(load.inflight)),
+                (wire.LATENCY, f"{load.latency_ms:.3f}"),
+                (FAILURE, ended.body),
+            )
         )
-        if ending is Ending.ANSWERED:
-            context.set_trailing_metadata(figures)
-            return payload_message(body)
-        context.set_trailing_metadata((*figures, (FAILURE, body)))
         context.set_code(CODES[ending])
-        context.set_details(_readable(body))
+        context.set_details(_readable(ended.body))
         return b""
 
 

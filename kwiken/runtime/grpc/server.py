@@ -32,10 +32,20 @@ class GrpcServer:
         port: port to listen on; 0 for any free port.
         max_body: longest payload of a message, bytes.
         budget: budget of the bytes that all messages together hold.
+        shared: whether other servers of this user may listen at the same port; the system then divides the
+            connections among them.
     """
 
     def __init__(
-        self, method: str, handler: Method, *, host: str, port: int, max_body: int, budget: ByteBudget
+        self,
+        method: str,
+        handler: Method,
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        budget: ByteBudget,
+        shared: bool = False,
     ) -> None:
         self._budget = budget
         self._method = method
@@ -43,6 +53,7 @@ class GrpcServer:
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
         self._max_body = max_body
+        self._shared = shared
         self._server: Any = None
         self._health = health.aio.HealthServicer()
 
@@ -59,7 +70,8 @@ class GrpcServer:
         """
         service, _, name = self._method.strip("/").partition("/")
         server = aio.server(
-            options=server_options(max_body=self._max_body), maximum_concurrent_rpcs=max_connections()
+            options=server_options(max_body=self._max_body, shared=self._shared),
+            maximum_concurrent_rpcs=max_connections(),
         )
         unary = grpc.unary_unary_rpc_method_handler(self._within_budget)
         server.add_registered_method_handlers(service, {name: unary})
@@ -67,7 +79,7 @@ class GrpcServer:
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server, pool=_descriptors())
         await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
-        self._port = _bind(server, self._host, self._port)
+        self._port = _bind(server, self._host, self._port, shared=self._shared)
         self._server = server
         await server.start()
 
@@ -105,7 +117,7 @@ class GrpcServer:
             await self._health.set(name, state)
 
 
-def _bind(server: Any, host: str, port: int) -> int:
+def _bind(server: Any, host: str, port: int, *, shared: bool) -> int:
     """Bind a server to an address; returns its port.
 
     Raises:
@@ -114,7 +126,9 @@ def _bind(server: Any, host: str, port: int) -> int:
     try:
         bound: int = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
-        for sock in listen(host.strip("[]"), port):  # gRPC does not say why; this raises the reason
+        for sock in listen(
+            host.strip("[]"), port, shared=shared
+        ):  # gRPC does not say why; this raises the reason
             sock.close()
         raise InputError(str(error), where=f"{host}:{port}") from error
     return bound

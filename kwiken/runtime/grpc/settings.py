@@ -28,15 +28,16 @@ SERVER_IDLE_MS: Final = 75_000  # longer, so that the client is the one that clo
 HANDSHAKE_MS: Final = 10_000  # longest time for the beginning of a connection
 
 
-def server_options(*, max_body: int) -> Options:
+def server_options(*, max_body: int, shared: bool = False) -> Options:
     """Channel arguments of a server.
 
     Args:
         max_body: longest payload of a message, bytes.
+        shared: whether other servers of this user may listen at the same port.
     """
     most = max_connections()
     return (
-        ("grpc.so_reuseport", 0),  # else a second server on the same port would share its connections
+        ("grpc.so_reuseport", int(shared)),  # gRPC's default is to share
         ("grpc.enable_channelz", 0),
         ("grpc.max_receive_message_length", max_body + MAX_OVERHEAD),
         ("grpc.max_send_message_length", -1),

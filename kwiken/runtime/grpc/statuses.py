@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from grpc import StatusCode, aio
 
@@ -39,13 +39,11 @@ def status_of(error: aio.AioRpcError) -> Status:
     trailing = error.trailing_metadata() or ()
     reports = (value for name, value in trailing if name == FAILURE and isinstance(value, bytes))
     return Status(
-        error.code(), (error.details() or "")[:MAX_DETAILS], texts_of(trailing), next(reports, None)
+        error.code(),
+        (error.details() or "")[:MAX_DETAILS],
+        {name: value for name, value in trailing if isinstance(value, str)},
+        next(reports, None),
     )
-
-
-def texts_of(metadata: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Metadata that is text, by name; of a repeated name the last."""
-    return {name: value for name, value in metadata if isinstance(value, str)}
 
 
 def failure_of(status: Status, stage: str, replica: str, *, early: bool) -> Exception:

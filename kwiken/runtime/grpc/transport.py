@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,12 +11,12 @@ from grpc import StatusCode, aio
 
 from kwiken.errors import InputError
 from kwiken.runtime.clock import Clock, SystemClock
-from kwiken.runtime.errors import DeadlineError, LostError, RefusedError
-from kwiken.runtime.grpc.messages import payload_message, payload_of
+from kwiken.runtime.errors import DeadlineError, RefusedError
+from kwiken.runtime.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
-from kwiken.runtime.grpc.statuses import failure_of, status_of, texts_of
+from kwiken.runtime.grpc.statuses import failure_of, status_of
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, wire
+from kwiken.runtime.transport import Call, CallBodies, Replica, Reply, strange_answer, wire
 from kwiken.service import Service
 
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
@@ -110,25 +109,23 @@ class GrpcTransport:
             channel = self._channels.get(replica.address) or self._channel(replica, now)
         except InputError as error:
             raise RefusedError(str(error)) from error
-        message = payload_message(self._bodies.encode(call))
+        message = stage_inputs_message(self._bodies.encode(call), call.stage)
         channel.last_used = now
         channel.running += 1
         call.sent = self._now()
         try:
-            rpc = channel.call(message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call))
-            answer = await rpc
-            trailing = await rpc.trailing_metadata()
+            answer = await channel.call(
+                message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call)
+            )
         except aio.AioRpcError as error:
             raise await self._failure(error, replica, call) from error
         finally:
             channel.running -= 1
         try:
-            body = payload_of(answer)
+            body, load = stage_answer_of(answer)
         except InputError as error:
-            raise LostError(
-                f"stage {call.stage!r}: replica {replica.id}: not a replica's answer: {error}"
-            ) from error
-        return self._bodies.reply(call.stage, replica, texts_of(trailing), body)
+            raise strange_answer(call.stage, replica, error) from error
+        return self._bodies.reply(call.stage, replica, load, body)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe the health service, any of whose answers is a sign of life; returns at once.
@@ -192,14 +189,8 @@ def target_of(host: str, port: int) -> str:
     return f"ipv4:{host}:{port}" if is_address else f"dns:///{host}:{port}"
 
 
-@functools.cache
-def _stage_only(stage: str) -> Any:
-    """Metadata of a call all of whose other values are the defaults: most calls without traces."""
-    return aio.Metadata((wire.STAGE, stage))
-
-
 def _metadata(call: Call) -> Any:
-    """Metadata of a call; its deadline is gRPC's own.
+    """Metadata of a call, None for none; its deadline is gRPC's own.
 
     What has its default is left out: an entry costs each side about as much as decoding the message.
     """
@@ -215,4 +206,4 @@ def _metadata(call: Call) -> Any:
     if call.trace_id:
         parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
         entries.append((wire.TRACEPARENT, parent))
-    return aio.Metadata((wire.STAGE, call.stage), *entries) if entries else _stage_only(call.stage)
+    return aio.Metadata(*entries) if entries else None

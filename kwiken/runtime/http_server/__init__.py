@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.http_server.acceptor import listen
+    from kwiken.runtime.http_server.acceptor import listen, reserve
     from kwiken.runtime.http_server.byte_budget import (
         GATEWAY_SHARE,
         REPLICA_SHARE,
@@ -31,13 +31,14 @@ __all__ = [
     "Response",
     "listen",
     "max_connections",
+    "reserve",
     "share_of_memory",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "kwiken.runtime.http_server.acceptor": ("listen",),
+        "kwiken.runtime.http_server.acceptor": ("listen", "reserve"),
         "kwiken.runtime.http_server.byte_budget": (
             "ByteBudget",
             "GATEWAY_SHARE",

@@ -40,12 +40,39 @@ def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]
     Raises:
         InputError: an address cannot be bound to.
     """
+    return _bound(host, port, shared=shared, listening=True)
+
+
+def reserve(host: str, port: int) -> list[socket.socket]:
+    """Create sockets that hold a port for servers that share it: they do not listen, so they get no client.
+
+    Only sockets of this user that share the port may listen there, and all others are refused.
+
+    Args:
+        host: name or address to bind to.
+        port: port to bind to; 0 for any free port.
+
+    Raises:
+        InputError: an address cannot be bound to.
+    """
+    found = _bound(host, port, shared=True, listening=False)
+    for sock in found:
+        # Set while it was bound, so that connections that ended lately do not hold the port. Left set, any
+        # program could listen here while none of the servers does.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return found
+
+
+def _bound(host: str, port: int, *, shared: bool, listening: bool) -> list[socket.socket]:
     found: list[socket.socket] = []
     try:
         told = dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE))
         for family, kind, number, _, address in told:
             try:
-                found.append(_listen(family, kind, number, address, found, shared=shared))
+                sock = _bind(family, kind, number, address, found, shared=shared)
+                found.append(sock)
+                if listening:
+                    sock.listen(BACKLOG)
             except OSError as error:
                 if error.errno not in NOT_LOCAL or (not found and len(told) == 1):
                     raise
@@ -59,7 +86,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]
     return found
 
 
-def _listen(
+def _bind(
     family: int,
     kind: int,
     number: int,
@@ -77,7 +104,6 @@ def _listen(
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         port = others[0].getsockname()[1] if others else address[1]
         sock.bind((address[0], port, *address[2:]))
-        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

@@ -13,7 +13,7 @@ from kwiken.runtime.live_page.history import History
 from kwiken.runtime.live_page.slow_requests import SlowRequests
 from kwiken.service import Service
 
-WATCHED_S: Final = 30.0  # time after a page's last question for which requests are still recorded
+WATCHED_S: Final = 30.0  # requests are recorded for this long after a page last asked for data
 NS_PER_S: Final = 1e9
 
 

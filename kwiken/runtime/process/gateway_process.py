@@ -145,7 +145,13 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         return
     from kwiken.runtime.grpc import GrpcGatewayServer
 
-    server = GrpcGatewayServer(gateway.door, host=spec.host, port=spec.grpc_port, budget=gateway.budget)
+    server = GrpcGatewayServer(
+        gateway.door,
+        host=spec.host,
+        port=spec.grpc_port,
+        budget=gateway.budget,
+        shared=spec.shares_grpc_port,
+    )
     gateway.report_stopping = server.report_stopping
     try:
         await server.start()

@@ -123,6 +123,9 @@ def set_up_logs(log_format: LogFormat, process: str) -> None:
     limits = LimitFilter()
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
     for handler in last_resort:
+        handler.setLevel(
+            logging.INFO
+        )  # loggers decide: all but that of a cluster's own events are at warning
         handler.setFormatter(formatter_of(log_format, process))
     for handler in (*logging.getLogger().handlers, *last_resort):
         if not any(isinstance(each, LimitFilter) for each in handler.filters):

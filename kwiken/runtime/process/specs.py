@@ -62,6 +62,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         port: port to listen on; 0 for any free port.
         local: whether to run every stage in this process.
         grpc_port: port to take requests at over gRPC, 0 for any free port; None to take none.
+        shares_grpc_port: whether other gateways take requests at that port too.
         replicas: by stage, `HOST:PORT` or `grpc://HOST:PORT` of its replicas; host names are looked up
             repeatedly.
         plan: file with the plan, read again when it changes; None for none.
@@ -89,6 +90,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     host: str = "127.0.0.1"
     port: int = 0
     grpc_port: int | None = None
+    shares_grpc_port: bool = False
     local: bool = False
     replicas: dict[str, list[str]] = {}
     plan: str | None = None

@@ -151,20 +151,21 @@ class ReplicaServer:
             deadline = _deadline_of(request)
         except InputError as error:
             return self._response(self.calls.invalid(error))
-        call = ReceivedCall(request.headers, request.body, request.came, deadline)
+        stage = request.headers.get(wire.STAGE, "")
+        call = ReceivedCall(request.headers, request.body, request.came, deadline, stage)
         return self._response(await self.calls.serve(call))
 
     def _response(self, ended: EndedCall) -> Response:
-        ending, body, running, busy_ms = ended
-        inflight = f"{wire.INFLIGHT}: {running}\r\n"
+        ending = ended.ending
+        inflight = f"{wire.INFLIGHT}: {ended.inflight}\r\n"
         if ending in NOT_TAKEN:
             headers = f"{wire.REFUSED}: {NOT_TAKEN[ending]}\r\n{RETRY_AFTER}{inflight}{TEXT}"
         else:
             headers = (
-                f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {busy_ms:.3f}\r\n"
+                f"Content-Type: {wire.MSGPACK}\r\n{wire.BUSY}: {ended.busy_ms:.3f}\r\n"
                 f"{inflight}{wire.LATENCY}: {self.calls.latency_ms:.3f}\r\n"
             )
-        return Response(STATUS[ending], body, headers)
+        return Response(STATUS[ending], ended.body, headers)
 
 
 async def _shown(page: MetricsPage, request: Request) -> Response:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -61,7 +61,7 @@ class CallObserver(Protocol):
         """Take one finished call."""
 
 
-class ReceivedCall(NamedTuple):
+class ReceivedCall(msgspec.Struct, frozen=True):
     """Call as it arrived, decoded by its protocol.
 
     Attributes:
@@ -69,12 +69,14 @@ class ReceivedCall(NamedTuple):
         body: inputs of the handler, encoded.
         came: arrival of the call, seconds of `time.monotonic`.
         deadline: moment after which the answer is useless, on the same clock; infinite for none.
+        stage: stage that the caller means; empty if it does not say.
     """
 
     headers: Mapping[str, str]
     body: bytes
     came: float
     deadline: float = inf
+    stage: str = ""
 
 
 class Ending(enum.Enum):
@@ -88,12 +90,15 @@ class Ending(enum.Enum):
     FULL = "the replica holds its largest number of calls; nothing ran"
     MISDIRECTED = "the call is for another stage; nothing ran"
 
+    # By identity, which members have: the hash of `Enum` is a function in Python, called for every call.
+    __hash__ = object.__hash__
+
 
 # Endings of calls that were not taken, with the value of the header or metadata `wire.REFUSED`.
 NOT_TAKEN: Final = {Ending.MISDIRECTED: "1", Ending.REFUSED: "1", Ending.FULL: wire.FULL}
 
 
-class EndedCall(NamedTuple):
+class EndedCall(msgspec.Struct, frozen=True):
     """Result of a call.
 
     Attributes:
@@ -109,7 +114,7 @@ class EndedCall(NamedTuple):
     busy_ms: float = 0.0
 
 
-class CallSettings(NamedTuple):
+class CallSettings(msgspec.Struct, frozen=True):
     """Values of a call's headers.
 
     Attributes:
@@ -233,7 +238,7 @@ class StageCalls:
         return ended
 
     async def _serve(self, call: ReceivedCall) -> EndedCall:
-        if call.headers.get(wire.STAGE, self.stage.name) != self.stage.name:
+        if call.stage and call.stage != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
         if (reason := self.unready_reason) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ LOG = logging.getLogger("kwiken.replica")
 MAX_MESSAGE: Final = 500  # characters
 
 
-class RanCall(NamedTuple):
+class RanCall(msgspec.Struct, frozen=True):
     """Result of a call.
 
     Attributes:

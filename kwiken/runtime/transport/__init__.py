@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from kwiken.runtime.transport.base import MAX_PRIORITY, Call, Replica, Reply, Stream, Transport
     from kwiken.runtime.transport.call_bodies import (
         CallBodies,
+        LoadReport,
         check_sent_size,
+        checked_load,
         failure_of_handler,
         is_replicas,
+        strange_answer,
     )
     from kwiken.runtime.transport.handler_errors import (
         is_own,
@@ -44,6 +47,7 @@ __all__ = [
     "Connection",
     "HttpReply",
     "HttpTransport",
+    "LoadReport",
     "LocalTransport",
     "Moments",
     "NoConnectionError",
@@ -54,6 +58,7 @@ __all__ = [
     "Transport",
     "UnreadReplyError",
     "check_sent_size",
+    "checked_load",
     "failure_of_handler",
     "is_own",
     "is_replicas",
@@ -63,6 +68,7 @@ __all__ = [
     "read_length",
     "setup_failed",
     "split_head",
+    "strange_answer",
 ]
 
 __getattr__ = lazy_names(
@@ -78,9 +84,12 @@ __getattr__ = lazy_names(
         ),
         "kwiken.runtime.transport.call_bodies": (
             "CallBodies",
+            "LoadReport",
             "check_sent_size",
+            "checked_load",
             "failure_of_handler",
             "is_replicas",
+            "strange_answer",
         ),
         "kwiken.runtime.transport.handler_errors": (
             "is_own",

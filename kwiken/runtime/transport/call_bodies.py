@@ -19,6 +19,53 @@ MAX_KIND: Final = 100  # characters
 MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
 
 
+class LoadReport(msgspec.Struct, frozen=True):
+    """What a replica reports of itself with an answer.
+
+    Attributes:
+        busy_ms: processor time of the call, milliseconds.
+        inflight: number of calls at the replica when it answered, this one included.
+        latency_ms: moving average of the latency of the replica's calls, milliseconds.
+    """
+
+    busy_ms: float
+    inflight: int
+    latency_ms: float
+
+
+def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport:
+    """Load report, if its values are ones that a replica can have.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+    longest, most = wire.MAX_BUSY_MS, wire.MAX_INFLIGHT
+    if 0.0 <= busy_ms <= longest and 0 <= inflight <= most and 0.0 <= latency_ms <= longest:
+        return LoadReport(busy_ms, inflight, latency_ms)
+    raise InputError(
+        f"must have busy_ms and latency_ms from 0 to {longest:g}, and inflight from 0 to {most}, not "
+        f"{busy_ms:g}, {latency_ms:g} and {inflight}",
+        where="load report",
+    )
+
+
+def load_of(headers: Mapping[str, str]) -> LoadReport:
+    """Load report in the headers of an answer.
+
+    Args:
+        headers: values by name in lower case.
+
+    Raises:
+        InputError: a header is missing or invalid; names the header.
+    """
+    busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
+    inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
+    latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
+    if busy_ms is None or inflight is None or latency_ms is None:
+        raise InputError("its headers are missing")
+    return LoadReport(busy_ms, inflight, latency_ms)
+
+
 class CallBodies:
     """Encoder of calls and decoder of answers.
 
@@ -54,33 +101,24 @@ class CallBodies:
         check_sent_size(call.stage, "input", len(body))
         return body
 
-    def reply(self, stage: str, replica: Replica, headers: Mapping[str, str], data: bytes) -> Reply:
+    def reply(self, stage: str, replica: Replica, load: LoadReport, data: bytes) -> Reply:
         """Decode a replica's answer.
 
         Args:
             stage: name of the stage.
             replica: replica that answered.
-            headers: values by name in lower case.
+            load: what the replica reports of itself.
             data: body of the answer.
 
         Raises:
-            LostError: the answer is not a replica's.
             UnfitError: the answer does not have the stage's type.
         """
-        at = f"stage {stage!r}: replica {replica.id}"
-        if not is_replicas(headers):
-            raise LostError(f"{at}: not a replica's answer: its headers are missing")
-        try:
-            busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
-            inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
-            latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
-        except InputError as error:
-            raise LostError(f"{at}: not a replica's answer: {error}") from error
         try:
             value = self._read(stage, replica.address, data)
         except InputError as error:
-            raise UnfitError(f"{at}: {str(error).removeprefix(f'{error.where}: ')}") from error
-        return Reply(value, busy_ms=busy_ms, inflight=inflight, latency_ms=latency_ms)
+            reason = str(error).removeprefix(f"{error.where}: ")
+            raise UnfitError(f"stage {stage!r}: replica {replica.id}: {reason}") from error
+        return Reply(value, load.busy_ms, load.inflight, load.latency_ms)
 
     def _read(self, stage: str, address: str, data: bytes) -> Any:
         """Decode an answer; an answer to pass on is only decoded when a check is due.
@@ -99,6 +137,17 @@ class CallBodies:
                 self._unread.clear()
             self._unread[address] = CHECK_EVERY - 1
         return msgspec.Raw(data)
+
+
+def strange_answer(stage: str, replica: Replica, error: InputError) -> LostError:
+    """Error for an answer that no replica gives.
+
+    Args:
+        stage: name of the stage.
+        replica: replica that was called.
+        error: what is wrong with the answer.
+    """
+    return LostError(f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error}")
 
 
 def is_replicas(headers: Mapping[str, object]) -> bool:

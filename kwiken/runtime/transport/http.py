@@ -14,7 +14,14 @@ from kwiken.runtime.errors import DeadlineError, HandlerError, LostError, Refuse
 from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.transport import wire
 from kwiken.runtime.transport.base import Call, Replica, Reply
-from kwiken.runtime.transport.call_bodies import MAX_ADDRESSES, CallBodies, failure_of_handler, is_replicas
+from kwiken.runtime.transport.call_bodies import (
+    MAX_ADDRESSES,
+    CallBodies,
+    failure_of_handler,
+    is_replicas,
+    load_of,
+    strange_answer,
+)
 from kwiken.runtime.transport.http_pool import BrokenReplyError, NoConnectionError, Pool, UnreadReplyError
 from kwiken.service import Service
 
@@ -105,7 +112,11 @@ class HttpTransport:
         if status != OK:
             early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)
-        return self._bodies.reply(call.stage, replica, headers, data)
+        try:
+            load = load_of(headers)
+        except InputError as error:
+            raise strange_answer(call.stage, replica, error) from error
+        return self._bodies.reply(call.stage, replica, load, data)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe `/livez`; see `Transport`."""

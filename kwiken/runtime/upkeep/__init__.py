@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
 from kwiken.runtime.upkeep.seating import Seating
 from kwiken.runtime.upkeep.upkeep import Upkeep
 
-__all__ = ["Seating", "Upkeep"]
+__all__ = ["Seating", "Upkeep", "clusters_on_nodes"]

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import aiohttp
@@ -16,13 +16,12 @@ from kwiken.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize,
 from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.upkeep.seating import Seating
 
 LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
 NODE_LOST_S: Final = 60.0  # time for which nothing is placed on a node that was lost
-MIN_REQUESTS_FOR_P99: Final = 100
-WINDOWS_OVER_TARGET: Final = 2
 
 
 class Upkeep:
@@ -34,7 +33,6 @@ class Upkeep:
         clusters: running clusters by the name of their service.
         limits: limits of the processes of all clusters.
         say: told each action with its reason, as one line.
-        service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
     """
 
     def __init__(
@@ -45,15 +43,15 @@ class Upkeep:
         limits: NodeLimits,
         *,
         say: Callable[[str], None],
-        service_targets_ms: Mapping[str, float] | None = None,
     ) -> None:
         self._adaptation = adaptation
         self._seating = seating
         self._clusters = clusters
         self._limits = limits
         self._say = say
-        self._service_targets_ms = service_targets_ms or {}
-        self._over: dict[str, int] = dict.fromkeys(self._service_targets_ms, 0)  # windows in a row
+        self._work: dict[str, tuple[int, float]] = {}  # calls and their processor time so far, by workload
+        # By service: moment of the last window, requests until then, and those of them turned away.
+        self._arrived: dict[str, tuple[float, int, int]] = {}
         self._back_at_s: dict[str, float] = {}  # by lost node
 
     async def start_best_effort(self) -> None:
@@ -75,21 +73,33 @@ class Upkeep:
 
     async def _check_nodes(self, now_s: float) -> None:
         """Give up nodes whose processes were all killed, and use those again that were given up long ago."""
-        for node in self._lost():
-            self._back_at_s[node] = now_s + NODE_LOST_S
-            for cluster in self._clusters.values():
-                await cluster.drop_node(node)
+        if lost := self._lost():
+            for node in lost:
+                self._back_at_s[node] = now_s + NODE_LOST_S
+                for cluster in self._clusters.values():
+                    await cluster.drop_node(node)
             for replicas in self._adaptation.keys.values():
                 for key, where, _ in replicas:
-                    if where == node:
+                    if where in lost:
                         self._seating.names.pop(key, None)
                         await self._limits.end(key)
-            await self._apply(self._adaptation.node_lost(node, now_s))
+            await self._apply(self._adaptation.nodes_lost(lost, now_s))
         for node in [node for node, at_s in self._back_at_s.items() if at_s <= now_s]:
-            del self._back_at_s[node]
+            if self._usable(node):
+                del self._back_at_s[node]
+                await self._apply(self._adaptation.node_back(node))
+            else:
+                self._back_at_s[node] = now_s + NODE_LOST_S
+
+    def _usable(self, node: str) -> bool:
+        """Whether a node that was lost can be played again."""
+        try:
             with contextlib.suppress(InputError):  # it was never removed
                 self._limits.add_node(node, self._seating.nodes[node].limit)
-            await self._apply(self._adaptation.node_back(node))
+        except KwikenError as error:
+            self._say(f"node {node} is not back: {error}")
+            return False
+        return True
 
     def _lost(self) -> list[str]:
         """Nodes with replicas of any cluster, of which every one was killed."""
@@ -110,66 +120,86 @@ class Upkeep:
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
                 continue
-            ours = self._observations(service, cluster, figures)
+            whole = self._whole(service, figures, now_s)
+            ours = self._observations(service, cluster, figures, whole.rate_per_s)
             seen |= ours
-            actions += self._whole_service(service, figures, ours, now_s)
+            actions += self._adaptation.observe_service(service, now_s, whole, ours)
         await self._apply([*actions, *self._adaptation.observe(now_s, seen)])
 
     def _observations(
-        self, service: str, cluster: Cluster, figures: Mapping[str, Any]
+        self, service: str, cluster: Cluster, figures: Mapping[str, Any], arriving_per_s: float
     ) -> dict[str, Observation]:
         """Measurements of the stages of a service that are workloads, by workload."""
-        keys = {name: key for key, name in self._seating.names.items()}
-        seen = {}
+        placed, seen = self._adaptation.keys, {}
         for name, workload in self._seating.workloads.items():
             if workload.service != service or not workload.stage:
                 continue
+            names = self._seating.names
+            keys = {names[key]: key for key, _, _ in placed[name] if key in names}
             stage = figures["stages"][workload.stage]
             recent = stage["recent"]
             calls = max(1, cluster.service[workload.stage].fanout)  # of one request
             seen[name] = Observation(
                 requests=recent["answered"] // calls,
-                rate_per_s=recent["rate_per_s"] / calls,
+                rate_per_s=max(recent["rate_per_s"] / calls, arriving_per_s),
                 p99_ms=recent["p99_ms"],
                 latency_ms={
                     keys[one["id"]]: one["latency_ms"]
                     for one in stage["replicas"]
                     if one["id"] in keys and one["latency_ms"] is not None
                 },
+                work_ms=self._work_since(name, stage["calls"], stage["busy_ms"], calls),
             )
         return seen
 
-    def _whole_service(
-        self, service: str, figures: Mapping[str, Any], seen: Mapping[str, Observation], now_s: float
-    ) -> list[Action]:
-        """Ask the stage with the least room for more, if the service as a whole misses its target."""
-        target_ms, recent = self._service_targets_ms.get(service), figures["recent"]
-        if target_ms is None or recent["p99_ms"] is None or recent["answered"] < MIN_REQUESTS_FOR_P99:
-            return []
-        self._over[service] = self._over[service] + 1 if recent["p99_ms"] > target_ms else 0
-        if self._over[service] < WINDOWS_OVER_TARGET:
-            return []
-        self._over[service] = 0
-        rates = {name: one.rate_per_s for name, one in seen.items()}
-        tightest = self._adaptation.tightest(seen, rates)
-        if tightest is None:
-            return []
-        reason = (
-            f"service {service}'s p99 {recent['p99_ms']:.3g} ms is over {target_ms:.3g} ms, and this stage "
-            "has the least room"
+    def _work_since(self, name: str, calls: int, busy_ms: float, of_request: int) -> float | None:
+        """Processor time of a request since the last window, milliseconds; None where it is not known."""
+        before_calls, before_ms = self._work.get(name, (calls, busy_ms))
+        self._work[name] = calls, busy_ms
+        answered, spent_ms = calls - before_calls, busy_ms - before_ms
+        if answered <= 0 or spent_ms <= 0:  # no calls, or a gateway that was replaced counts anew
+            return None
+        return spent_ms / answered * of_request
+
+    def _whole(self, service: str, figures: Mapping[str, Any], now_s: float) -> Observation:
+        """Measurements of a service's requests since the last window, those turned away among them."""
+        recent = figures["recent"]
+        counts = figures["requests"] + figures["shed"], figures["shed"]
+        before, self._arrived[service] = self._arrived.get(service), (now_s, *counts)
+        arrived, shed, lasted_s = 0, 0, 0.0
+        if before is not None and counts[0] >= before[1] and counts[1] >= before[2]:
+            lasted_s, arrived, shed = now_s - before[0], counts[0] - before[1], counts[1] - before[2]
+        return Observation(
+            requests=recent["answered"] + shed,
+            rate_per_s=max(recent["rate_per_s"], arrived / lasted_s if lasted_s else 0.0),
+            p99_ms=recent["p99_ms"],
+            turned_away=shed / arrived if arrived else 0.0,
         )
-        return self._adaptation.need_more(tightest, now_s, seen[tightest], reason)
 
     async def _apply(self, actions: Iterable[Action]) -> None:
         """Carry actions out in their order; starts that follow one another go at the same time."""
         for starts, group in itertools.groupby(actions, key=lambda action: isinstance(action, Start)):
             if starts:
-                await asyncio.gather(*(self._one(action) for action in group))
+                await self._start_all([self._one(action) for action in group])
             else:
                 for action in group:
                     await self._one(action)
 
+    async def _start_all(self, starts: Iterable[Coroutine[Any, Any, None]]) -> None:
+        """Start replicas, which may take minutes; nodes that are lost meanwhile are given up meanwhile."""
+        tasks = [asyncio.create_task(start) for start in starts]
+        pending = set(tasks)
+        try:
+            while pending:
+                _, pending = await asyncio.wait(pending, timeout=CHECK_S)
+                if pending:
+                    await self._check_nodes(time.monotonic())
+        finally:
+            await cancel_and_wait(tasks)
+
     async def _one(self, action: Action) -> None:
+        if isinstance(action, Stop) and not self._wanted_for(action):
+            return
         self._say(action.line)
         workload = self._seating.workloads[action.workload]
         cluster = self._clusters.get(workload.service) if workload.stage else None
@@ -183,7 +213,20 @@ class Upkeep:
         elif isinstance(action, Stop):
             await cluster.remove_replica(self._seating.names.pop(action.key, ""))
         elif isinstance(action, Resize):
-            cluster.resize_replica(self._seating.names.get(action.key, ""), action.cores)
+            try:
+                cluster.resize_replica(self._seating.names.get(action.key, ""), action.cores)
+            except KwikenError as error:
+                self._say(f"{action.workload}: {action.key} keeps its cores: {error}")
+
+    def _runs(self, workload: str, key: str) -> bool:
+        """Whether a replica is one of those that the adaptation counts on."""
+        return any(key == other for other, _, _ in self._adaptation.keys[workload])
+
+    def _wanted_for(self, action: Stop) -> bool:
+        """Whether a stop is still to be carried out: not if what was to replace the replica did not start."""
+        if not action.after or all(self._runs(action.workload, key) for key in action.after):
+            return True
+        return not self._runs(action.workload, action.key)
 
     async def _start(self, action: Start, cluster: Cluster | None, stage: str) -> None:
         try:
@@ -191,10 +234,15 @@ class Upkeep:
                 await self._start_command(action.workload, action.key, action.node, action.cores)
             else:
                 place = ReplicaPlace(action.node, action.cores)
-                self._seating.names[action.key] = await cluster.add_replica(stage, place)
+                name = await cluster.add_replica(stage, place)
+                if self._runs(action.workload, action.key):
+                    self._seating.names[action.key] = name
+                else:  # given up while it started
+                    await cluster.remove_replica(name)
         except (KwikenError, OSError) as error:
             self._say(f"{action.workload}: {action.key} could not be started: {error}")
-            self._adaptation.start_failed(action.workload, action.key)
+            for stop in self._adaptation.start_failed(action.workload, action.key, time.monotonic()):
+                await self._one(stop)
 
     async def _start_command(self, name: str, key: str, node: str, cores: float) -> None:
         """Start the command of best-effort work, if it has one; other work is started elsewhere."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,7 +12,7 @@ import pytest
 
 from kwiken.placement import Placement
 from kwiken.plan import Plan
-from kwiken.profile import profile_to_json
+from kwiken.profile import Origin, profile_to_json
 from tests.capacity.test_supply import NODES
 from tests.support.commands import refused, run
 from tests.support.stragglers import straggling_profile
@@ -39,8 +40,25 @@ def test_sizes_are_shown_and_both_documents_written(files: Path, tmp_path: Path)
     assert [one.stage for one in placement.workloads] == ["fetch", "rank"]
     assert "an hour; p99" in result.stdout
     assert "one move more or less" in result.stdout
-    replicas = len(placement.workloads[0].replicas)
-    assert f"--replicas fetch={replicas}" in result.stderr
+    out = tmp_path / "out"
+    words = f"--placement {out}/placement.json --nodes {files}/nodes.toml --plan {out}/plan.json"
+    assert f"to run it: kwiken up MODULE:SERVICE {words}" in result.stderr
+
+
+def test_without_nodes_counts_of_replicas_are_told_of_our_own_services_alone(
+    files: Path, tmp_path: Path
+) -> None:
+    profile = straggling_profile(requests=1000)
+    foreign = tmp_path / "foreign.json"
+    origin = Origin(kind="shop:get", caller="shop:get")
+    foreign.write_text(profile_to_json(replace(profile, origin=origin)))
+    own, other = (run("size", str(path), *AT) for path in (files / "profile.json", foreign))
+    assert own.stdout == other.stdout
+    assert "nodes" not in own.stdout
+    counts = re.findall(r"--replicas (\w+)=(\d+)", own.stderr)
+    assert [name for name, _ in counts] == ["fetch", "rank"]
+    assert f"cost {sum(int(count) for _, count in counts)} cores" in own.stdout
+    assert "to run it" not in other.stderr
 
 
 def test_json_compares_and_the_picture_shows_the_frontier(files: Path, tmp_path: Path) -> None:
@@ -85,7 +103,7 @@ def test_bad_values_are_one_line(files: Path, arguments: tuple[str, ...], proble
         ("nodes = []\nclasses = []\n", "nodes.toml: "),
         (NODES.replace("speed = 0.5", "speed = nan"), "speed must be a finite number above 0"),
         (NODES.replace("speed = 0.5", "speed = -1"), "speed must be a finite number above 0"),
-        (NODES.replace("speed = 0.5\n", ""), "class 'small': its speed for stage 'fetch' is not known"),
+        (NODES.replace("speed = 0.5\n", ""), "class 'small': its speed is not known"),
     ],
 )
 def test_bad_nodes_are_one_line(files: Path, tmp_path: Path, text: str, problem: str) -> None:

@@ -23,6 +23,7 @@ from kwiken.cli.demo_place.traffic import FAILED_MS, Stream, p99_ms
 from kwiken.placement import NodeLedger, Placement, admit_all, document
 from kwiken.placement.schedulers import scheduler
 
+OURS = "times the cost of thrifty"
 CALL_S = dict.fromkeys(SERVICES, 0.03)
 
 
@@ -54,7 +55,7 @@ def test_the_placer_uses_quick_nodes_and_least_loaded_does_not_know_them() -> No
 def test_there_is_room_for_every_target_without_any_one_node() -> None:
     for node in nodes().nodes:
         _, adaptation = placed("thrifty")
-        adaptation.node_lost(node.name, 0.0)
+        adaptation.nodes_lost([node.name], 0.0)
         for name in SERVICES:
             found, needed = adaptation.performance(name)
             assert found >= needed * (1 - 1e-9)
@@ -75,8 +76,8 @@ def service(name: str, p99: float | None) -> ServiceOutcome:
         p99_ms=p99,
         requests=300,
         failed=0,
-        replicas=1,
-        nodes=["node-2 (quick)"],
+        replicas=0 if p99 is None else 1,
+        nodes=[] if p99 is None else ["node-2 (quick)"],
     )
 
 
@@ -106,11 +107,20 @@ def test_the_verdict_says_what_each_placement_kept_and_at_which_cost() -> None:
     found = verdict(OUTCOME)
     assert (found.told, found.kept) == (True, True)
     assert found.lines == [
-        "least-loaded misses the target of digest, with 0.90 cores at 2.00 an hour (1.00 times the cost).",
-        "reservation misses the target of order, with 0.90 cores at 5.00 an hour (2.50 times the cost).",
-        "thrifty keeps 3 of 3 targets with 0.90 cores at 2.00 an hour, beside 0.60 cores of best-effort work.",
+        f"least-loaded misses the target of digest, with 0.90 cores at 2.00 an hour (1.00 {OURS}).",
+        f"reservation has no room for order, with 0.90 cores at 5.00 an hour (2.50 {OURS}).",
+        "thrifty keeps all targets, with 0.90 cores at 2.00 an hour, beside 0.60 cores of best-effort work.",
         "After node-2 was stopped, all targets were kept again within 4.5 s; 12 of 2000 requests failed.",
     ]
+
+
+def test_a_target_that_the_placer_misses_is_named() -> None:
+    missed = dataclasses.replace(OUTCOME, arms=[*OUTCOME.arms[:2], arm("thrifty", 50.0, 60.0, 700.0)])
+    found = verdict(missed)
+    assert (found.told, found.kept) == (True, False)
+    assert found.lines[2].startswith(
+        "thrifty misses the target of order, with 0.90 cores at 2.00 an hour, beside"
+    )
 
 
 def test_targets_that_are_not_kept_again_are_said() -> None:

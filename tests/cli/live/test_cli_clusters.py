@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import http.server
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -25,6 +22,7 @@ from kwiken.runtime.cluster import ClusterState, StateFiles
 from kwiken.runtime.cluster.state import VERSION, ProcessState
 from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
+from tests.support.http_servers import Asked, Told, http_server
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services_http:service"
@@ -62,26 +60,12 @@ def ear() -> Iterator[tuple[str, list[str]]]:
     """A server that hears which tokens it is sent."""
     heard: list[str] = []
 
-    class Hear(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            heard.append(str(self.headers["Authorization"]))
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
+    def hear(asked: Asked) -> Told:
+        heard.append(str(asked.headers["Authorization"]))
+        return Told(b"{}")
 
-        def log_message(self, *args: Any) -> None:
-            del args
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hear)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", heard
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(hear) as server:
+        yield server.url, heard
 
 
 class TestStatesFromElsewhere:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from kwiken.cli.live.placing import PlacementOptions
+from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes
+from kwiken.cli.live.placing.options import service_targets
 from kwiken.cli.shared import load_service
 from kwiken.errors import InputError
 from kwiken.workloads import profiles_to_json
@@ -45,20 +48,23 @@ def options(folder: Path, *workloads: dict[str, Any], nodes: str | None = NODES)
 def test_a_placement_gives_nodes_their_speed_and_replicas_their_places(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = options(tmp_path, workload("tidy", "a", "b"), workload("x", "a", service="other")).read(SERVICE)
+    found = options(tmp_path, workload("tidy", "a", "b"), workload("x", "a", service="other")).read([SERVICE])
     assert found is not None
     assert {name: (node.node_class, node.speed) for name, node in found.nodes.items()} == {
         "a": ("quick", 1.0),
         "b": ("slow", 0.25),
     }
-    assert [(place.node, place.cores) for place in found.replicas["tidy"]] == [("a", 0.4), ("b", 0.4)]
+    assert [(place.node, place.cores) for place in found.replicas["hello"]["tidy"]] == [
+        ("a", 0.4),
+        ("b", 0.4),
+    ]
     assert "on no node and without limits: greet, join" in capsys.readouterr().err
 
 
 def test_without_a_document_of_nodes_all_are_as_fast_as_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = options(tmp_path, workload("tidy", "b"), nodes=None).read(SERVICE)
+    found = options(tmp_path, workload("tidy", "b"), nodes=None).read([SERVICE])
     assert found is not None
     assert found.nodes["b"].speed == 1.0
     assert "without --nodes every node is as fast as this machine" in capsys.readouterr().err
@@ -90,12 +96,12 @@ def test_what_does_not_fit_is_refused(
     tmp_path: Path, workloads: list[dict[str, Any]], nodes: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        options(tmp_path, *workloads, nodes=nodes).read(SERVICE)
+        options(tmp_path, *workloads, nodes=nodes).read([SERVICE])
 
 
 def test_nodes_alone_are_refused() -> None:
     with pytest.raises(InputError, match="--nodes: needs --placement, or --workloads and --profiles"):
-        PlacementOptions(None, "nodes.toml").read(SERVICE)
+        PlacementOptions(None, "nodes.toml").read([SERVICE])
 
 
 WORKLOADS = """
@@ -125,26 +131,29 @@ command = ["sleep", "600"]
 def keeping(folder: Path, *, workloads: str = WORKLOADS, **change: Any) -> PlacementOptions:
     rates: dict[float, float] = {0.5: 50.0, 1: 100.0}
     classes = {"quick": 1.0, "slow": 0.25}
-    profiles = tuple(profile(rates, classes, name=name) for name in ("first", "filler"))
+    profiles = tuple(profile(rates, classes, name=name) for name in ("first", "elsewhere", "filler"))
     files = {"nodes.toml": NODES, "workloads.toml": workloads, "profiles.json": profiles_to_json(profiles)}
     for name, text in files.items():
         (folder / name).write_text(text)
     paths = {name.partition(".")[0]: str(folder / name) for name in files}
-    return PlacementOptions(**{"placement": None, **paths, "target_p99_ms": 80.0, **change})
+    return PlacementOptions(**{"placement": None, **paths, "target_p99": ("80",), **change})
 
 
-def test_workloads_with_predictions_are_placed_and_kept(tmp_path: Path) -> None:
-    found = keeping(tmp_path).read(SERVICE)
+def test_workloads_with_predictions_are_placed_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = keeping(tmp_path).read([SERVICE])
     assert found is not None
     assert found.adaptation is not None
     assert found.seating is not None
-    assert [(place.node, place.cores) for place in found.replicas["tidy"]] == [("a", 1.0)]
+    assert [(place.node, place.cores) for place in found.replicas["hello"]["tidy"]] == [("a", 1.0)]
     assert found.seating.names == {"first-0": "tidy-0"}
     assert {name: len(keys) for name, keys in found.adaptation.keys.items()} == {"first": 1, "filler": 1}
     assert found.seating.workloads["filler"].command == ("sleep", "600")
-    assert found.service_targets_ms == {"hello": 80.0}
+    told = "note: of other services, and so neither started nor given room: elsewhere"
+    assert told in capsys.readouterr().err
     words = keeping(tmp_path).arguments()
-    assert words[-2:] == ["--target-p99", "80.0"]
+    assert words[-2:] == ["--target-p99", "80"]
     assert {"--nodes", "--workloads", "--profiles"} < set(words)
 
 
@@ -159,7 +168,7 @@ def test_workloads_with_predictions_are_placed_and_kept(tmp_path: Path) -> None:
         ),
         (
             {"workloads": WORKLOADS.replace('"first"', '"last"')},
-            "has no profile of 'last', but first, filler",
+            "has no profile of 'last', but first, elsewhere, filler",
         ),
         (
             {"workloads": WORKLOADS.replace("rate_per_s = 80", "rate_per_s = 8000")},
@@ -170,4 +179,77 @@ def test_workloads_with_predictions_are_placed_and_kept(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     text = change.pop("workloads", WORKLOADS)
     with pytest.raises(InputError, match=message):
-        keeping(tmp_path, workloads=text, **change).read(SERVICE)
+        keeping(tmp_path, workloads=text, **change).read([SERVICE])
+
+
+def test_services_that_are_started_together_draw_on_one_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = NODES.replace('"b", class = "slow"', '"b", class = "quick"')
+    options = keeping(tmp_path, workloads=WORKLOADS.replace('"other"', '"pack"').replace('"x"', '"packing"'))
+    (tmp_path / "nodes.toml").write_text(nodes)
+    pack = load_service("kwiken.services.trio:pack")
+    alone = [options.read([service]) for service in (SERVICE, pack)]
+    assert [placed and node_of(placed) for placed in alone] == [{"first": "a"}, {"elsewhere": "a"}]
+    capsys.readouterr()
+    two = dataclasses.replace(options, target_p99=("hello=80", "pack=70")).read([SERVICE, pack])
+    assert two is not None
+    assert node_of(two) == {"first": "a", "elsewhere": "b"}
+    assert [place.node for place in two.replicas["pack"]["packing"]] == ["b"]
+    assert "of other services" not in capsys.readouterr().err
+
+
+def node_of(placed: Placed) -> dict[str, str]:
+    """Node of the one replica of each workload with a target."""
+    assert placed.adaptation is not None
+    return {name: keys[0][1] for name, keys in placed.adaptation.keys.items() if name != "filler"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("pack=50",), "must be SERVICE=MS with a service of hello, not 'pack=50'"),
+        (("50", "hello=60"), "service 'hello' is given twice"),
+        (("soon",), "must be from 0.001 to 1e[+]09 milliseconds, not 'soon'"),
+        (("hello=nan",), "must be from 0.001 to 1e[+]09 milliseconds, not 'nan'"),
+        (("0",), "must be from 0.001 to 1e[+]09 milliseconds, not '0'"),
+    ],
+)
+def test_targets_of_services_that_make_no_sense_are_refused(
+    tmp_path: Path, texts: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(InputError, match=f"--target-p99: {message}"):
+        keeping(tmp_path, target_p99=texts).read([SERVICE])
+
+
+def test_targets_of_services_are_read_by_name() -> None:
+    pack = load_service("kwiken.services.trio:pack")
+    assert service_targets([SERVICE], ["80"]) == {"hello": 80.0}
+    assert service_targets([SERVICE, pack], ["pack=70", "hello=0.5"]) == {"pack": 70.0, "hello": 0.5}
+    assert service_targets([SERVICE, pack], []) == {}
+
+
+def test_several_services_need_their_names_at_a_target(tmp_path: Path) -> None:
+    pack = load_service("kwiken.services.trio:pack")
+    with pytest.raises(InputError, match="must be SERVICE=MS with a service of hello, pack, not '50'"):
+        keeping(tmp_path, target_p99=("50",)).read([SERVICE, pack])
+
+
+def test_nodes_are_kept_by_one_program_and_followed_by_many(tmp_path: Path) -> None:
+    (tmp_path / "nodes.toml").write_text(NODES)
+    nodes = str(tmp_path / "nodes.toml")
+    refusal = "nodes.toml: another kwiken up has its replicas on these nodes.*give one kwiken up all services"
+    with claimed_nodes(nodes, alone=True):
+        for alone in (True, False):
+            with pytest.raises(InputError, match=refusal), claimed_nodes(nodes, alone=alone):
+                pass
+    follows = functools.partial(claimed_nodes, nodes, alone=False)
+    with follows(), follows(), pytest.raises(InputError, match=refusal), claimed_nodes(nodes, alone=True):
+        pass
+    with claimed_nodes(nodes, alone=True):  # free again
+        pass
+    with (
+        pytest.raises(InputError, match=r"gone\.toml: cannot be read"),
+        claimed_nodes("gone.toml", alone=True),
+    ):
+        pass

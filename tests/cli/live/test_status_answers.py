@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from kwiken.cli.live import gateway_client
-from kwiken.cli.live.gateway_client import _whole_body
+from kwiken.cli.live.gateway import client as gateway_client
+from kwiken.cli.live.gateway.client import _whole_body
 from kwiken.cli.live.status import _show
 from tests.cli.live.test_status_levers import figures
 

@@ -57,6 +57,14 @@ def test_reissues_stand_beside_their_bounds() -> None:
     assert "denied" not in quiet
 
 
+def test_sampled_traces_are_counted_by_the_reason_for_which_they_were_kept() -> None:
+    kept = {"first": 200, "slow": 27, "failed": 0, "drawn": 50}
+    said = _spend(figures(traces={"kept": kept, "dropped": 1239}))
+    assert said.endswith("; spans of 277 requests kept (first 200, slow 27, drawn 50), of 1239 not")
+    assert "spans" not in _spend(figures(traces=None)), "every request is traced, or none"
+    assert _spend(figures(traces={"kept": {}, "dropped": 0})).endswith("; spans of 0 requests kept, of 0 not")
+
+
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])
 def test_an_unsaved_plan_is_reported(unkept: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     cluster: dict[str, Any] = {

@@ -12,7 +12,7 @@ import pytest
 from kwiken.evaluation import Judgement
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
-from kwiken.profile import Profile, StageProfile, profile_to_json
+from kwiken.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
 from tests.support.commands import refused, run
 
 StageOf = Callable[..., StageProfile]
@@ -87,12 +87,41 @@ def test_blocks_need_no_plan_and_take_its_budget_and_ledger_if_there_is_one(fold
     assert "planned block by block" in shown.stdout
 
 
+def test_several_profiles_are_judged_together_with_a_row_for_each(folder: Path) -> None:
+    whole = profile_from_json((folder / "profile.json").read_text(), where="profile.json")
+    halves = np.array_split(np.argsort(whole.started_s, kind="stable"), 2)
+    monday, tuesday = (folder / name for name in ("monday.json", "tuesday.json"))
+    monday.write_text(profile_to_json(part_of(whole, halves[0])))
+    tuesday.write_text(profile_to_json(part_of(whole, halves[1][:700])))
+    files = (str(folder / "plan.json"), str(tuesday), str(monday))  # in any order
+    found = json.loads(run("judge", *files, "--json", "-o", str(folder / "page.html")).stdout)
+    assert found["requests"] == 1700
+    assert [(each["recording"], each["requests"]) for each in found["stretches"]] == [
+        ("monday.json", 1000),
+        ("tuesday.json", 700),
+    ]
+    shown = run("judge", *files)
+    assert "p99 by profile" in shown.stdout
+    assert shown.stdout.index("monday.json") < shown.stdout.index("tuesday.json")
+    assert "tuesday.json" in (folder / "page.html").read_text()
+    refused(run("judge", str(monday), str(tuesday), "--blocks", "2"), "tuesday.json is a second one")
+
+
+def test_profiles_of_one_name_are_told_apart_by_their_folders(folder: Path) -> None:
+    for day in ("1", "2"):
+        (folder / day).mkdir()
+        (folder / day / "profile.json").write_text((folder / "profile.json").read_text())
+    files = [str(folder / day / "profile.json") for day in ("1", "2")]
+    found = json.loads(run("judge", str(folder / "plan.json"), *files, "--json").stdout)
+    assert [each["recording"] for each in found["stretches"]] == files
+
+
 def test_what_cannot_be_judged_is_refused(folder: Path) -> None:
     plan, profile = str(folder / "plan.json"), str(folder / "profile.json")
     refused(run("judge", profile), "there is no plan among the files; give one, or --blocks")
     refused(run("judge", plan), "there are no traces and no profile among the files")
     refused(run("judge", plan, plan, profile), "is a second plan")
-    refused(run("judge", plan, profile, profile), "is a second profile")
+    refused(run("judge", plan, profile, profile), "profile.json: is given twice")
     refused(run("judge", plan, profile, "--reissue", "0.1"), "--reissue: needs --blocks")
     refused(
         run("judge", plan, profile, "--blocks", "2", "--from", profile), "--from: does not go with --blocks"
@@ -103,4 +132,6 @@ def test_what_cannot_be_judged_is_refused(folder: Path) -> None:
     other = json.loads((folder / "plan.json").read_text())
     other["service"] = "another"
     (folder / "other.json").write_text(json.dumps(other))
-    refused(run("judge", str(folder / "other.json"), profile), "is a plan for service 'another'")
+    refused(
+        run("judge", str(folder / "other.json"), profile), "is a plan for service 'another'; the requests of"
+    )

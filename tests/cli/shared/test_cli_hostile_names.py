@@ -281,7 +281,7 @@ class TestGateways:
         impostor: http.server.ThreadingHTTPServer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("kwiken.cli.live.gateway_client.MAX_ANSWER", 1000)
+        monkeypatch.setattr("kwiken.cli.live.gateway.client.MAX_ANSWER", 1000)
         impostor.answer = whole(b'"' + b"x" * 5000 + b'"')  # type: ignore[attr-defined]
         result = run("status", *noted(tmp_path, impostor))
         assert result.exit_code == 1

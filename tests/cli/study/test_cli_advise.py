@@ -9,12 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.advice import Advice
+from kwiken.advice import Advice, Doubt
+from kwiken.cli.report import advice_sentences
+from kwiken.evaluation.judgement import Cut
 from tests.support.commands import refused, run
 from tests.support.gateway_traces import Request, cart_request, shop_request, spans_of
 from tests.support.span_trees import jaeger_json
 
 DAY = Path(__file__).resolve().parents[3].parent / "shared/data/train-ticket/2023-01-29.json.gz"
+MAX_WORDS = 45  # of an answer with its question; figures and names count as words
 QUESTIONS = (
     "1. Which requests. ",
     "2. What makes their tail. ",
@@ -48,16 +51,65 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
     which, tail, gain, change, measure = lines[:5]
     assert "shop/page: 400 requests" in which
     assert "cart/add (30)" in which
-    assert "where the medians of the services come to" in tail
-    assert "stock-service" in tail
-    assert "judged on the later half" in gain
-    assert "spread evenly" in gain
-    assert "p99 of the later half rests on 2 requests" in gain
-    assert "of stock-service:search after " in change
-    assert "kwiken export plan.json --to envoy" in change
+    assert "more than the medians of all services add up to: stock-service" in tail
+    assert "takes p99 of the later half from" in gain
+    assert "on only 2 requests, contains 0" in gain
+    assert "Copy late calls of stock-service:search after " in change
     assert "Record 2,000 requests of this kind instead of 400" in measure
+    for line in lines[:5]:
+        assert len(line.split()) <= MAX_WORDS, line
     assert "Who makes slow requests slow" in shown.stdout
     assert "Settings to change" in shown.stdout
+
+
+def test_the_gain_is_worded_by_what_the_interval_says(traces: str) -> None:
+    found = msgspec.json.decode(run("advise", traces, "--json").stdout, type=Advice)
+    judgement = found.judgement
+    assert judgement is not None
+    arm = judgement.arm("plan")
+
+    def gain(share: float, low: float, high: float, doubt: Doubt | None = None) -> str:
+        after = msgspec.structs.replace(arm.after, p99_ms=judgement.before.p99_ms * (1 - share))
+        cuts = {**arm.cuts, "p99_ms": Cut(share=share, low=low, high=high)}
+        arms = (msgspec.structs.replace(arm, after=after, cuts=cuts, spent=0.08), *judgement.arms[1:])
+        judged = msgspec.structs.replace(judgement, arms=arms)
+        return advice_sentences(msgspec.structs.replace(found, judgement=judged, doubt=doubt), None)[2]
+
+    told = gain(0.3, 0.2, 0.4)
+    assert told.startswith("A plan of the earlier half cuts p99 of the later half by 30%, from ")
+    assert "(90% interval 20% to 40%, on only 2 requests)" in told
+    assert "for 8.0% of extra work (5.0% and the ledger's floor); an even spread cuts " in told
+    assert "raises p99 of the later half" in (worse := gain(-0.3, -0.4, -0.2))
+    assert "do not apply it" in worse
+    assert "contains 0" in gain(0.1, -0.1, 0.2, Doubt.ZERO_IN_INTERVAL)
+    assert "leaves p99 of the later half at" in gain(0.0, 0.0, 0.0, Doubt.ZERO_IN_INTERVAL)
+
+
+def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(traces: str) -> None:
+    told = run("advise", traces, "--json")
+    steps = json.loads(told.stdout)["steps"]
+    lines = run("advise", traces).stdout.splitlines()
+    listed = lines[lines.index("What to measure next:") + 1 :]
+    assert len(listed) == len(steps) > 1
+    assert all(line.startswith("- ") and line.endswith(".") for line in listed)
+    more = f"{len(steps) - 1} further step{'' if len(steps) == 2 else 's'} at the end"
+    assert more in lines[4]
+
+
+def test_a_plan_that_is_kept_is_exported_by_name(traces: str, tmp_path: Path) -> None:
+    plan = str(tmp_path / "plan.json")
+    assert f"kwiken export {plan} --to envoy" in run("advise", traces, "--plan", plan).stdout
+    assert "--plan FILE keeps the plan for kwiken export" in run("advise", traces).stdout
+
+
+def test_the_floor_serves_all_requests_of_which_the_traces_are_a_sample(traces: str) -> None:
+    """The shop's requests come slowly, so that the floor grants what the budget does not."""
+    whole = json.loads(run("advise", traces, "--budget", "0.005", "--json").stdout)
+    sample = json.loads(run("advise", traces, "--budget", "0.005", "--sampled", "0.00001", "--json").stdout)
+    denied = [max(arm["denied"] for arm in found["judgement"]["arms"]) for found in (whole, sample)]
+    assert denied[0] == 0 < denied[1]
+    assert sample["settings"] == whole["settings"]
+    refused(run("advise", traces, "--sampled", "0"), "--sampled")
 
 
 def test_another_kind_is_chosen_and_few_requests_are_told(traces: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.write import otlp_lines
+from kwiken.otel.write import Sample, otlp_lines
 from kwiken.profile import profile_from_json
 from tests.support.commands import refused, run
 from tests.support.gateway_traces import cart_request, shop_request, spans_of
@@ -82,6 +82,17 @@ class TestFit:
         assert "40 requests of shop" in result.stderr
         assert "traces 40" in result.stderr
         assert "not written" in result.stderr
+
+    def test_how_many_sampled_requests_stand_for_all(self, tmp_path: Path) -> None:
+        rng = random.Random(3)
+        dag = layered_dag(rng, 2)
+        records = [record(rng, dag, start=T0 + i * 10**9) for i in range(100)]
+        for number, one in enumerate(records):
+            one.sample = Sample("slow", 1.0) if number % 2 else Sample("drawn", 0.25)
+        path = tmp_path / "own.jsonl"
+        path.write_bytes(b"".join(otlp_lines("shop", records)))
+        told = " ".join(run("fit", str(path)).stderr.split())
+        assert "250 requests of shop, estimated from 100 that were sampled" in told
 
     def test_the_drawing(self, traces: str) -> None:
         result = run("fit", traces, "--mermaid")

@@ -268,7 +268,9 @@ def test_another_day_is_fitted_into_the_stages_of_the_first(tmp_path: Path) -> N
 def test_what_cannot_be_a_model_is_refused(tmp_path: Path) -> None:
     path = traces(tmp_path, shop())
     deep = fit_profile([path], depth=2)
-    with pytest.raises(InputError, match="like: has stages of depth 2"):
+    with pytest.raises(
+        InputError, match=r"like: has nested stages \(depth 2\).*fit the model anew with depth 1"
+    ):
         fit_profile([path], like=deep)
     cart = fit_profile([traces(tmp_path, spans_of([cart_request(n) for n in range(30)]), "c.json")])
     with pytest.raises(InputError, match="no kind of requests is named 'cart-service:/api/v1/cart/add'"):

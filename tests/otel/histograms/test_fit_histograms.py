@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,6 +21,7 @@ from kwiken.otel.metrics.prometheus import classic_buckets
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.metrics import distribution
 from tests.support.commands import refused, run
+from tests.support.http_servers import Asked, Told, http_server
 
 Labels = dict[str, str]
 Vector = list[dict[str, Any]]
@@ -106,11 +105,15 @@ def prometheus(
     answers: Mapping[str, Vector] | Callable[[str], tuple[int, bytes]],
 ) -> Iterator[tuple[str, list[str]]]:
     """A Prometheus on a free port; its address, and the expressions asked for."""
-    asked: list[str] = []
 
-    def respond(expression: str) -> tuple[int, bytes]:
+    def respond(asked: Asked) -> Told:
+        parts = urlsplit(asked.path)
+        assert parts.path == "/api/v1/query"
+        expression = parse_qs(parts.query)["query"][0]
+        expressions.append(expression)
         if callable(answers):
-            return answers(expression)
+            status, body = answers(expression)
+            return Told(body, status)
         by = expression.partition("sum by (")[2].partition(")")[0].split(", ")
         selector = re.search(r"\((\w+)(?:{(\w+)=\"(\w+)\"})?\[", expression)
         assert selector is not None
@@ -119,33 +122,13 @@ def prometheus(
             each for each in answers.get(metric, []) if label is None or each["metric"].get(label) == value
         ]
         result = grouped(found, by) if "sum by" in expression else found
-        return 200, json.dumps(
-            {"status": "success", "data": {"resultType": "vector", "result": result}}
-        ).encode()
+        return Told(
+            json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+        )
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            assert parts.path == "/api/v1/query"
-            asked.append(parse_qs(parts.query)["query"][0])
-            status, body = respond(asked[-1])
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"prometheus://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    expressions: list[str] = []
+    with http_server(respond) as server:
+        yield f"prometheus://{server.address}", expressions
 
 
 def learned(recorded: Recorded, **settings: Any) -> HistogramFit:

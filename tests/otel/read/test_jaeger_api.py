@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,38 +13,21 @@ import pytest
 from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import JaegerQuery, jaeger_api
+from tests.support.http_servers import Asked, Told, http_server
 from tests.support.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
 
 
 @contextmanager
-def jaeger(
-    body: bytes, status: int = 200, location: str | None = None, *, told: int | None = None
-) -> Iterator[tuple[str, list[str]]]:
+def jaeger(answer: bytes | Told) -> Iterator[tuple[str, list[str]]]:
     """A Jaeger on a free port that always answers the same; its address and the paths asked for."""
-    asked: list[str] = []
+    paths: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(status)
-            if location is not None:
-                self.send_header("Location", location)
-            self.send_header("Content-Length", str(len(body) if told is None else told))
-            self.end_headers()
-            self.wfile.write(body)
+    def respond(asked: Asked) -> Told:
+        paths.append(asked.path)
+        return answer if isinstance(answer, Told) else Told(answer)
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with http_server(respond) as server:
+        yield server.address, paths
 
 
 def answer() -> str:
@@ -125,14 +106,17 @@ def test_an_address_of_version_six() -> None:
     ],
 )
 def test_useless_answers_are_reported(body: bytes, status: int, message: str) -> None:
-    with jaeger(body, status) as (host, _), pytest.raises(InputError, match=message):
+    with jaeger(Told(body, status)) as (host, _), pytest.raises(InputError, match=message):
         fit_profile([f"jaeger://{host}/front"])
 
 
 def test_no_other_host_is_asked_than_the_one_named() -> None:
     with jaeger(answer().encode()) as (elsewhere, asked):
         there = f"http://{elsewhere}/api/traces"
-        with jaeger(b"", 302, there) as (host, _), pytest.raises(InputError, match="Jaeger answered 302"):
+        with (
+            jaeger(Told(status=302, headers={"Location": there})) as (host, _),
+            pytest.raises(InputError, match="Jaeger answered 302"),
+        ):
             fit_profile([f"jaeger://{host}/front"])
     assert asked == []
 
@@ -145,7 +129,7 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_answer_that_breaks_off_or_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     body = answer().encode()
-    with jaeger(body, told=len(body) + 9) as (host, _), pytest.raises(InputError, match="incomplete"):
+    with jaeger(Told(body, length=len(body) + 9)) as (host, _), pytest.raises(InputError, match="incomplete"):
         fit_profile([f"jaeger://{host}/front"])
     monkeypatch.setattr(jaeger_api, "_MAX_DOWNLOAD_S", -1.0)
     with jaeger(body) as (host, _), pytest.raises(InputError, match="takes longer than"):

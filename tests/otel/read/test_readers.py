@@ -76,6 +76,25 @@ WAYS: dict[str, Callable[[list[Span]], str]] = {
     "otlp lines": otlp_lines,
     "otlp lines without a last newline": lambda s: otlp_lines(s).rstrip("\n"),
     "otlp lines with blank lines and a mark": lambda s: "\ufeff\n\n" + otlp_lines(s).replace("\n", "\r\n\n"),
+    "an array of jaeger traces": lambda s: json.dumps([jaeger_trace(t) for t in by_trace(s)], indent=1),
+    "an array of answers of jaeger": lambda s: json.dumps([json.loads(jaeger_json(t)) for t in by_trace(s)]),
+    "an array of otlp documents": lambda s: json.dumps(
+        [json.loads(line) for line in otlp_lines(s).split("\n") if line]
+    ),
+    "otlp lines among lines of logs and metrics": lambda s: (
+        '{"resourceLogs":[]}\n' + otlp_lines(s).replace("\n", '\n{"resourceMetrics":[]}\n')
+    ),
+    "otlp from before its scopes were named so": lambda s: otlp_lines(s).replace(
+        "scopeSpans", "instrumentationLibrarySpans"
+    ),
+    "an answer of tempo": lambda s: json.dumps({"batches": resources(s)["resourceSpans"]}),
+    "an answer of tempo over many lines": lambda s: json.dumps(
+        {"batches": resources(s)["resourceSpans"]}, indent=1
+    ),
+    "an answer of tempo's second api": lambda s: json.dumps({"trace": resources(s)}),
+    "answers of tempo, one a line": lambda s: "".join(
+        json.dumps({"trace": resources(trace)}) + "\n" for trace in by_trace(s)
+    ),
     "an otlp document": lambda s: json.dumps(resources(s)),
     "an otlp document over many lines": lambda s: json.dumps(resources(s), indent=2),
     "a span a line": lambda s: "".join(f"{otlp_line([span])}\n" for span in s),

@@ -93,6 +93,44 @@ def test_a_callee_that_began_before_its_caller_has_another_clock() -> None:
     assert found(forest) == {"shifted": 1}, "what is below moves along and is not counted again"
 
 
+def calls_with_offsets(offsets: list[int], took: int = 40) -> list[Span]:
+    """A trace for each offset: a caller of 100, and a callee of another service that begins so much later."""
+    return [
+        span
+        for trace, offset in enumerate(offsets, start=1)
+        for span in (
+            Span(trace, 1, 0, "a", "caller", T0, T0 + 100),
+            Span(trace, 2, 1, "b", "callee", T0 + offset, T0 + offset + took),
+            Span(trace, 3, 2, "b", "inner", T0 + offset + 10, T0 + offset + 20),
+        )
+    ]
+
+
+def test_a_callee_whose_clock_is_always_ahead_by_the_same_is_moved_back() -> None:
+    forest = forest_of(calls_with_offsets([500 + 5 * (trace % 5) for trace in range(30)]))
+    assert found(forest) == {"shifted": 30}
+    callee = forest.depth == 1
+    assert set(forest.start[callee] - T0) == {30}
+    assert set(forest.start[forest.depth == 2] - T0) == {40}, "what is below moves along"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "took", "why"),
+    [
+        ([500] * 10, 40, "too few calls"),
+        ([101 + 7 * trace for trace in range(30)], 40, "delays that differ, as in a queue"),
+        ([500] * 30, 140, "work longer than its caller, who cannot have waited for it"),
+        ([500] * 20 + [30] * 10, 40, "calls that are late now and then"),
+    ],
+)
+def test_a_callee_that_nobody_waits_for_is_not_taken_for_a_skewed_clock(
+    offsets: list[int], took: int, why: str
+) -> None:
+    forest = forest_of(calls_with_offsets(offsets, took))
+    outside = sum(offset > 100 for offset in offsets)
+    assert found(forest) == {"detached": 2 * outside}, why
+
+
 def test_a_callee_too_long_for_its_caller_begins_with_it() -> None:
     forest = forest_of(tree(("a", 1, 0, 0, 100), ("b", 2, 1, -500, -300)))
     assert times(forest)[2] == (0, 100)

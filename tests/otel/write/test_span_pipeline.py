@@ -7,9 +7,6 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +25,7 @@ from kwiken.otel.write.collector import TRACES_PATH, Collector
 from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.pipeline import Pipeline
 from kwiken.otel.write.span_model import SpanData
+from tests.support.http_servers import Told, http_server
 from tests.support.span_trees import MS, T0, Dag, record
 
 CHAIN = Dag([[], [0], [1]])
@@ -171,42 +169,16 @@ def test_the_traces_path_is_added_where_none_is_given() -> None:
         assert collector_url(given, TRACES_PATH, option="otlp") == expected
 
 
-@contextmanager
-def collector(status: int = 200) -> Iterator[tuple[str, list[bytes]]]:
-    """A collector on a free port; its address and the bodies that it got."""
-    bodies: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", bodies
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_a_collector_gets_the_same_spans_as_the_files(tmp_path: Path) -> None:
-    with collector() as (address, bodies):
-        observer = make_observer("shop", traces=tmp_path, otlp=address)
+    with http_server() as collector:
+        observer = make_observer("shop", traces=tmp_path, otlp=collector.url)
         for request in requests(30):
             observer.request_finished(request)
         observer.close()
     sent = [
         span
-        for body in bodies
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for asked in collector.asked
+        for resource in ExportTraceServiceRequest.FromString(asked.body).resource_spans
         for scope in resource.scope_spans
         for span in scope.spans
     ]
@@ -219,10 +191,10 @@ def test_a_collector_gets_the_same_spans_as_the_files(tmp_path: Path) -> None:
 
 
 def test_a_collector_that_refuses_costs_no_request_and_is_counted(tmp_path: Path) -> None:
-    with collector(status=400) as (address, _):
+    with http_server(Told(status=400)) as collector:
         logging.disable(logging.CRITICAL)
         try:
-            observer = make_observer("shop", traces=tmp_path, otlp=address)
+            observer = make_observer("shop", traces=tmp_path, otlp=collector.url)
             for request in requests(5):
                 observer.request_finished(request)
             observer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -251,6 +252,27 @@ def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_pat
     finally:
         down = run("down", *state)
     assert down.returncode == 0
+
+
+def test_what_up_itself_says_is_in_the_same_log_as_its_processes(tmp_path: Path) -> None:
+    words = ["--state", str(tmp_path), "--port", "0", "--host", "0.0.0.0", "--log-format", "json"]
+    with running("up", TARGET, *words) as up:
+        assert up.stdout is not None
+        assert up.stdout.readline().startswith("http://127.0.0.1:")
+        up.send_signal(signal.SIGTERM)
+        _, log = up.communicate(timeout=30)
+    assert up.returncode == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert {line["process"] for line in lines} == {"supervisor"}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in lines)
+    told = {line["event"]: (line["level"], line["message"]) for line in lines}
+    assert told["cluster_up"] == (
+        "info",
+        f"echo is up with 6 replicas; control token in {StateFiles(tmp_path, 'echo').token}",
+    )
+    assert told["cluster_stopping"] == ("info", "echo is stopping")
+    level, message = told["gateway_exposed"]
+    assert (level, message.split(",")[0]) == ("warning", "the gateway listens on 0.0.0.0")
 
 
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:

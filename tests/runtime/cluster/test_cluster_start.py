@@ -44,6 +44,20 @@ async def test_a_replica_that_cannot_start_is_named_and_nothing_is_left(
     assert files_in(tmp_path) == [".lock"]
 
 
+async def test_what_processes_say_is_appended_to_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "processes.log"
+    log.write_text("before\n", encoding="ascii")
+    with pytest.raises(KwikenError, match="ended with exit code 7"):
+        async with Cluster(BROKEN + "exits", ClusterSettings(log=log)):
+            pass
+    first, *rest = log.read_text(encoding="ascii").splitlines()
+    assert first == "before"
+    assert set(rest) == {"no licence here"}
+    assert "no licence here" not in capfd.readouterr().err
+
+
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,11 +13,14 @@ import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
+from grpc import aio
 
-from kwiken.errors import InputError
+from kwiken.errors import InputError, KwikenError
 from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime.cluster import Cluster, ClusterSettings
+from tests.support.grpc_messages import Request, ask_of
 from tests.support.services_http import plan_for
+from tests.support.stacks import free_port
 from tests.support.waiting import until
 
 TARGET = "tests.support.services_http:service"
@@ -25,9 +29,15 @@ GATEWAYS = 3
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(scope="module")
+def grpc_port() -> int:
+    return free_port()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster() -> AsyncIterator[Cluster]:
-    async with Cluster(TARGET, ClusterSettings(gateways=GATEWAYS, grace_s=1.0)) as cluster:
+async def cluster(grpc_port: int) -> AsyncIterator[Cluster]:
+    settings = ClusterSettings(gateways=GATEWAYS, grace_s=1.0, grpc_port=grpc_port)
+    async with Cluster(TARGET, settings) as cluster:
         yield cluster
 
 
@@ -63,6 +73,15 @@ async def ask(cluster: Cluster, times: int, **more: float) -> None:
             assert response.status == 200
 
 
+async def ask_over_grpc(port: int, times: int) -> None:
+    """Requests over gRPC on a connection each."""
+    for _ in range(times):
+        options = (("grpc.use_local_subchannel_pool", 1),)  # else channels to one address share a connection
+        async with aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+            answer = await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=10.0)
+        assert answer.utility == 1.0
+
+
 async def test_connections_are_divided_and_figures_add_up(cluster: Cluster) -> None:
     before = (await cluster.status())["runtime"]["requests"]
     await ask(cluster, 60)
@@ -70,6 +89,15 @@ async def test_connections_are_divided_and_figures_add_up(cluster: Cluster) -> N
     assert len(each) == GATEWAYS
     assert sum(status["requests"] > 0 for status in each) >= 2
     assert (await cluster.status())["runtime"]["requests"] - before == 60
+
+
+async def test_connections_over_grpc_are_divided_too(cluster: Cluster, grpc_port: int) -> None:
+    before = [status["requests"] for status in await statuses(cluster)]
+    await ask_over_grpc(grpc_port, 40)
+    after = [status["requests"] for status in await statuses(cluster)]
+    gained = [now - then for now, then in zip(after, before, strict=True)]
+    assert sum(gained) == 40
+    assert sum(gain > 0 for gain in gained) >= 2
 
 
 async def test_a_plan_put_to_one_gateway_reaches_all(cluster: Cluster) -> None:
@@ -84,7 +112,9 @@ async def test_a_plan_put_to_one_gateway_reaches_all(cluster: Cluster) -> None:
         await everywhere(cluster, digest)
 
 
-async def test_a_gateway_that_dies_comes_back_with_plan_and_replicas(cluster: Cluster) -> None:
+async def test_a_gateway_that_dies_comes_back_with_plan_and_replicas(
+    cluster: Cluster, grpc_port: int
+) -> None:
     plan = plan_for(after_ms=40.0)
     await cluster.put_plan(plan)
     killed = cluster.gateway_pids[0]
@@ -94,6 +124,7 @@ async def test_a_gateway_that_dies_comes_back_with_plan_and_replicas(cluster: Cl
     )
     await everywhere(cluster, plan.digest)
     await ask(cluster, 20)
+    await ask_over_grpc(grpc_port, 20)
     await cluster.put_plan(None)
 
 
@@ -121,13 +152,18 @@ async def test_a_number_out_of_range_is_refused(gateways: int) -> None:
         Cluster(TARGET, ClusterSettings(gateways=gateways))
 
 
-async def test_a_port_for_grpc_is_not_shared() -> None:
-    with pytest.raises(InputError, match="several gateways cannot share a port for gRPC"):
-        Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=0))
-
-
-async def test_a_port_of_another_cluster_is_not_shared(cluster: Cluster) -> None:
+async def test_a_port_of_another_cluster_is_not_shared(cluster: Cluster, grpc_port: int) -> None:
     port = int(cluster.gateway_url.rpartition(":")[2])
-    with pytest.raises(Exception, match="the port is in use"):
-        async with Cluster(TARGET, ClusterSettings(gateways=2), port=port):
-            pass
+    for http_port, shared_port in ((port, None), (0, grpc_port)):
+        with pytest.raises(KwikenError, match=r"gateway: .*: the port is in use"):
+            async with Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=shared_port), port=http_port):
+                pass
+
+
+async def test_any_free_port_for_grpc_is_the_same_for_all_gateways(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=0, grace_s=1.0)):
+        told = re.findall(r"requests over gRPC at grpc://127\.0\.0\.1:(\d+)", capfd.readouterr().err)
+    assert len(told) == 2
+    assert told[0] == told[1] != "0"

@@ -26,7 +26,7 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
-from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter
+from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.service import Reissue, Stage
 from tests.support.replicas import plan_of, replicas_of, service_of
 
@@ -296,13 +296,23 @@ def test_burst_always_fits_the_dearest_copy() -> None:
 
 
 def test_a_call_is_charged_its_share_of_the_cpu_time_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    burnt = iter([1_000_000, 3_000_000, 6_000_000])
+    burnt = iter([1_000_000, 2_500_000, 3_000_000, 5_500_000, 6_000_000])
     monkeypatch.setattr("kwiken.runtime.replica.cpu_meter.time.thread_time_ns", lambda: next(burnt))
-    overhead, meter = CallOverhead(), CpuMeter()
+
+    async def work() -> None:
+        return None
+
+    overhead = CallOverhead()
     overhead.start()
-    meter.ns = 500_000
-    assert overhead.share_ms(meter) == pytest.approx(1.5)  # 2 ms in all, 0.5 metered, one call
-    assert overhead.share_ms(meter) == pytest.approx(2.0)  # 5 ms in all, 1 metered, two calls
+    shares = []
+    for _ in range(2):
+        meter = CpuMeter()
+        with pytest.raises(StopIteration):
+            metered(work(), meter).send(None)
+        assert meter.ns == 500_000
+        shares.append(overhead.share_ms(meter))
+    # 2 ms until the end of the first call, 0.5 metered; 5 ms until the end of the second, 1 metered.
+    assert shares == [pytest.approx(1.5), pytest.approx(2.0)]
 
 
 def test_recent_latencies_are_those_of_the_last_intervals() -> None:

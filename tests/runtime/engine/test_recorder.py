@@ -103,6 +103,19 @@ def test_ids_come_from_the_injected_generator() -> None:
     assert (first.trace_id, first.span_id) == (second.trace_id, second.span_id)
 
 
+def test_every_span_of_a_wide_request_has_an_id_of_its_own_that_its_replica_gets() -> None:
+    service = service_of(Stage(name="f", fanout=200, replicas=2), Stage(name="m", after=("f",)))
+    script = Script(lambda *_: after(0.01))
+    record = noted(script, service)
+    sent = [entry.call.span_id for entry in script.sent]
+    noted_ids = [attempt.span_id for stage in record.stages for attempt in stage.attempts]
+    assert sorted(sent) == sorted(noted_ids)
+    ids = {record.span_id, *sent, *(stage.span_id for stage in record.stages)}
+    assert len(ids) == 1 + 201 + 2
+    low = sum(span_id < 2**63 for span_id in ids)
+    assert 0.4 < low / len(ids) < 0.6, "they look like random ones"
+
+
 def race(behave: Any, **settings: Any) -> RequestRecord:
     service = one_stage(**settings)
     plan = plan_of(service, {"s": Reissue(after_ms=100, fraction=0.1)})

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any
+from unittest import mock
+
+import pytest
 
 from kwiken.otel.write import RequestRecord
 from kwiken.runtime import HandlerError
 from kwiken.runtime.decisions import KeepReason, TraceSampler
 from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW
+from kwiken.runtime.engine import executor as executor_module
 from kwiken.runtime.transport.wire import Parent
-from kwiken.service import Reissue
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising
+from kwiken.service import Partial, Reissue, Stage
+from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
 from tests.support.virtual import simulate
 
 NEVER = (1 << 64) - 1  # trace id that no draw takes
@@ -28,17 +32,22 @@ class Collector:
         self.records.append(record)
 
 
+def learned_sampler() -> TraceSampler:
+    """A sampler that has seen so many requests that it knows what is slow."""
+    sampler = TraceSampler()
+    for _ in range(MIN_REQUESTS_FOR_SLOW):
+        request = sampler.begin(NEVER, asked=False, control=False)
+        sampler.end(request, 0.1, failed=False, partial=False)
+    return sampler
+
+
 def run(behave: Any, *, trace_id: int, sampled: bool = False, **executor: Any) -> tuple[Collector, Script]:
     """Run one request after so many that the sampler knows what is slow."""
     service = one_stage(replicas=3)
     script, collector = Script(behave), Collector()
 
     async def main() -> None:
-        sampler = TraceSampler()
-        for _ in range(MIN_REQUESTS_FOR_SLOW):
-            request = sampler.begin(NEVER, asked=False, control=False)
-            sampler.end(request, 0.1, failed=False, partial=False)
-        made = executor_of(service, script, observer=collector, sampler=sampler, **executor)
+        made = executor_of(service, script, observer=collector, sampler=learned_sampler(), **executor)
         made.apply(plan_of(service, {"s": Reissue(after_ms=100, fraction=0.1)}))
         endow(made)
         with contextlib.suppress(HandlerError):
@@ -52,6 +61,54 @@ def test_an_ordinary_request_is_dropped_and_replicas_are_told() -> None:
     collector, script = run(lambda *_: after(0.05), trace_id=NEVER)
     assert collector.records == []
     assert [entry.call.sampled for entry in script.sent] == [False]
+
+
+def test_no_record_is_made_of_a_request_that_nobody_wants() -> None:
+    made: list[Any] = []
+    with mock.patch.object(executor_module, "record_of", lambda *words, **_: made.append(words)):
+        collector, _ = run(lambda *_: after(0.05), trace_id=NEVER)
+    assert (collector.records, made) == ([], [])
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_dropped_request_has_a_record_for_its_caller_and_for_a_watcher(*, watched: bool) -> None:
+    async def main() -> None:
+        kept, watcher = Collector(), Collector()
+        made = executor_of(
+            one_stage(), Script(lambda *_: after(0.05)), observer=kept, sampler=learned_sampler()
+        )
+        if watched:
+            made.watch(watcher)
+        answer = await made.run("q", parent=Parent(NEVER, 2, sampled=False), note=not watched)
+        assert kept.records == []
+        assert answer.record is not None
+        assert answer.record.sample is None
+        assert watcher.records == ([answer.record] if watched else [])
+
+    simulate(main)
+
+
+@pytest.mark.parametrize(("trace_id", "judged"), [(NEVER, 0), (ALWAYS, 1)])
+def test_the_worth_of_shards_is_judged_for_records_alone(trace_id: int, judged: int) -> None:
+    calls: list[int] = []
+
+    def worth(hits: Partial[str]) -> list[float]:
+        calls.append(len(hits.values))
+        return [1.0, 3.0]
+
+    service = service_of(Stage(name="f", fanout=2, worth=worth), Stage(name="m", after=("f",)))
+    collector = Collector()
+
+    async def main() -> None:
+        executor = executor_of(
+            service, Script(lambda *_: after(0.01)), observer=collector, sampler=learned_sampler()
+        )
+        await executor.run("q", parent=Parent(trace_id, 2, sampled=False))
+
+    simulate(main)
+    assert len(calls) == len(collector.records) == judged
+    for record in collector.records:
+        assert [attempt.worth for attempt in record.stages[0].attempts] == [0.25, 0.75]
 
 
 def test_a_drawn_request_is_kept_with_its_share_and_replicas_are_told() -> None:

@@ -24,7 +24,7 @@ async def test_data_of_the_page() -> None:
         before = await front.say("GET", "/v1/live", headers=AUTH)
         for _ in range(40):
             await front.ask({"text": "hi"})
-        front.gateway._live.sample()
+        front.gateway._measured.take()
         status, _, data = await front.say("GET", "/v1/live?samples_after=0&slow_after=0", headers=AUTH)
     assert before[0] == status == 200
     assert [stage["name"] for stage in data["dag"]] == list(data["status"]["stages"])

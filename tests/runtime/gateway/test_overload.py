@@ -180,7 +180,7 @@ async def test_a_shed_request_need_not_send_its_body() -> None:
     gateway, executor = gateway_of(work, Limits())
     await gateway.start()
     try:
-        gateway._lag.stop()
+        gateway._measured.lag.stop()
         executor.note_line(60.0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(gateway.url.rpartition(":")[2]))
         writer.write(

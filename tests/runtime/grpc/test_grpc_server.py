@@ -56,11 +56,11 @@ HI = StageInputs(inputs=msgspec.msgpack.encode([Ask("hi")]))
 async def test_any_client_with_the_proto_can_call_a_stage() -> None:
     async with replica() as (_, channel):
         call = stub_of(channel)(HI, timeout=5.0, metadata=(("kw-shard", "1"),))
-        assert msgspec.msgpack.decode((await call).answer) == "HI1"
-        figures = dict(await call.trailing_metadata())
-    assert figures["kw-inflight"] == "1"
-    assert float(figures["kw-busy-ms"]) > 0
-    assert float(figures["kw-latency-ms"]) > 0
+        answer = await call
+    assert msgspec.msgpack.decode(answer.answer) == "HI1"
+    assert answer.inflight == 1
+    assert answer.busy_ms > 0
+    assert answer.latency_ms > 0
 
 
 async def test_a_client_reads_the_reason_in_the_status() -> None:
@@ -79,7 +79,7 @@ async def test_a_client_reads_the_reason_in_the_status() -> None:
             code, details, _ = await status_of(call(HI, metadata=metadata))
             assert code is StatusCode.INVALID_ARGUMENT
             assert reason in details
-        code, details, trailing = await status_of(call(HI, metadata=(("kw-stage", "last"),)))
+        code, details, trailing = await status_of(call(StageInputs(inputs=HI.inputs, stage="last")))
         assert (code, trailing["kw-refused"]) == (StatusCode.FAILED_PRECONDITION, "1")
         assert details == "this is a replica of stage 'middle'"
         raw = channel.unary_unary(CALL_METHOD)

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from kwiken.errors import InputError
-from kwiken.runtime.http_server import listen
+from kwiken.runtime.http_server import listen, reserve
 from kwiken.runtime.http_server.acceptor import Acceptor
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -116,6 +116,27 @@ def test_every_address_of_a_name_at_the_same_port() -> None:
             listen("localhost", sockets[0].getsockname()[1])
     finally:
         for sock in sockets:
+            sock.close()
+
+
+def test_a_reserved_port_is_for_servers_that_share_it() -> None:
+    reserved = reserve("localhost", 0)
+    port = reserved[0].getsockname()[1]
+    try:
+        with pytest.raises(InputError, match="the port is in use"):
+            listen("localhost", port)
+        sharing = listen("localhost", port, shared=True)
+        try:
+            for sock in reserved:
+                with socket.create_connection(sock.getsockname()[:2], timeout=5.0):
+                    pass
+        finally:
+            for sock in sharing:
+                sock.close()
+        with pytest.raises(ConnectionError):  # the reservation itself takes no connection
+            socket.create_connection(reserved[0].getsockname()[:2], timeout=5.0)
+    finally:
+        for sock in reserved:
             sock.close()
 
 

@@ -11,15 +11,14 @@ from kwiken.errors import InputError
 from kwiken.otel.metrics import catalog, family
 from kwiken.runtime.metrics import pushed
 from kwiken.runtime.metrics.push import INTERVAL, INTERVAL_MS, interval_of
-from tests.support.collectors import Collector
+from tests.support.collectors import Collector, metrics_collector
 from tests.support.waiting import until
 
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.close()
+    with metrics_collector() as made:
+        yield made
 
 
 async def test_metrics_arrive_at_intervals_and_at_the_end(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.collectors import Collector
+from tests.support.collectors import Collector, metrics_collector
 from tests.support.commands import refused, run
 from tests.support.server_processes import address_of, ask, running
 
@@ -18,9 +18,8 @@ TARGET = "tests.support.services_http:service"
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     monkeypatch.setitem(os.environ, "OTEL_METRIC_EXPORT_INTERVAL", "3600000")
-    made = Collector()
-    yield made
-    made.close()
+    with metrics_collector() as made:
+        yield made
 
 
 def last(collector: Collector) -> tuple[str, dict[str, float]]:

@@ -23,6 +23,7 @@ from kwiken.runtime.upkeep import Seating, Upkeep
 from kwiken.workloads import Spread
 from tests.support.clusters import cluster as cluster_of
 from tests.support.clusters import profile, requested
+from tests.support.leftovers import groups_of, new_mark, processes_with
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
@@ -49,13 +50,15 @@ class Running:
         self.said: list[str] = []
 
     @contextlib.asynccontextmanager
-    async def up(self) -> AsyncIterator[Cluster]:
+    async def up(self, *, unresponsive_s: float = 10.0) -> AsyncIterator[Cluster]:
         async with NodeLimits() as limits:
             for name, node in self.nodes.items():
                 limits.add_node(name, node.limit)
             places = self.seating.replicas("echo", self.adaptation.keys)
             layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
-            async with Cluster(TARGET, ClusterSettings(grace_s=1.0), layout=layout) as cluster:
+            settings = ClusterSettings(grace_s=1.0, unresponsive_s=unresponsive_s)
+            async with Cluster(TARGET, settings, layout=layout) as cluster:
+                self.limits = limits
                 upkeep = Upkeep(
                     self.adaptation, self.seating, {"echo": cluster}, limits, say=self.said.append
                 )
@@ -107,9 +110,72 @@ async def test_without_another_node_the_shortage_is_said() -> None:
 async def test_best_effort_commands_run_on_their_nodes_and_end_with_the_cluster() -> None:
     running = Running(1, rate=40.0, batch=True)
     async with running.up():
+        await until(naps_of_this_process)  # between two programs a process has no command line
         naps = naps_of_this_process()
         assert len(naps) == 1
     await until(lambda: naps[0] is None or not naps[0].alive)
+
+
+async def test_nodes_that_are_lost_together_are_given_up_together() -> None:
+    running = Running(3, rate=160.0)
+    async with running.up() as cluster:
+        lost = nodes_of(cluster)
+        assert len(lost) == 2
+        kill(cluster)
+        await until(lambda: nodes_of(cluster) and not lost & nodes_of(cluster))
+        assert sorted(running.adaptation.lost) == sorted(lost)
+        start, shortage = running.said
+        assert f"nodes {', '.join(sorted(lost))} were lost" in start
+        assert shortage.startswith("front: no room: ")
+
+
+async def test_a_replica_that_hangs_is_no_lost_node() -> None:
+    running = Running(2)
+    async with running.up(unresponsive_s=0.8) as cluster:
+        ((pid, _),) = cluster.replicas["first"]
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: [other for other, _ in cluster.replicas["first"] if other != pid])
+        assert running.said == []
+        assert running.adaptation.lost == []
+
+
+async def test_a_gateway_that_is_replaced_keeps_nobody_from_moving_replicas() -> None:
+    running = Running(2)
+    async with running.up() as cluster:
+        (gateway,) = cluster.gateway_pids
+        os.kill(gateway, signal.SIGKILL)
+        (lost,) = nodes_of(cluster)
+        kill(cluster)
+        await until(lambda: nodes_of(cluster) and lost not in nodes_of(cluster))
+        await until(lambda: cluster.gateway_pids not in ([], [gateway]))
+
+
+async def test_a_start_on_a_node_that_is_gone_fails_and_is_remembered() -> None:
+    running = Running(2)
+    async with running.up() as cluster:
+        (home,) = nodes_of(cluster)
+        (other,) = set(running.nodes) - {home}
+        await running.limits.remove_node(other)
+        await running.limits.remove_node(home)
+        await until(lambda: len(running.said) == 2)
+        start, failure = running.said
+        assert start.startswith(f"front: start front-1 on {other}")
+        assert failure == f"front: front-1 could not be started: echo/first-1: no node {other!r}"
+        assert running.adaptation.keys["front"] == []  # it is placed anew after a pause
+        assert cluster.replicas["first"] == []
+
+
+async def test_an_interrupt_in_the_middle_of_a_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, value = mark = new_mark("KWIKEN_TEST_UPKEEP")
+    monkeypatch.setenv(name, value)  # children inherit it
+    running = Running(2)
+    async with running.up() as cluster:
+        assert processes_with(mark)
+        kill(cluster)
+        await until(lambda: running.said)
+        assert cluster.replicas["first"] == []  # the start is under way
+    assert processes_with(mark) == []
+    assert groups_of(os.getpid()) == []
 
 
 def naps_of_this_process() -> list[Identity | None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.cli.live.placing.claim import claimed_nodes
 from kwiken.cli.live.placing.options import PlacementOptions, placement_options
 from kwiken.cli.live.placing.placed import Placed
 
-__all__ = ["Placed", "PlacementOptions", "placement_options"]
+__all__ = ["Placed", "PlacementOptions", "claimed_nodes", "placement_options"]

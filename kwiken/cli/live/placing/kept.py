@@ -24,7 +24,7 @@ from kwiken.runtime.upkeep import Seating
 from kwiken.workloads import Workload, profiles_from_json, workloads_from_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kwiken.placement import Cluster
     from kwiken.service import Service
@@ -38,9 +38,9 @@ def read_kept(
     workloads_file: str,
     profiles_file: str,
     placement_file: str | None,
-    service: Service,
+    services: Sequence[Service],
     *,
-    target_p99_ms: float | None,
+    service_targets_ms: Mapping[str, float],
 ) -> Placed:
     """Read files, and place what is not placed yet.
 
@@ -49,19 +49,20 @@ def read_kept(
         workloads_file: path of the document of workloads.
         profiles_file: path of their predictions.
         placement_file: path of a placement to start from; None to place now.
-        service: service whose stages are kept at their targets; best-effort work is placed beside them.
-        target_p99_ms: p99 latency to keep of the whole service, milliseconds; None for none.
+        services: services whose stages are kept at their targets; best-effort work is placed beside them.
+        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
 
     Raises:
-        InputError: the files do not fit each other or the service, or a workload has no room.
+        InputError: the files do not fit each other or a service, or a workload has no room.
     """
     cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
-    wanted = [
-        one
-        for one in workloads_from_toml(read_text(workloads_file, MAX_WORKLOADS_FILE), where=workloads_file)
-        if one.service == service.name or (one.best_effort and not one.service)
-    ]
-    check_stages([(one.name, one.service, one.stage) for one in wanted], service, workloads_file)
+    workloads = workloads_from_toml(read_text(workloads_file, MAX_WORKLOADS_FILE), where=workloads_file)
+    for service in services:
+        check_stages([(one.name, one.service, one.stage) for one in workloads], service, workloads_file)
+    names = {service.name for service in services}
+    wanted = [one for one in workloads if one.service in names or (one.best_effort and not one.service)]
+    if left := [one.name for one in workloads if one not in wanted]:
+        note(f"note: of other services, and so neither started nor given room: {', '.join(left)}")
     profiles = {
         one.name: one
         for one in profiles_from_json(read_text(profiles_file, MAX_PROFILES), where=profiles_file)
@@ -74,12 +75,11 @@ def read_kept(
     caution = Caution(confidence=CONFIDENCE)
     requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
     placement = _placement(placement_file, requests, cluster)
-    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER))
+    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
     seating = Seating(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
     _check_room(adaptation, wanted, workloads_file)
-    targets = {service.name: target_p99_ms} if target_p99_ms is not None else {}
-    replicas = seating.replicas(service.name, adaptation.keys)
-    return Placed(seating.nodes, replicas, adaptation, seating, targets)
+    replicas = {name: seating.replicas(name, adaptation.keys) for name in sorted(names)}
+    return Placed(seating.nodes, replicas, nodes_file, adaptation, seating)
 
 
 def _placement(file: str | None, requests: Sequence[Request], cluster: Cluster) -> Placement:

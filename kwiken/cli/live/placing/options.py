@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kwiken.cli.live.placing.placed import Placed, read_placed
-from kwiken.cli.shared import Real
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
+MIN_TARGET_MS: Final = 0.001
+MAX_TARGET_MS: Final = 1e9
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class PlacementOptions:
         nodes: path of the document of nodes; None for none.
         workloads: path of the document of workloads, whose targets are kept; None for none.
         profiles: path of their predictions; None for none.
-        target_p99_ms: p99 latency to keep of the whole service, milliseconds; None for none.
+        target_p99: p99 latencies to keep of whole services, as texts: `MS`, or `SERVICE=MS`, milliseconds.
     """
 
     placement: str | None
     nodes: str | None
     workloads: str | None = None
     profiles: str | None = None
-    target_p99_ms: float | None = None
+    target_p99: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         """Command-line words of these options."""
@@ -44,17 +45,17 @@ class PlacementOptions:
             "--nodes": self.nodes,
             "--workloads": self.workloads,
             "--profiles": self.profiles,
-            "--target-p99": self.target_p99_ms,
         }
-        return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+        words = [word for name, value in options.items() if value is not None for word in (name, value)]
+        return words + [word for text in self.target_p99 for word in ("--target-p99", text)]
 
-    def read(self, service: Service) -> Placed | None:
-        """Read what the files say of a service; None without a placement.
+    def read(self, services: Sequence[Service]) -> Placed | None:
+        """Read what the files say of some services; None without a placement.
 
         Raises:
-            InputError: options or files do not fit each other or the service; names option or file.
+            InputError: options or files do not fit each other or a service; names option or file.
         """
-        if self.workloads is not None or self.profiles is not None or self.target_p99_ms is not None:
+        if self.workloads is not None or self.profiles is not None or self.target_p99:
             if self.nodes is None or self.workloads is None or self.profiles is None:
                 raise InputError("keeping targets needs --nodes, --workloads and --profiles")
             from kwiken.cli.live.placing.kept import read_kept  # needs the libraries of planning
@@ -64,14 +65,14 @@ class PlacementOptions:
                 self.workloads,
                 self.profiles,
                 self.placement,
-                service,
-                target_p99_ms=self.target_p99_ms,
+                services,
+                service_targets_ms=service_targets(services, self.target_p99),
             )
         if self.placement is None:
             if self.nodes is not None:
                 raise InputError("needs --placement, or --workloads and --profiles", where="--nodes")
             return None
-        return read_placed(self.placement, self.nodes, service)
+        return read_placed(self.placement, self.nodes, services)
 
 
 def placement_options(main: F) -> F:
@@ -91,10 +92,9 @@ def placement_options(main: F) -> F:
     @click.option("--profiles", metavar="FILE", help="Predictions of the workloads, from kwiken classify.")
     @click.option(
         "--target-p99",
-        "target_p99_ms",
-        type=Real(0.001, 1e9),
-        metavar="MS",
-        help="p99 latency of the whole service to keep, milliseconds.",
+        multiple=True,
+        metavar="[SERVICE=]MS",
+        help="p99 latency of the whole service to keep, milliseconds; repeatable for several services.",
     )
     @functools.wraps(main)
     def placed(
@@ -103,10 +103,44 @@ def placement_options(main: F) -> F:
         nodes: str | None,
         workloads: str | None,
         profiles: str | None,
-        target_p99_ms: float | None,
+        target_p99: tuple[str, ...],
         **values: Any,
     ) -> Any:
-        placing = PlacementOptions(placement, nodes, workloads, profiles, target_p99_ms)
+        placing = PlacementOptions(placement, nodes, workloads, profiles, target_p99)
         return main(*args, placing=placing, **values)
 
     return cast("F", placed)
+
+
+def service_targets(services: Sequence[Service], texts: Sequence[str]) -> dict[str, float]:
+    """p99 latency to keep of whole services, milliseconds by name, from the texts of the option.
+
+    Args:
+        services: services that are started; with one, a text may be the number alone.
+        texts: texts of the option, `SERVICE=MS` or `MS` each.
+
+    Raises:
+        InputError: a text of another form, a number out of range, an unknown service, or one given twice.
+    """
+    names = [service.name for service in services]
+    targets: dict[str, float] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not equals and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            raise InputError(
+                f"must be SERVICE=MS with a service of {', '.join(names)}, not {text!r}", where="--target-p99"
+            )
+        if name in targets:
+            raise InputError(f"service {name!r} is given twice", where="--target-p99")
+        try:
+            targets[name] = float(number)
+        except ValueError:
+            targets[name] = float("nan")
+        if not MIN_TARGET_MS <= targets[name] <= MAX_TARGET_MS:  # NaN fails too
+            raise InputError(
+                f"must be from {MIN_TARGET_MS:g} to {MAX_TARGET_MS:g} milliseconds, not {number!r}",
+                where="--target-p99",
+            )
+    return targets

@@ -1,8 +1,8 @@
-"""Placement of one service: the nodes that this machine plays, and the places of replicas."""
+"""Placement of services: the nodes that this machine plays, and the places of replicas."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, note, read_text
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placed:
-    """What a placement says of one service.
+    """What a placement says of some services.
 
     Attributes:
         nodes: nodes by name, those without replicas too.
-        replicas: places by stage.
+        replicas: places by service and stage.
+        nodes_file: path of the document of nodes; None where there is none.
         adaptation: keeps the targets; None to keep the replicas as they are.
         seating: which replica is which one of the adaptation; None without one.
-        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
     """
 
     nodes: Mapping[str, PlayedNode]
-    replicas: Mapping[str, list[ReplicaPlace]]
+    replicas: Mapping[str, Mapping[str, list[ReplicaPlace]]]
+    nodes_file: str | None
     adaptation: Adaptation | None = None
     seating: Seating | None = None
-    service_targets_ms: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_placed(placement_file: str, nodes_file: str | None, service: Service) -> Placed:
-    """Read a placement for a service, and the speeds of its nodes.
+def read_placed(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:
+    """Read a placement for some services, and the speeds of its nodes.
 
     Args:
         placement_file: path of the placement.
         nodes_file: path of the document of nodes; None for nodes as fast as this machine.
-        service: service whose stages are placed.
+        services: services whose stages are placed.
 
     Raises:
-        InputError: the files do not fit each other or the service; names the file and the field.
+        InputError: the files do not fit each other or a service; names the file and the field.
     """
     from kwiken.placement import Placement, nodes_from_toml
 
     placement = Placement.from_json(read_text(placement_file, MAX_PLACEMENT), where=placement_file)
-    replicas = _replicas(placement, service, placement_file)
+    replicas = {one.name: _replicas(placement, one, placement_file) for one in services}
     cluster = None
     if nodes_file is not None:
         cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
     else:
         note("note: without --nodes every node is as fast as this machine")
-    return Placed(_nodes(placement, cluster, placement_file, nodes_file), replicas)
+    return Placed(_nodes(placement, cluster, placement_file, nodes_file), replicas, nodes_file)
 
 
 def _replicas(placement: Placement, service: Service, where: str) -> dict[str, list[ReplicaPlace]]:
@@ -79,7 +79,10 @@ def _replicas(placement: Placement, service: Service, where: str) -> dict[str, l
                 where=where,
             )
     if missing := [stage for stage in service.stages if stage not in replicas]:
-        note(f"note: not in the placement, and so on no node and without limits: {', '.join(missing)}")
+        note(
+            f"note: {service.name}: not in the placement, and so on no node and without limits: "
+            f"{', '.join(missing)}"
+        )
     return replicas
 
 

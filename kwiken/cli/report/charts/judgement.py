@@ -16,7 +16,8 @@ WIDTH, HEIGHT = 1040, 420
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 SPLIT = 268  # height at which the lower panel begins
 GAP = 26  # between the panels
-MAX_LABELS = 12  # of times below the chart
+MAX_LABELS = 12  # of stretches below the chart
+MAX_LABEL = 14  # characters of a label, its last ones: they fit beside each other
 TONES = {PLAN: "after", EVEN: "even", HINDSIGHT: "expected"}
 LEGEND = (
     ("before", "no plan"),
@@ -77,7 +78,8 @@ def _times(drawing: Drawing, found: Judgement, across: Sequence[float]) -> None:
     step = -(-len(across) // MAX_LABELS)
     for x, stretch in list(zip(across, found.stretches, strict=True))[::step]:
         start = datetime.fromtimestamp(stretch.start_s, UTC)
-        drawing.text((x, HEIGHT - BOTTOM + 16), f"{start:%m-%d %H:%M}", "tick", anchor="middle")
-    drawing.text(
-        ((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8), "start of the stretch, UTC", "axis", anchor="middle"
-    )
+        label = stretch.recording or f"{start:%m-%d %H:%M}"
+        drawing.text((x, HEIGHT - BOTTOM + 16), label[-MAX_LABEL:], "tick", anchor="middle")
+    named = found.stretches[0].recording is not None
+    told = "profile" if named else "start of the stretch, UTC"
+    drawing.text(((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8), told, "axis", anchor="middle")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.cli.report.sections.causes import diagnosis
+from kwiken.cli.report.sections.excess import excess_sentence, excess_table
 from kwiken.cli.report.sections.headline import cards, of_result, summary
 from kwiken.cli.report.sections.levers import other_levers
 from kwiken.cli.report.sections.spend import spending
@@ -14,6 +15,8 @@ __all__ = [
     "cards",
     "curve_views",
     "diagnosis",
+    "excess_sentence",
+    "excess_table",
     "of_result",
     "other_levers",
     "spending",

@@ -1,4 +1,4 @@
-"""Section on causes: blame by stage, effect of a budget at each stage, and the heat map of replicas."""
+"""Section on causes: excess by service, blame by stage, effect of a budget at each, heat map of replicas."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 from kwiken.cli.report.charts import LEGEND, draw_heat
 from kwiken.cli.report.model import Figure, Row, Section, Table, count, percent
+from kwiken.cli.report.sections.excess import excess_sentence, excess_table
 from kwiken.cli.report.sections.views import Material
 from kwiken.diagnosis import Explanation
 
@@ -15,7 +16,7 @@ ARROW = " \N{RIGHTWARDS ARROW} "
 
 
 def diagnosis(material: Material) -> Section | None:
-    """Build the section with blame, critical paths, what-ifs and the heat map; None without a profile."""
+    """Build the section: excess, blame, critical paths, what-ifs and heat map; None without a profile."""
     story = material.story
     if story is None:
         return None
@@ -26,7 +27,7 @@ def diagnosis(material: Material) -> Section | None:
         f"two standard deviations. {worst.name} is blamed most often: for "
         f"{percent(worst.blamed, places=0)} of these requests."
     )
-    rows = [Row((_table(story),))]
+    rows = [Row((excess_table(story.slow),)), Row((_table(story),))]
     if story.heat:
         picture, left = draw_heat(story.heat)
         more = f" Not shown: {count(left, 'replica')}." if left else ""
@@ -38,7 +39,10 @@ def diagnosis(material: Material) -> Section | None:
         )
         rows.append(Row((Figure(svg=picture, caption=caption, legend=LEGEND),)))
     return Section(
-        id="causes", title="Why slow requests are slow", words=(blamed, _paths(story)), rows=tuple(rows)
+        id="causes",
+        title="Why slow requests are slow",
+        words=(f"{excess_sentence(story.slow[-1])}.", blamed, _paths(story)),
+        rows=tuple(rows),
     )
 
 

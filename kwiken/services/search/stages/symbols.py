@@ -76,6 +76,6 @@ def _spellings(words: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _share(words: list[str], first: int, last: int) -> float:
-    """Square of the run's share of the query; a common word counts a third of a word."""
+    """Score of a run of words: the square of its share of the query; common words count a third."""
     weights = [1 / 3 if word in text.COMMON else 1.0 for word in words]
     return (sum(weights[first:last]) / sum(weights)) ** 2

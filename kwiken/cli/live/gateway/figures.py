@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.cli.live.gateway_client import NO_ANSWER, request_control
+from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
 
 OK: Final = 200
 

@@ -1,0 +1,106 @@
+"""`kwiken demo-place`: log lines go to a file, which is named once; a failure shows the last of them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwiken.cli.demo_place import Arm
+from kwiken.cli.demo_place.run import Loss, Outcome, ServiceOutcome
+from kwiken.errors import KwikenError
+from tests.support.commands import refused, run
+
+
+def arm(scheduler: str, p99_ms: float) -> Arm:
+    one = ServiceOutcome(
+        service="pack",
+        target_ms=100.0,
+        p99_ms=p99_ms,
+        requests=50,
+        failed=0,
+        replicas=1,
+        nodes=["node-2 (quick)"],
+    )
+    return Arm(
+        scheduler=scheduler,
+        services=[one],
+        cores=0.3,
+        cost_per_hour=1.0,
+        best_effort_cores=0.1,
+        busy=0.4,
+        late_p99_ms=1.0,
+    )
+
+
+LOSS = Loss(
+    node="node-2",
+    services=["pack"],
+    kept_again_s=0.5,
+    failed=1,
+    requests=90,
+    actions=[(0.2, "moved")],
+    busy=0.4,
+)
+OUTCOME = Outcome(
+    call_ms={"pack": 12.0},
+    rate_per_s={"pack": 9.0},
+    arms=[arm("least-loaded", 200.0), arm("thrifty", 50.0)],
+    loss=LOSS,
+)
+
+
+def test_log_lines_go_to_a_new_file_that_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def demo(*, seed: int, say: Any, log: Path) -> Outcome:
+        del seed
+        say("measuring")
+        logging.getLogger("kwiken.cluster").warning("replica pack-0 was slow")
+        with log.open("ab") as said:  # as a process does
+            said.write(b"gateway: a line of its own\n")
+        logging.getLogger("kwiken.cluster").warning("and slow again")
+        return OUTCOME
+
+    monkeypatch.setattr("kwiken.cli.demo_place.run_demo", demo)
+    folder = tmp_path / "out"
+    for _ in range(2):  # the second run begins its log anew
+        result = run("demo-place", "--out", str(folder))
+    assert result.exit_code == 0
+    assert "slow" not in result.stderr + result.stdout
+    path = folder / "processes.log"
+    assert (result.stderr + result.stdout).count(str(path)) == 1
+    lines = path.read_text().splitlines()
+    assert [line.partition(": ")[2] for line in lines] == [
+        "replica pack-0 was slow",
+        "a line of its own",
+        "and slow again",
+    ]
+    assert "least-loaded misses the target of pack" in result.stdout
+    assert "After node-2 was stopped, all targets were kept again within 0.5 s" in result.stdout
+
+
+def test_a_failure_shows_the_end_of_the_log_and_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def demo(*, seed: int, say: Any, log: Path) -> Outcome:
+        del seed, say
+        with log.open("a") as said:
+            said.writelines(f"line {number}\n" for number in range(20))
+        raise KwikenError("pack-0: ended with exit code 1 before it was ready")
+
+    monkeypatch.setattr("kwiken.cli.demo_place.run_demo", demo)
+    result = run("demo-place", "--out", str(tmp_path))
+    assert result.exit_code != 0
+    told = result.stderr.splitlines()
+    assert told[1:] == [
+        *(f"log: line {number}" for number in range(15, 20)),
+        "kwiken: pack-0: ended with exit code 1 before it was ready",
+    ]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused(run("demo-place", "--out", str(tmp_path / "file")), "file.*cannot be written")
