@@ -326,11 +326,15 @@ def test_what_was_expected_in_the_same_minutes_stands_beside_what_was_achieved()
     result = msgspec.structs.replace(result, meanwhile=meanwhile, achieved_p99_between=(66.0, 90.0))
     told = of_result(result)[1]
     assert "78.0 ms was achieved (+9%, 90% interval 66.0 to 90.0 ms)" in told
-    assert "it expects 60.0 ms (50.0 to 70.0 ms), and what was achieved is +30% beside that" in told
+    assert "it expects 60.0 ms (50.0 to 70.0 ms); against that the achieved p99 is +30%." in told
     rows = {row[0]: row for row in latency_rows(result)}
     assert rows["meanwhile"][4] == "180 ms"
     assert rows["expected meanwhile"][4] == "60.0 ms (\N{MINUS SIGN}67%)"
     assert rows["achieved"][4] == "78.0 ms (+30%)"
+    table = _ladder_table(replace(material_of(), result=result))
+    [p99] = [row for row in table.body if row[0] == "p99"]
+    assert p99[table.head.index("expected meanwhile")] == "60.0 ms"
+    assert p99[table.head.index("with the plan, at the gateway") + 1] == "+30%"
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def _meanwhile(result: DemoResult) -> str:
     bounds = result.meanwhile.bounds.get("p99_ms")
     interval = f" ({between(*bounds)})" if bounds is not None else ""
     return (
-        f" For the requests without a plan in the same minutes it expects {ms(hoped)}{interval}, and "
-        f"what was achieved is {change(hoped, result.achieved.p99_ms)} beside that."
+        f" For the requests without a plan in the same minutes it expects {ms(hoped)}{interval}; "
+        f"against that the achieved p99 is {change(hoped, result.achieved.p99_ms)}."
     )
 
 
