@@ -43,8 +43,8 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
+@server_options(port=8080, what="the gateway")
 @click.argument("others", nargs=-1, metavar="[MODULE:SERVICE]...")
-@server_options(port=8080, what="the gateway (further services: on the ports that follow)")
 @trace_options
 @click.option(
     "--replicas",
@@ -98,8 +98,9 @@ def command(
     MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
     folder is searched first. The gateway's address is printed on stdout once requests are served.
 
-    Several services get a gateway each. Services that share nodes belong into one such command: targets are
-    kept by one ledger of the nodes, and a second command on the same nodes is refused.
+    Several services get a gateway each, on ports that follow one another. Services that share nodes belong
+    into one such command: targets are kept by one ledger of the nodes, and a second command on the same nodes
+    is refused.
     """
     targets = [server.target, *others]
     services = load_services(targets)

@@ -17,6 +17,7 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.upkeep.readings import Readings
 from kwiken.runtime.upkeep.seating import Seating
 
 LOG = logging.getLogger("kwiken.upkeep")
@@ -49,9 +50,7 @@ class Upkeep:
         self._clusters = clusters
         self._limits = limits
         self._say = say
-        self._work: dict[str, tuple[int, float]] = {}  # calls and their processor time so far, by workload
-        # By service: moment of the last window, requests until then, and those of them turned away.
-        self._arrived: dict[str, tuple[float, int, int]] = {}
+        self._readings = Readings()
         self._back_at_s: dict[str, float] = {}  # by lost node
 
     async def start_best_effort(self) -> None:
@@ -120,63 +119,24 @@ class Upkeep:
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
                 continue
-            wholes[service] = whole = self._whole(service, figures, now_s)
-            seen[service] = self._observations(service, cluster, figures, whole.rate_per_s)
+            wholes[service] = whole = self._readings.of_service(service, figures, now_s)
+            seen[service] = self._readings.of_stages(
+                cluster.service, figures, self._replicas_of(service), whole.rate_per_s
+            )
         together = {name: one for stages in seen.values() for name, one in stages.items()}
         actions = self._adaptation.observe(now_s, together)
         for service, whole in wholes.items():
             actions += self._adaptation.observe_service(service, now_s, whole, seen[service])
         await self._apply(actions)
 
-    def _observations(
-        self, service: str, cluster: Cluster, figures: Mapping[str, Any], arriving_per_s: float
-    ) -> dict[str, Observation]:
-        """Measurements of the stages of a service that are workloads, by workload."""
-        placed, seen = self._adaptation.keys, {}
-        for name, workload in self._seating.workloads.items():
-            if workload.service != service or not workload.stage:
-                continue
-            names = self._seating.names
-            keys = {names[key]: key for key, _, _ in placed[name] if key in names}
-            stage = figures["stages"][workload.stage]
-            recent = stage["recent"]
-            calls = max(1, cluster.service[workload.stage].fanout)  # of one request
-            seen[name] = Observation(
-                requests=recent["answered"] // calls,
-                rate_per_s=max(recent["rate_per_s"] / calls, arriving_per_s),
-                p99_ms=recent["p99_ms"],
-                latency_ms={
-                    keys[one["id"]]: one["latency_ms"]
-                    for one in stage["replicas"]
-                    if one["id"] in keys and one["latency_ms"] is not None
-                },
-                work_ms=self._work_since(name, stage["calls"], stage["busy_ms"], calls),
-            )
-        return seen
-
-    def _work_since(self, name: str, calls: int, busy_ms: float, of_request: int) -> float | None:
-        """Processor time of a request since the last window, milliseconds; None where it is not known."""
-        before_calls, before_ms = self._work.get(name, (calls, busy_ms))
-        self._work[name] = calls, busy_ms
-        answered, spent_ms = calls - before_calls, busy_ms - before_ms
-        if answered <= 0 or spent_ms <= 0:  # no calls, or a gateway that was replaced counts anew
-            return None
-        return spent_ms / answered * of_request
-
-    def _whole(self, service: str, figures: Mapping[str, Any], now_s: float) -> Observation:
-        """Measurements of a service's requests since the last window, those turned away among them."""
-        recent = figures["recent"]
-        counts = figures["requests"] + figures["shed"], figures["shed"]
-        before, self._arrived[service] = self._arrived.get(service), (now_s, *counts)
-        arrived, shed, lasted_s = 0, 0, 0.0
-        if before is not None and counts[0] >= before[1] and counts[1] >= before[2]:
-            lasted_s, arrived, shed = now_s - before[0], counts[0] - before[1], counts[1] - before[2]
-        return Observation(
-            requests=recent["answered"] + shed,
-            rate_per_s=max(recent["rate_per_s"], arrived / lasted_s if lasted_s else 0.0),
-            p99_ms=recent["p99_ms"],
-            turned_away=shed / arrived if arrived else 0.0,
-        )
+    def _replicas_of(self, service: str) -> dict[str, tuple[str, dict[str, str]]]:
+        """Stage of each workload of a service, with the keys of its replicas by their names, by workload."""
+        placed, names = self._adaptation.keys, self._seating.names
+        return {
+            name: (workload.stage, {names[key]: key for key, _, _ in placed[name] if key in names})
+            for name, workload in self._seating.workloads.items()
+            if workload.service == service and workload.stage
+        }
 
     async def _apply(self, actions: Iterable[Action]) -> None:
         """Carry actions out in their order; starts that follow one another go at the same time."""

@@ -82,6 +82,7 @@ def test_two_services_share_nodes_lose_one_and_stop_together(files: Files) -> No
     assert len(set(done.stdout.split())) == 2
     clusters = files.clusters()
     assert [each["service"] for each in clusters] == ["digest", "pack"]
+    assert [each["url"] for each in clusters] == done.stdout.split()
     (supervisor,) = {each["supervisor"]["pid"] for each in clusters}
     places = {each["service"]: replica["node"] for each in clusters for replica in each["replicas"]}
     assert len(set(places.values())) == 2  # one node has room for one replica
@@ -121,6 +122,15 @@ def test_two_services_share_nodes_lose_one_and_stop_together(files: Files) -> No
 )
 def test_what_cannot_hold_for_several_services_is_refused(words: tuple[str, ...], problem: str) -> None:
     refused(run("up", *words), problem)
+
+
+def test_services_are_started_in_the_order_in_which_they_are_given() -> None:
+    assert "kwiken up [OPTIONS] MODULE:SERVICE [MODULE:SERVICE]..." in run("up", "--help").stdout
+    refused(run("up", *TARGETS, TARGETS[0]), "kwiken.services.trio:digest: service 'digest' is given twice")
+    refused(
+        run("up", TARGETS[0], "nowhere:service", "also.nowhere:service"),
+        "module nowhere: there is no such module",
+    )
 
 
 def test_replicas_are_given_to_the_service_that_has_the_stage() -> None:
