@@ -103,6 +103,11 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
     cuts = [100 * result.cut_p99["after"].cut for result in told]
     even = [100 * result.cut_p99["even"].cut for result in told]
     errors = [100 * (result.achieved.p99_ms / result.expected.p99_ms - 1) for result in told]
+    meanwhile = [
+        100 * (result.achieved.p99_ms / result.meanwhile.after.p99_ms - 1)
+        for result in told
+        if result.meanwhile is not None
+    ]
     worst = [100 * result.spent.reissue_worst_10s / (result.peak or 1.0) for result in told]
     failed = sum(result.failed for result in told)
     middle = statistics.median
@@ -118,7 +123,13 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
             target=100 * TARGET_ERROR,
             met=abs(middle(errors)) <= 100 * TARGET_ERROR,
         ),
+        *(
+            [_row(f"{name}: achieved p99 above that expected in the same minutes", meanwhile, "%")]
+            if meanwhile
+            else []
+        ),
         _row(f"{name}: spent", [100 * result.spent.reissue for result in told], "%"),
+        _row(f"{name}: spend expected", [100 * result.expectation.spent for result in told], "%"),
         _row(f"{name}: worst 10 s, of what is allowed", worst, "%", target=100.0, met=max(worst) <= 100.0),
         Row(name=f"{name}: requests that failed", ours=float(failed), unit="requests", target=0.0),
     ]

@@ -140,6 +140,8 @@ class Adaptation:
     ) -> list[Action]:
         """Take account of a window of a whole service: the stage with the least room gets more if it misses.
 
+        Call it after `observe` for the same window. While a stage's change takes effect, the service waits.
+
         Args:
             service: name of the service.
             now_s: moment on a monotonic clock, seconds.
@@ -148,6 +150,8 @@ class Adaptation:
         """
         watch = self._services[service]
         if watch.observe(now_s, whole) is not Need.MORE:
+            return []
+        if any(self._watches[name].waits(now_s) for name in stages):
             return []
         tightest = self._tightest(stages)
         if tightest is None:
@@ -463,12 +467,13 @@ class Adaptation:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
         belief = self._drifts[name].belief
-        self._sizings[name].request = dataclasses.replace(
+        needed = dataclasses.replace(
             stated,
             required=base * self._factors[name],
             base=stated.base * belief,
             rate=stated.rate * belief,
         )
+        self._sizings[name].renew(needed)
 
     def _expected(self, name: str) -> dict[str, tuple[float, float]]:
         """Predicted rate of each replica, and performance of its class of node, by key."""

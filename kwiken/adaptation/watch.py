@@ -96,7 +96,7 @@ class Watch:
             self._slow = self._quiet = 0
         self._seen_s = now_s
         full = seen.turned_away > MAX_TURNED_AWAY
-        if now_s < self._busy_until_s or seen.requests < MIN_REQUESTS_FOR_P99:
+        if self.waits(now_s) or seen.requests < MIN_REQUESTS_FOR_P99:
             return Need.NOTHING
         if seen.p99_ms is None and not full:
             return Need.NOTHING
@@ -107,6 +107,14 @@ class Watch:
         if self._slow >= WINDOWS_TO_GROW:
             return Need.MORE
         return Need.LESS if self._quiet >= self._patience else Need.NOTHING
+
+    def waits(self, now_s: float) -> bool:
+        """Whether a change has not had its effect yet.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+        """
+        return now_s < self._busy_until_s
 
     def missed(self, seen: Observation) -> str:
         """Say how a window misses the target, as a phrase.
@@ -156,7 +164,7 @@ class Watch:
             expected: by key of a replica, its predicted rate, work per second, and the performance of its
                 class of node, as a factor.
         """
-        if now_s < self._busy_until_s:
+        if self.waits(now_s):
             return None
         work = {
             key: [seen.latency_ms[key] * one for one in both]

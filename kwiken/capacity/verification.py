@@ -28,8 +28,8 @@ class Verified:
     Attributes:
         latency_ms: (n,) latencies of whole requests, in order of arrival, milliseconds.
         copies: by stage: number of copies per call.
-        utilisation: by stage: share of the replicas' time in use, with the pauses of a single replica; 0 where
-            load does not act.
+        utilisation: by stage: share of the replicas' time in use, with the pauses of a single replica; 0
+            where load does not act.
     """
 
     latency_ms: Floats

@@ -50,6 +50,7 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
         "paragon, all known": Contestant("paragon", Knowledge.TRUE, follows=True),
         "paragon, chosen entries": Contestant("paragon", Knowledge.CHOSEN, follows=True),
         "paragon": Contestant("paragon", follows=True),
+        "paragon, with margin": Contestant("paragon-margin", follows=True),
         "paragon-statistical": Contestant("paragon-statistical", follows=True),
         "interference-only": Contestant("interference-only"),
         "heterogeneity-only": Contestant("heterogeneity-only"),

@@ -347,7 +347,7 @@ class Simulation:
         run = self._runs[place]
         if run.sizing is None or run.request is None:
             return
-        run.sizing.request = run.request
+        run.sizing.renew(run.request)
         run.sizing.refresh()
         if run.sizing.forecast().met:
             trim(run.sizing)

@@ -14,7 +14,7 @@ from kwiken.partial.loss_budget import (
 from kwiken.partial.loss_costs import sequential_costs
 from kwiken.partial.loss_curve import FanOut
 from kwiken.partial.responders import Responders
-from kwiken.partial.rules_of_service import fan_out_rules
+from kwiken.partial.rules_by_fan_out import fan_out_rules
 from kwiken.partial.stop_rules import StopRule, apply_rule
 from kwiken.partial.tuning import (
     Tuned,

@@ -21,7 +21,7 @@ from kwiken.placement.placement import (
 from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
-from kwiken.placement.sizing import Forecast, Rank, Replica, Sizing, by_cost, by_quality, trim, walk
+from kwiken.placement.sizing import Forecast, Rank, Replica, Sizing, Trial, by_cost, by_quality, trim, walk
 
 __all__ = [
     "MANIFESTS",
@@ -49,6 +49,7 @@ __all__ = [
     "Scheduler",
     "Sizing",
     "Status",
+    "Trial",
     "admit_all",
     "by_cost",
     "by_quality",

@@ -110,6 +110,11 @@ class Request:
         return [float(value) for value in self.count_deviation]
 
     @cached_property
+    def nested(self) -> bool:
+        """Whether each size draws at least as many cores and as much memory as the one before."""
+        return bool(np.all(np.diff(self.cores) >= 0) and np.all(np.diff(self.memory_gb) >= 0))
+
+    @cached_property
     def work(self) -> float:
         """Work of a replica with its extra work, as a factor of its own, 1 or more."""
         return 1.0 + math.fsum(self.shares.values())

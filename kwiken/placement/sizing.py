@@ -116,6 +116,15 @@ class Sizing:
         best_effort = request.workload.best_effort
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
+    def renew(self, request: Request) -> None:
+        """Suppose another need or other predictions of the same workload; its replicas stay.
+
+        Args:
+            request: workload as it is asked for and predicted now.
+        """
+        self.request = request
+        self._sums = _Sums()
+
     def add(self, node: int, size: int) -> None:
         """Place a replica; the caller has checked that it fits.
 
@@ -123,10 +132,7 @@ class Sizing:
             node: index of the node.
             size: index of the size.
         """
-        draws = self.request.draws(node, size)
-        for draw in draws:
-            self.ledger.take(draw)
-        self.replicas.append(Replica(node, size, draws))
+        self.replicas.append(Replica(node, size, self._drawn(node, size)))
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._on_node[node] = self._on_node.get(node, 0) + 1
         if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
@@ -136,8 +142,7 @@ class Sizing:
         """Take a replica away, by its position in `replicas`."""
         gone = self.replicas.pop(place)
         self._classes.pop(place)
-        for draw in gone.draws:
-            self.ledger.release(draw)
+        self._given_back(gone)
         self._on_node[gone.node] -= 1
         self._changed(gone.node)
         return gone
@@ -150,12 +155,8 @@ class Sizing:
             size: index of the new size.
         """
         old = self.replicas[place]
-        for draw in old.draws:
-            self.ledger.release(draw)
-        draws = self.request.draws(old.node, size)
-        for draw in draws:
-            self.ledger.take(draw)
-        self.replicas[place] = Replica(old.node, size, draws)
+        self._given_back(old)
+        self.replicas[place] = Replica(old.node, size, self._drawn(old.node, size))
         self._sums = _Sums()
 
     def clear(self, keep: int = 0) -> None:
@@ -181,26 +182,56 @@ class Sizing:
         self._loss.clear()
         self._sums = _Sums()
 
+    def has_room(self, place: int, size: int) -> bool:
+        """Whether a replica can have another size where it stands.
+
+        Args:
+            place: position in `replicas`.
+            size: index of the other size.
+        """
+        request, replica = self.request, self.replicas[place]
+        extra_cores = float(request.all_cores[size] - request.all_cores[replica.size])
+        extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
+        return self.ledger.fits(replica.node, extra_cores, extra_memory_gb)
+
+    def _drawn(self, node: int, size: int) -> tuple[Draw, ...]:
+        draws = self.request.draws(node, size)
+        for draw in draws:
+            self.ledger.take(draw)
+        return draws
+
+    def _given_back(self, replica: Replica) -> None:
+        for draw in replica.draws:
+            self.ledger.release(draw)
+
     def _changed(self, node: int) -> None:
         self._loss.pop(node, None)
         self._sums = _Sums()
 
-    def _lost(self, node: int) -> float:
-        """Share of performance that a replica on a node loses to its neighbours."""
+    def lost(self, node: int) -> float:
+        """Share of performance that a replica on a node loses to its neighbours.
+
+        Args:
+            node: index of the node.
+        """
         loss = self._loss.get(node)
         if loss is None:
-            outside = self.ledger.pressure[:, node] - self.request.caused
-            loss = self._loss[node] = worst_loss(outside, self.request.tolerated)
+            loss = self._loss[node] = worst_loss(self._outside(node), self.request.tolerated)
         return loss
 
+    def _outside(self, node: int) -> Floats:
+        """(s,) pressure of others on a replica on a node."""
+        return self.ledger.pressure[:, node] - self.request.caused
+
     def kind(self, place: int) -> Hashable:
-        """Equal for replicas that are alike: same size, class, neighbours' pressure and room on the node."""
-        replica, ledger = self.replicas[place], self.ledger
-        room = float(ledger.free_cores[replica.node]), float(ledger.free_memory_gb[replica.node])
+        """Equal for replicas that are alike: same size, class, loss, and room where it matters."""
+        request, node = self.request, self.replicas[place].node
+        alike = self.replicas[place].size, self._classes[place], max(self.lost(node), self._kept_free)
         # Siblings on one node gain by each other's leaving.
-        apart = self.request.workload.spread is not Spread.NONE
-        node = NO_NODE if apart else replica.node
-        return replica.size, self._classes[place], self._lost(replica.node), room, node
+        apart = NO_NODE if request.workload.spread is not Spread.NONE else node
+        if request.nested:  # a cheaper size fits wherever a dearer one does
+            return *alike, apart
+        return *alike, apart, float(self.ledger.free_cores[node]), float(self.ledger.free_memory_gb[node])
 
     def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
         """Performance of one replica before the efficiency of their number, in work per second.
@@ -216,7 +247,7 @@ class Sizing:
         if request.corrections:
             together = len(self.replicas) if count is None else count
             rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
-        return rate * (1.0 - max(self._lost(self.replicas[place].node), self._kept_free))
+        return rate * (1.0 - max(self.lost(self.replicas[place].node), self._kept_free))
 
     def forecast(self, sizes: list[int] | None = None, *, without: int | None = None) -> Forecast:
         """Predicted performance of all replicas together.
@@ -225,14 +256,41 @@ class Sizing:
             sizes: other sizes to suppose, by replica; None for those they have.
             without: position of a replica to leave out; None for none.
         """
-        request = self.request
         count = len(self.replicas) - (without is not None)
-        if not count:
-            return Forecast(0.0, 0.0, request.required)
-        sums = self._summed() if sizes is None and without is None else self._supposed(sizes, without, count)
+        return self._forecast(self._sums_of(sizes, without), count)
+
+    def performance(self) -> float:
+        """Predicted performance of all replicas together, work per second, as `forecast` tells it."""
+        return self._performance(self._summed(), len(self.replicas))
+
+    def meets(self, sizes: list[int] | None = None, *, without: int | None = None) -> bool:
+        """Whether the target is met as surely as asked; sooner known than a forecast where it is far off.
+
+        Args:
+            sizes: other sizes to suppose, by replica; None for those they have.
+            without: position of a replica to leave out; None for none.
+        """
+        count = len(self.replicas) - (without is not None)
+        sums = self._sums_of(sizes, without)
+        if self._performance(sums, count) < self.request.required * (1 - REL_ROUNDING):
+            return False  # headroom is never below 0
+        return self._forecast(sums, count).met
+
+    def _performance(self, sums: _Sums, count: int) -> float:
         total = math.fsum(sums.by_size.values())
-        if total <= 0:  # contention takes everything
+        return self.request.efficiencies[count - 1] * total if count and total > 0 else 0.0
+
+    def _sums_of(self, sizes: list[int] | None, without: int | None) -> _Sums:
+        if sizes is None and without is None:
+            return self._summed()
+        return self._supposed(sizes, without, len(self.replicas) - (without is not None))
+
+    def _forecast(self, sums: _Sums, count: int) -> Forecast:
+        request = self.request
+        performance = self._performance(sums, count)
+        if performance <= 0:  # there is no replica, or contention takes everything
             return Forecast(0.0, 0.0, request.required)
+        total = math.fsum(sums.by_size.values())
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
         by_sizes = math.fsum(
@@ -247,7 +305,7 @@ class Sizing:
             + (by_sizes + by_classes) / total**2
         )
         needed = request.required * (1.0 + request.caution.headroom(deviation))
-        return Forecast(request.efficiencies[count - 1] * total, deviation, needed)
+        return Forecast(performance, deviation, needed)
 
     def _summed(self) -> _Sums:
         """Performance of all replicas. What was summed before stays, and replicas that came are added."""
@@ -276,6 +334,46 @@ class Sizing:
                 sums.add(replica.size, self._classes[place], -self.rate(place))
                 sums.add(sizes[place], self._classes[place], self.rate(place, sizes[place]))
         return sums
+
+
+class Trial(Sizing):
+    """Replicas that are supposed and not drawn, to compare placements of a workload quickly.
+
+    A node takes one new replica only, so neither room nor contention on any node depends on the others. The
+    workload may not let replicas share a node, therefore.
+
+    Args:
+        sizing: replicas so far; they stay as they are.
+    """
+
+    def __init__(self, sizing: Sizing) -> None:
+        super().__init__(sizing.request, sizing.ledger)
+        assert sizing.request.workload.spread is not Spread.NONE
+        for replica in sizing.replicas:
+            self.add(replica.node, replica.size)
+            self._loss[replica.node] = sizing.lost(replica.node)
+        self._copies = sizing.request.all_caused - sizing.request.caused
+
+    def has_room(self, place: int, size: int) -> bool:
+        """Whether a new replica can have another size where it stands."""
+        request, node = self.request, self.replicas[place].node
+        return self.ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
+
+    def clear(self, keep: int = 0) -> None:
+        """Drop replicas; what is known of contention on their nodes stays true."""
+        del self.replicas[keep:], self._classes[keep:]
+        self._on_node = dict.fromkeys((one.node for one in self.replicas), 1)
+        self._sums = _Sums()
+
+    def _drawn(self, node: int, size: int) -> tuple[Draw, ...]:
+        del node, size
+        return ()
+
+    def _given_back(self, replica: Replica) -> None:
+        pass
+
+    def _outside(self, node: int) -> Floats:
+        return self.ledger.pressure[:, node] + self._copies
 
 
 def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
@@ -329,7 +427,8 @@ def walk(
     request, ledger = sizing.request, sizing.ledger
     spread = request.workload.spread
     kept = len(sizing.replicas)
-    best = sizing.forecast()
+    best = sizing.performance()
+    met = bool(request.required) and sizing.meets()
     used = {replica.node for replica in sizing.replicas}
     zone_of = ledger.cluster.zones
     zones = {int(zone_of[node]) for node in used}
@@ -337,7 +436,7 @@ def walk(
     scores = node_scores(request, ledger, found, largest)
     offers = _offers(request, ledger, rank, largest, scores, again=spread is Spread.NONE)
     refused = 0
-    while not (request.required and best.met) and len(sizing.replicas) < len(request.efficiency):
+    while not met and len(sizing.replicas) < len(request.efficiency):
         node, size = next(offers, (NO_NODE, NO_SIZE))
         if node == NO_NODE:
             break
@@ -346,17 +445,18 @@ def walk(
         if spread is Spread.ZONE and int(zone_of[node]) in zones:
             continue
         sizing.add(node, size)
-        grown = sizing.forecast()
-        if grown.performance <= best.performance:
+        grown = sizing.performance()
+        if grown <= best:
             sizing.remove(len(sizing.replicas) - 1)
             refused += 1
             if refused == MAX_NODES_WITHOUT_GAIN:
                 break
             continue
         best = grown
+        met = bool(request.required) and sizing.meets()
         used.add(node)
         zones.add(int(zone_of[node]))
-    if request.required and best.met:
+    if met:
         trim(sizing, kept)
 
 
@@ -443,7 +543,7 @@ def trim(sizing: Sizing, kept: int = 0) -> None:
 def _trim_one(sizing: Sizing, place: int) -> bool:
     """Drop a replica or make it cheaper, if the target allows it; whether anything changed."""
     request, ledger = sizing.request, sizing.ledger
-    if len(sizing.replicas) > 1 and sizing.forecast(without=place).met:
+    if len(sizing.replicas) > 1 and sizing.meets(without=place):
         sizing.remove(place)
         return True
     replica = sizing.replicas[place]
@@ -453,9 +553,7 @@ def _trim_one(sizing: Sizing, place: int) -> bool:
         if cost[size] >= cost[replica.size]:
             return False
         sizes[place] = size
-        extra_cores = float(request.all_cores[size] - request.all_cores[replica.size])
-        extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
-        if ledger.fits(replica.node, extra_cores, extra_memory_gb) and sizing.forecast(sizes).met:
+        if sizing.has_room(place, size) and sizing.meets(sizes):
             sizing.resize(place, size)
             return True
     return False

@@ -226,7 +226,7 @@ class Account:
 
     # Spends.
 
-    def refusal(self, cost: int, now: float, *, denied: int | None = None, headroom: float = inf) -> int:
+    def refusal(self, cost: int, now: float, *, denied: int | None = None, spare: float = inf) -> int:
         """The bound that a spend at `now` would pass: `WITHIN` (0) for none, else `HORIZON` or `PEAK`.
 
         Args:
@@ -235,14 +235,13 @@ class Account:
             denied: number of earlier denials of the same call, 0 or more. It decides how much must be left
                 for calls that need a copy more: half of the burst at 0, a quarter at 1, and so on, and a
                 quarter as much of the peak. None: nothing need be left.
-            headroom: extra work, as a share of the work, that the present load leaves room for; it lowers the
-                peak.
+            spare: spare capacity of the present load, as a share of the work; it lowers the peak.
         """
         head, peak, bounds = int(now * BUCKETS_PER_S), self._peak, self._bounds
         if head != peak.head:
             self._advance(head)
         fed, wanted = self._fed, cost * MILLION
-        peak_ppm = int(headroom * MILLION) if headroom < bounds.peak else self._peak_ppm
+        peak_ppm = int(spare * MILLION) if spare < bounds.peak else self._peak_ppm
         most = (fed - peak.fed_from) * peak_ppm
         room = most + (bounds.peak_grace - peak.spent) * MILLION - wanted
         if room < 0 or (denied is not None and room < most >> (denied + 3)):
@@ -362,7 +361,7 @@ def grant(
     floor: Floor | None = None,
     stage: Account | None = None,
     denied: int | None = None,
-    headroom: float = inf,
+    spare: float = inf,
 ) -> int:
     """Grant a copy and charge it to the stage and the service, or deny it and charge nothing.
 
@@ -380,16 +379,16 @@ def grant(
         floor: floor of the service; None for none.
         stage: account of the stage; None to charge the service only.
         denied: number of earlier denials of the same call, as in `Account.refusal`.
-        headroom: extra work, as a share of the work, that the present load leaves room for; none at 0.
+        spare: spare capacity of the present load, as a share of the work; none at 0.
 
     Returns:
         `WITHIN` or `BY_FLOOR` if the copy is granted, else the bound that denied it.
     """
     if not account.fraction:
         return _deny(account, stage, HORIZON)
-    if headroom <= 0:
+    if spare <= 0:
         return _deny(account, stage, LOAD)
-    verdict = account.refusal(cost, now, denied=denied, headroom=headroom)
+    verdict = account.refusal(cost, now, denied=denied, spare=spare)
     if not verdict and stage is not None:
         verdict = _OF_STAGE[stage.refusal(CALL, now, denied=denied)]
     below_floor = floor is not None and floor.take(now)

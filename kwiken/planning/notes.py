@@ -114,6 +114,17 @@ class CopiesCorrelated:
 
 
 @dataclass(frozen=True)
+class AnswersUnread:
+    """Answers of late calls lay at the gateway before it read them, which no copy shortens.
+
+    Attributes:
+        shares: share of what the slowest 5% of a stage's calls took beyond its median, by stage.
+    """
+
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class CopiesAsSlow:
     """Copies would be as slow as their calls at some stages, so these get none.
 
@@ -302,6 +313,7 @@ ReissueNote: TypeAlias = (
     | SpendRefused
     | CallsCancelled
     | CopiesCorrelated
+    | AnswersUnread
     | CopiesAsSlow
     | TooFewCalls
     | LeversCompared

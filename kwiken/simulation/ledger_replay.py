@@ -51,7 +51,7 @@ def replay_ledger(
     *,
     budget: float,
     terms: LedgerTerms,
-    headroom: Floats | None = None,
+    spare: Floats | None = None,
 ) -> LedgerReplay:
     """Replay the service's account over requests in the order of time.
 
@@ -63,15 +63,14 @@ def replay_ledger(
         started_s: (n,) start times, seconds, ascending.
         budget: share of all work that may be spent, 0 or more.
         terms: terms of the ledger.
-        headroom: (n,) extra work, as a share of the work, that the load leaves room for; unlimited by
-            default.
+        spare: (n,) spare capacity of the load, as a share of the work; None for no limit.
 
     Raises:
         InputError: for arrays of different lengths, or times that are not ascending.
     """
     requests = len(wanted)
-    if any(len(given) != requests for given in (started_s, wanted if headroom is None else headroom)):
-        raise InputError("wanted, started_s and headroom must have one entry for each request")
+    if any(len(given) != requests for given in (started_s, wanted if spare is None else spare)):
+        raise InputError("wanted, started_s and spare must have one entry for each request")
     if not (np.diff(started_s) >= 0).all():
         raise InputError("must be ascending", where="started_s")
     account, floor = Account(terms.service_bounds(budget)), Floor(terms.floor_per_s)
@@ -85,11 +84,11 @@ def replay_ledger(
         np.diff(ends, prepend=-1).tolist(),
         started_s[ends].tolist(),
         costs[ends].tolist(),
-        (np.full(len(ends), np.inf) if headroom is None else headroom[ends]).tolist(),
+        (np.full(len(ends), np.inf) if spare is None else spare[ends]).tolist(),
         strict=True,
     )
     for request, count, now, cost, room in steps:
         account.earn(count * REQUEST, now)
         if cost:
-            verdicts[request] = grant(account, cost, now, floor=floor, headroom=room)
+            verdicts[request] = grant(account, cost, now, floor=floor, spare=room)
     return LedgerReplay(verdicts, account)

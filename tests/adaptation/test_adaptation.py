@@ -298,6 +298,19 @@ def test_a_service_that_misses_its_target_asks_the_stage_with_the_least_room() -
     assert adaptation.observe_service("s", 65.0, seen(31.0), {}) == []  # no stage has load
 
 
+def test_a_service_waits_while_a_change_of_one_of_its_stages_takes_effect() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes, service="s", stage="a"))
+    stages = {"w": seen(20.0)}
+    full = Observation(requests=PER_WINDOW, rate_per_s=200.0, p99_ms=20.0, turned_away=0.5)
+    moments = []
+    for now_s in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0):
+        actions = adaptation.observe(now_s, stages)
+        actions += adaptation.observe_service("s", now_s, full, stages)
+        moments += [now_s] * len(actions)
+    assert moments == [5.0, 25.0]  # one change, and the next when it has not helped
+
+
 def test_a_service_that_turns_requests_away_gets_more_although_its_answers_are_quick() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 200, nodes, service="s", stage="a"))

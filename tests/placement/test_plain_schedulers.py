@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kwiken.placement import Cluster, DrawKind, NodeLedger, Request, Sizing
 from kwiken.placement.schedulers import scheduler
 from kwiken.placement.schedulers.node_queue import first_places
+from kwiken.placement.schedulers.paragon import MARGIN
 from kwiken.workloads import SOURCES, Spread
 from tests.support import plain_schedulers as plain
 from tests.support.clusters import cluster, known, profile, requested
@@ -22,6 +23,7 @@ PLAIN = {
     "heterogeneity-only": plain.heterogeneity_only,
     "paragon": plain.paragon,
     "interference-only": lambda sizing: plain.paragon(sizing, by_class=False),
+    "paragon-margin": lambda sizing: plain.paragon(sizing, kept=MARGIN),
     "thrifty": plain.thrifty,
 }
 

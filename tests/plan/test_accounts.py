@@ -84,14 +84,14 @@ class Contract(RuleBasedStateMachine):
         cost=st.integers(1, 200),
         times=st.integers(1, 12),
         denied=st.one_of(st.none(), st.integers(0, 60)),
-        headroom=st.one_of(st.just(inf), st.floats(-0.1, 1)),
+        spare=st.one_of(st.just(inf), st.floats(-0.1, 1)),
     )
-    def ask(self, cost: int, times: int, denied: int | None, headroom: float) -> None:
+    def ask(self, cost: int, times: int, denied: int | None, spare: float) -> None:
         for _ in range(times):
             before = self.account.spent
-            verdict = grant(self.account, cost, self.now, floor=self.floor, denied=denied, headroom=headroom)
+            verdict = grant(self.account, cost, self.now, floor=self.floor, denied=denied, spare=spare)
             assert self.account.spent - before == (cost if verdict <= BY_FLOOR else 0)
-            may_pass = headroom > 0 and self.account.fraction > 0
+            may_pass = spare > 0 and self.account.fraction > 0
             if verdict <= BY_FLOOR:
                 assert may_pass
                 self.copies.append((self.now, verdict))
@@ -99,18 +99,18 @@ class Contract(RuleBasedStateMachine):
             elif may_pass:
                 self.above_the_floor()
             if verdict == WITHIN:
-                self.within(headroom)
+                self.within(spare)
             if verdict == BY_FLOOR:
                 self.few_by_the_floor()
 
-    def within(self, headroom: float) -> None:
+    def within(self, spare: float) -> None:
         """(a) The horizon, and (b) the peak."""
         spent = sum(each.cost for each in self.spends if each.at > self.now - HORIZON_S)
         earned = sum(each.amount * each.fraction for each in self.work if each.at >= self.now - HORIZON_S)
         assert spent <= earned + self.bounds.burst + 1e-6
         spent = sum(each.cost for each in self.spends if each.at > self.now - 10.0)
         work = sum(each.amount for each in self.work if each.at >= self.now - 10.0)
-        peak = min(self.bounds.peak, headroom)
+        peak = min(self.bounds.peak, spare)
         assert spent <= self.bounds.peak_grace + (peak * work if work else 0) + 1e-6
 
     def above_the_floor(self) -> None:
@@ -217,13 +217,13 @@ def test_the_clock_earns_nothing() -> None:
 def test_the_load_lowers_the_peak_and_at_last_denies_everything() -> None:
     floor = Floor()
     bounds = Bounds(fraction=0.1, burst=1000, peak=0.4)
-    for headroom, most in ((inf, 400), (0.5, 400), (0.25, 250), (0.01, 10), (0.0, 0), (-1.0, 0)):
+    for spare, most in ((inf, 400), (0.5, 400), (0.25, 250), (0.01, 10), (0.0, 0), (-1.0, 0)):
         account = Account(bounds)
         account.earn(1000, 0.0)
-        granted = sum(grant(account, 1, 0.0, floor=floor, headroom=headroom) == WITHIN for _ in range(1000))
+        granted = sum(grant(account, 1, 0.0, floor=floor, spare=spare) == WITHIN for _ in range(1000))
         assert granted == most
     assert account.denied[LOAD] == 1000
-    assert grant(account, 1, 0.0, floor=Floor(3.0), headroom=0.0) == LOAD, "not even the floor"
+    assert grant(account, 1, 0.0, floor=Floor(3.0), spare=0.0) == LOAD, "not even the floor"
 
 
 def test_without_a_budget_not_even_the_floor_grants() -> None:

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kwiken.cli.shared import note_sentences
 from kwiken.curves import stage_curves
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
+from kwiken.planning.notes import AnswersUnread
 from kwiken.profile import Profile, StageProfile, gateway_lag, part_of
 from kwiken.simulation import PairedSimulation
+from tests.support.notes import of_kind
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -77,6 +80,10 @@ def test_copies_are_bought_where_replicas_are_late(seen: Profile) -> None:
     later = study_plan(other, PlanSettings(budgets=Budgets(reissue=0.05), created="")).plan.expected
     assert later is not None
     assert later.after.p99_ms < 10
+    [note] = of_kind(study.notes, AnswersUnread)
+    assert list(note.shares) == ["gateway"]
+    assert note.shares["gateway"] > 0.9
+    assert "gateway 9" in note_sentences([note])[0]
 
 
 def test_a_search_over_pairs_keeps_the_lag(seen: Profile) -> None:

@@ -45,7 +45,7 @@ def test_every_comparison_names_what_exists() -> None:
             assert told.metric in figures
             assert set(told.source) <= set(of_paragon.MANAGERS)
     assert set(of_paragon.MANAGERS) | set(of_quasar.MANAGERS) <= set(CONTESTANTS)
-    assert of_quasar.SCENARIO in SCENARIOS
+    assert set(of_quasar.SCENARIOS) <= set(SCENARIOS)
     for told in of_quasar.LEVELS:
         assert told.metric in figures
         assert set(told.source) <= set(of_quasar.MANAGERS)
@@ -54,7 +54,10 @@ def test_every_comparison_names_what_exists() -> None:
 def test_one_seed_yields_every_row_of_a_comparison() -> None:
     comparison = of_paragon.COMPARISONS[0]
     found = of_paragon.conclude(comparison, [[played(comparison.scenario, of_paragon.MANAGERS, 0)]])
-    assert len(found.rows) == len(comparison.told) * len(of_paragon.MANAGERS) + len(of_paragon.PAIRS)
+    ordered = sum(told.metric in of_paragon.ORDERED for told in comparison.told)
+    assert ordered >= 1
+    levels_of = len(comparison.told) * len(of_paragon.MANAGERS)
+    assert len(found.rows) == levels_of + ordered * len(of_paragon.PAIRS)
     assert all(np.isfinite(one.ours) for one in found.rows)
 
 
@@ -72,6 +75,13 @@ def test_knowledge_of_platforms_and_contention_beats_either_alone_over_eight_see
 
 
 @pytest.mark.slow
+def test_a_margin_keeps_more_targets_at_every_load_than_the_tightest_fit() -> None:
+    for scenario in ("local-low", "local-medium", "local-full", "local-phases"):
+        found = medians(scenario, (of_paragon.MARGIN, "paragon"), of_paragon.KEPT)
+        assert found[of_paragon.MARGIN] > found["paragon"]
+
+
+@pytest.mark.slow
 def test_more_is_kept_at_every_load_by_knowing_more() -> None:
     for scenario in ("local-full", "local-phases"):
         found = medians(scenario, of_paragon.MANAGERS, of_paragon.MEAN)
@@ -82,7 +92,7 @@ def test_more_is_kept_at_every_load_by_knowing_more() -> None:
 @pytest.mark.slow
 def test_targets_are_met_the_better_the_more_is_known_and_by_adaptation() -> None:
     managers = ("quasar, all known", "quasar", "quasar, without adaptation")
-    found = played(of_quasar.SCENARIO, managers, 0)
+    found = played(of_quasar.SCENARIOS[0], managers, 0)
     known, quasar, still = (found[name][of_quasar.PERFORMANCE.metric] for name in managers)
     assert known > quasar > still
     assert known > 98

@@ -80,7 +80,7 @@ def test_an_hour_of_faults_is_held_to_the_budget() -> None:
 def test_the_load_leaves_no_room() -> None:
     started, wanted = np.arange(100.0), np.full(100, 0.1)
     room = np.where(started < 50, np.inf, 0.0)
-    found = replay_ledger(wanted, started, budget=0.5, terms=LedgerTerms(), headroom=room)
+    found = replay_ledger(wanted, started, budget=0.5, terms=LedgerTerms(), spare=room)
     assert found.granted[:50].all()
     assert (found.verdicts[50:] == LOAD).all()
 

@@ -48,13 +48,13 @@ def heterogeneity_only(sizing: Sizing) -> None:
     _fill(sizing, lambda nodes, size: nodes[int(np.argmax(sizing.request.rate[size, classes[nodes]]))])
 
 
-def paragon(sizing: Sizing, *, by_class: bool = True) -> None:
+def paragon(sizing: Sizing, *, by_class: bool = True, kept: float = 0.0) -> None:
     request, ledger = sizing.request, sizing.ledger
 
     def chosen(nodes: list[int], size: int) -> int:
         rate = request.rate[size, ledger.cluster.class_of[nodes]]
-        spare = np.minimum(ledger.slack[:, nodes], 1.0) - request.all_caused[:, None]
-        margin = request.tolerated[:, None] - np.minimum(ledger.pressure[:, nodes], 1.0)
+        spare = np.minimum(ledger.slack[:, nodes], 1.0) - request.all_caused[:, None] - kept
+        margin = request.tolerated[:, None] - kept - np.minimum(ledger.pressure[:, nodes], 1.0)
         fine = np.all((spare >= -ROUNDING) & (margin >= -ROUNDING), axis=0)
         if not fine.any():
             fine = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
@@ -84,6 +84,9 @@ def thrifty(sizing: Sizing) -> None:
         sizing.clear(kept)
     for node, size in best[1]:
         sizing.add(node, size)
+    if not sizing.forecast().met:
+        sizing.clear(kept)
+        walk(sizing, by_quality)
 
 
 def performance(sizing: Sizing) -> float:

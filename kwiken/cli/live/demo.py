@@ -127,7 +127,7 @@ def _show(result: DemoResult) -> None:
 
     rows = latency_rows(result)
     note("")
-    title = "Latency from the moment when a request was due; of the last three rows at the gateway"
+    title = "Latency from the moment when a request was due; from the row 'as learned' on at the gateway"
     print_table(title, ("", *NAMES.values()), rows, to_stdout=True)
     say("")
     columns = ("stage", "cost", "copied", "after", "budget", "spent", "spent evenly")
@@ -141,7 +141,8 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
     """Rows of latencies with one arm each, and the change against the arm to compare with.
 
     The expectation is for the requests that the plan was learned from, at the gateway, so its change is
-    against those. What was achieved there is compared with the expectation.
+    against those. What was achieved there is compared with the expectation for the requests without a plan in
+    the same minutes, and without one with that for the requests that the plan was learned from.
     """
     from kwiken.cli.report.model import change, ms, rungs
 
@@ -153,8 +154,13 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
         ("as learned", learned, None),
         ("expected", result.expected, learned),
     ]
+    expected = result.expected
+    if result.meanwhile is not None:
+        expected = result.meanwhile.after
+        arms.append(("meanwhile", result.meanwhile.before, None))
+        arms.append(("expected meanwhile", expected, result.meanwhile.before))
     if result.achieved.p99_ms > 0:
-        arms.append(("achieved", result.achieved, result.expected))
+        arms.append(("achieved", result.achieved, expected))
     rows = []
     for name, ladder, base in arms:
         told = [ms(value) for value in rungs(ladder).values()]

@@ -148,7 +148,7 @@ def command(
     from kwiken.runtime.cluster import Cluster, ClusterSettings
     from kwiken.runtime.process import set_up_logs
 
-    set_up_logs(server.log_format, "supervisor")
+    set_up_logs(server.log_format, "supervisor", level=logging.INFO)
     LOG.setLevel(logging.INFO)
     settings = ClusterSettings(
         host=server.host,

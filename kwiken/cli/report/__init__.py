@@ -8,11 +8,11 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences, step_words
-    from kwiken.cli.report.advised import advice_page
     from kwiken.cli.report.build import build_page, made_line
     from kwiken.cli.report.collect import Wishes, gather
     from kwiken.cli.report.inputs import find
-    from kwiken.cli.report.judged import judgement_page
+    from kwiken.cli.report.page_of_advice import advice_page
+    from kwiken.cli.report.page_of_judgement import judgement_page
 
 __all__ = [
     "QUESTIONS",
@@ -31,10 +31,10 @@ __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.cli.report.advice_words": ("QUESTIONS", "advice_sentences", "step_words"),
-        "kwiken.cli.report.advised": ("advice_page",),
+        "kwiken.cli.report.page_of_advice": ("advice_page",),
         "kwiken.cli.report.build": ("build_page", "made_line"),
         "kwiken.cli.report.collect": ("Wishes", "gather"),
         "kwiken.cli.report.inputs": ("find",),
-        "kwiken.cli.report.judged": ("judgement_page",),
+        "kwiken.cli.report.page_of_judgement": ("judgement_page",),
     },
 )

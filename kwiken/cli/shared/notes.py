@@ -112,6 +112,12 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
         case planning.CopiesCorrelated(correlations):
             used = _listed(f"{name} {value:.2f}" for name, value in correlations.items())
             return f"copies are slow together with their calls; correlations used: {used}"
+        case planning.AnswersUnread(shares):
+            told = _listed(f"{name} {share:.0%}" for name, share in shares.items())
+            return (
+                "answers of slow calls lay unread at a busy gateway, which no copy shortens; of what the "
+                f"slowest 5% took beyond the median, that was: {told}"
+            )
         case planning.CopiesAsSlow(stages):
             return f"a copy would be as slow as its call, so none are sent: {_listed(stages)}"
         case planning.TooFewCalls(stages):

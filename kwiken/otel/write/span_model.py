@@ -222,7 +222,7 @@ def _attempt_span(
     ends: dict[int, int],
     labels: Labels,
 ) -> SpanData:
-    # The keys of stages and attempts have different lengths, so that they never meet.
+    # Keys of requests, stages and attempts have different lengths, so that none is taken for another.
     key = (
         record.service,
         stage.name,

@@ -11,7 +11,7 @@ import numpy as np
 from kwiken.placement import Scheduler
 from kwiken.placement.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
 from kwiken.placement.schedulers.exact import ExactScheduler
-from kwiken.placement.schedulers.paragon import ParagonScheduler, StatisticalScheduler
+from kwiken.placement.schedulers.paragon import MARGIN, ParagonScheduler, StatisticalScheduler
 from kwiken.placement.schedulers.quasar import QuasarScheduler, ThriftyScheduler
 
 _Maker = Callable[[int], Scheduler]
@@ -21,6 +21,7 @@ SCHEDULERS: Final[Mapping[str, _Maker]] = MappingProxyType(
         "thrifty": lambda _: ThriftyScheduler(),
         "quasar": lambda _: QuasarScheduler(),
         "paragon": lambda _: ParagonScheduler(),
+        "paragon-margin": lambda _: ParagonScheduler(margin=MARGIN, name="paragon-margin"),
         "paragon-statistical": lambda seed: StatisticalScheduler(np.random.default_rng(seed)),
         "interference-only": lambda _: ParagonScheduler(by_class=False, name="interference-only"),
         "heterogeneity-only": lambda _: ParagonScheduler(by_contention=False, name="heterogeneity-only"),

@@ -14,6 +14,7 @@ from kwiken.placement.schedulers.baselines import Reservation, reservation
 from kwiken.placement.schedulers.node_queue import anti_affinity, close, fill, nodes_with_room
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
+MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
 FULL: Final = 1.0  # the most pressure that is felt, and the slack of an empty node
 
 
@@ -26,11 +27,14 @@ class ParagonScheduler:
             taken (Paragon section 3.11, NH).
         by_contention: whether predicted contention is used; without it the first node of the best class with
             room is taken (Paragon section 3.11, NI).
+        margin: pressure on each source that is kept free on both sides, a share from 0 to 1. The tightest fit
+            without a margin spends the 5% that a target leaves on contention alone.
         name: name of the scheduler.
     """
 
     by_class: bool = True
     by_contention: bool = True
+    margin: float = 0.0
     name: str = "paragon"
 
     def place(self, sizing: Sizing) -> None:
@@ -42,16 +46,20 @@ class ParagonScheduler:
         wanted = reservation(sizing.request)
         nodes = nodes_with_room(sizing, wanted.size)
         if self.by_contention:
-            nodes = _unharmed(sizing, nodes)
+            nodes = _unharmed(sizing, nodes, self.margin)
 
         def keys(some: Ints) -> tuple[Floats, ...]:
             by_class = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of[some]]
-            return (by_class, _distance(*_differences(sizing, some))) if self.by_contention else (by_class,)
+            return (
+                (by_class, _distance(*_differences(sizing, some, self.margin)))
+                if self.by_contention
+                else (by_class,)
+            )
 
         def key_of(node: int) -> tuple[float, ...] | None:
             here = _with_room(sizing, wanted.size, np.array([node]))
             if self.by_contention:
-                here = _unharmed(sizing, here)
+                here = _unharmed(sizing, here, self.margin)
             return tuple(float(key[0]) for key in keys(here)) if here.size else None
 
         fill(sizing, wanted.size, wanted.count, (nodes, keys(nodes)), key_of)
@@ -78,7 +86,7 @@ class ParagonScheduler:
         request, free = sizing.request, anti_affinity(sizing)
         rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
         nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
-        spare, margin = _differences(sizing, nodes)
+        spare, margin = _differences(sizing, nodes, self.margin)
         while len(sizing.replicas) < wanted.count and nodes.size:
             alive = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
             if not alive.any():  # both filters alone left nodes, and no node passed both
@@ -90,7 +98,7 @@ class ParagonScheduler:
             node = int(nodes[place])
             sizing.add(node, wanted.size)
             close(sizing, node, free)
-            spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]])
+            spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]], self.margin)
             left = free[nodes]
             left[place] &= _with_room(sizing, wanted.size, nodes[[place]]).size > 0
             nodes, spare, margin = nodes[left], spare[:, left], margin[:, left]
@@ -160,11 +168,14 @@ def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
     return np.asarray(np.where(violation > ROUNDING, -(violation + distance) / 2, 1.0 - distance))
 
 
-def _differences(sizing: Sizing, nodes: Ints) -> tuple[Floats, Floats]:
-    """(s, m) what residents can bear beyond the newcomer, and the newcomer beyond what is there."""
+def _differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats, Floats]:
+    """(s, m) what residents can bear beyond the newcomer, and the newcomer beyond what is there.
+
+    Both are less by the share that is kept free.
+    """
     request, ledger = sizing.request, sizing.ledger
-    spare = np.minimum(ledger.slack[:, nodes], FULL) - request.all_caused[:, None]
-    margin = request.tolerated[:, None] - np.minimum(ledger.pressure[:, nodes], FULL)
+    spare = np.minimum(ledger.slack[:, nodes], FULL) - (request.all_caused + kept)[:, None]
+    margin = (request.tolerated - kept)[:, None] - np.minimum(ledger.pressure[:, nodes], FULL)
     return spare, margin
 
 
@@ -174,10 +185,11 @@ def _distance(spare: Floats, margin: Floats) -> Floats:
     return np.asarray((np.abs(spare) + np.abs(margin) + 10 * violation).sum(axis=0))
 
 
-def _unharmed(sizing: Sizing, nodes: Ints) -> Ints:
-    """Those of some nodes where newcomer and residents tolerate each other, one source after the other."""
+def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
+    """Those of some nodes where both sides tolerate each other with a margin, one source after the other."""
     request, ledger = sizing.request, sizing.ledger
-    for source, (caused, tolerated) in enumerate(zip(request.all_caused, request.tolerated, strict=True)):
+    limits = zip(request.all_caused + kept, request.tolerated - kept, strict=True)
+    for source, (caused, tolerated) in enumerate(limits):
         nodes = nodes[np.minimum(ledger.slack[source, nodes], FULL) - caused >= -ROUNDING]
         nodes = nodes[tolerated - np.minimum(ledger.pressure[source, nodes], FULL) >= -ROUNDING]
     return nodes

@@ -11,12 +11,14 @@ from kwiken.placement import (
     Contention,
     Rank,
     Sizing,
+    Trial,
     by_cost,
     by_quality,
     contention_on,
     node_scores,
     walk,
 )
+from kwiken.placement.schedulers.node_queue import first_places
 from kwiken.workloads import Spread
 
 MIN_SHORTLIST: Final = 64  # nodes by each ranking
@@ -63,11 +65,13 @@ class ThriftyScheduler:
         best, chosen = (False, 0.0), [(one.node, one.size) for one in sizing.replicas[:0]]
         walks: list[tuple[Rank, int | None]] = [(by_quality, None)]
         walks += [(by_cost, largest) for largest in range(len(request.cores) - 1, -1, -1)]
+        # Where replicas may share a node, a walk changes what its next step finds there, and has to draw.
+        trial = sizing if request.workload.spread is Spread.NONE else Trial(sizing)
         for rank, largest in walks:
-            walk(sizing, rank, largest, contention)
-            if (worth := _worth(sizing)) > best:
-                best, chosen = worth, [(one.node, one.size) for one in sizing.replicas[kept:]]
-            sizing.clear(kept)
+            walk(trial, rank, largest, contention)
+            if (worth := _worth(trial)) > best:
+                best, chosen = worth, [(one.node, one.size) for one in trial.replicas[kept:]]
+            trial.clear(kept)
         for node, size in chosen:
             sizing.add(node, size)
         if not self.satisfied(sizing):
@@ -97,8 +101,5 @@ def _shortlist(sizing: Sizing) -> Contention:
         return found
     scores = node_scores(request, ledger, found)
     length = min(max(MIN_SHORTLIST, 2 * len(request.efficiency)), len(found.nodes))
-    best = [
-        np.argpartition(rank(request, ledger, scores), len(found.nodes) - length)[-length:]
-        for rank in (by_quality, by_cost)
-    ]
+    best = [first_places((-rank(request, ledger, scores),), length) for rank in (by_quality, by_cost)]
     return found.among(np.union1d(*best))

@@ -1,13 +1,15 @@
-"""Managers of workloads with targets on 200 simulated servers: Figures 4.15 and 4.16 of Quasar."""
+"""Managers of workloads with targets on 200 simulated servers: Figures 4.15 and 4.16, and swings of load."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kwiken.reproduction.rows import Findings, Part, over_seeds
 from kwiken.reproduction.scenarios import Figures, Told, levels, orderings, played
 
-SCENARIO: Final = "targets"
+SCENARIOS: Final = ("targets", "targets-swings")  # the source's figures are of the first one
 ORACLE: Final = "quasar, all known"
 MANAGERS: Final = (ORACLE, "quasar", "quasar, without adaptation", "paragon", "least-loaded")
 # What is above the target is worth nothing to a user, so it is cut off before the mean is taken.
@@ -30,22 +32,26 @@ PERFORMANCE_PAIRS: Final = (
 )
 
 
-def conclude(results: list[list[Figures]]) -> Findings:
+def conclude(scenario: str, results: list[list[Figures]]) -> Findings:
     """Rows of the comparison.
 
     Args:
+        scenario: one of `SCENARIOS`.
         results: by seed, as the only case.
     """
     (group,) = results
-    rows = [row for told in LEVELS for row in levels(SCENARIO, told, group)]
-    rows += orderings(SCENARIO, PERFORMANCE, PERFORMANCE_PAIRS, group)
+    told = [one if scenario == SCENARIOS[0] else replace(one, source={}) for one in LEVELS]
+    rows = [row for one in told for row in levels(scenario, one, group)]
+    rows += orderings(scenario, PERFORMANCE, PERFORMANCE_PAIRS, group)
     return Findings(tuple(rows))
 
 
 def comparisons(seeds: int) -> tuple[Part, ...]:
-    """Parts that compare managers.
+    """Parts that compare managers, one for each scenario.
 
     Args:
-        seeds: number of draws of the scenario.
+        seeds: number of draws of each scenario.
     """
-    return (over_seeds(SCENARIO, played, seeds, conclude, ((SCENARIO, MANAGERS),)),)
+    return tuple(
+        over_seeds(one, played, seeds, partial(conclude, one), ((one, MANAGERS),)) for one in SCENARIOS
+    )

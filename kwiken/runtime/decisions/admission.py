@@ -161,7 +161,7 @@ class Admission:
         occupancy = self.inside / self.room if self.room < self._limits.requests else 0.0
         return max(occupancy, self._wait_load(allowed))
 
-    def headroom(self, now: float) -> float:
+    def spare_capacity(self, now: float) -> float:
         """Extra work, as a share of the present work, that keeps the load below the guard's threshold.
 
         It falls as the load rises, is 0 from the threshold on, and infinite where nothing is known to run.

@@ -70,7 +70,7 @@ class Ledger:
         now: float,
         *,
         denied: int = 0,
-        headroom: float = inf,
+        spare: float = inf,
     ) -> bool:
         """Charge a copy of one call to its request, stage and service: to all, or to none.
 
@@ -85,40 +85,46 @@ class Ledger:
             cost: cost of the call, in micro-units of a request's cost.
             now: present time, seconds.
             denied: number of earlier denials of the call, 0 or more.
-            headroom: extra work, as a share of the work, that the load leaves room for; none at 0.
+            spare: spare capacity of the load, as a share of the work; none at 0.
         """
         if budget.left < cost:
             self.service.denied[OWN_COST] += 1
             stage.denied[OWN_COST] += 1
             return False
         verdict = grant(
-            self.service, cost, now, floor=self.floor, stage=stage, denied=denied, headroom=headroom
+            self.service,
+            cost,
+            now,
+            floor=self.floor,
+            stage=stage,
+            denied=denied,
+            spare=spare,
         )
         if verdict > BY_FLOOR:
             return False
         budget.left -= cost
         return True
 
-    def charge_late(self, budget: RequestBudget, cost: int, now: float, *, headroom: float = inf) -> bool:
+    def charge_late(self, budget: RequestBudget, cost: int, now: float, *, spare: float = inf) -> bool:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none.
 
         Args:
             budget: budget of the request.
             cost: cost of the call, in micro-units of a request's cost.
             now: present time, seconds.
-            headroom: as in `charge`.
+            spare: as in `charge`.
         """
         if budget.left < cost:
             self.catch_up.denied[OWN_COST] += 1
             return False
-        if grant(self.catch_up, cost, now, headroom=headroom) > BY_FLOOR:
+        if grant(self.catch_up, cost, now, spare=spare) > BY_FLOOR:
             return False
         budget.left -= cost
         return True
 
-    def hold(self, budget: RequestBudget, cost: int, now: float, *, headroom: float = inf) -> Hold | None:
+    def hold(self, budget: RequestBudget, cost: int, now: float, *, spare: float = inf) -> Hold | None:
         """Reserve the highest cost that a late call's threads can have; None if it cannot be paid."""
-        charged = self.charge_late(budget, cost, now, headroom=headroom)
+        charged = self.charge_late(budget, cost, now, spare=spare)
         return Hold(cost, self.catch_up.head) if charged else None
 
     def settle(self, budget: RequestBudget, hold: Hold, cost: int, now: float) -> None:

@@ -64,15 +64,15 @@ class CallBudget(msgspec.Struct, eq=False):
         state = stage.state
         if step == RETRY:
             return state.retries.charge()
-        headroom = shared.admission.headroom(now)
+        spare = shared.admission.spare_capacity(now)
         if step == LATE:
-            if not shared.ledger.charge_late(request.budget, stage.cost, now, headroom=headroom):
+            if not shared.ledger.charge_late(request.budget, stage.cost, now, spare=spare):
                 return False
             state.counts.late_copies += 1
             self.levels = stage.catch_up.levels
             return True
         if not shared.ledger.charge(
-            request.budget, state.account, stage.cost, now, denied=denials, headroom=headroom
+            request.budget, state.account, stage.cost, now, denied=denials, spare=spare
         ):
             return False
         assert step == COPY

@@ -56,10 +56,10 @@ class LateCall:
         most = stage.catch_up.threads
         if most == 1:
             return
-        headroom = self._shared.admission.headroom(now)
+        spare = self._shared.admission.spare_capacity(now)
         extra = min(most - 1.0, RESERVED_EXTRAS * (stage.state.work.late_extra or usual_extra(most)))
         cost = round(stage.cost * extra)
-        self._hold = self._shared.ledger.hold(self._request.budget, cost, now, headroom=headroom)
+        self._hold = self._shared.ledger.hold(self._request.budget, cost, now, spare=spare)
         if self._hold is not None:
             self.threads = most
             stage.state.counts.late_threads += 1

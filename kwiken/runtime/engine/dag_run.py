@@ -27,21 +27,22 @@ async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
     if not program.serial:
         return await DagRun(shared, request, body).run()
     answers: list[Any] = []
-    visits = request.visits
+    visits, now = request.visits, request.started
     for stage in program.stages:
         args = arguments_of(stage, answers, body)
         if stage.definition.optional:
             answers.append(await run_stage(shared, request, stage, args))
+            now = shared.now()
         elif visits is None:
             answers.append(await call_stage(shared, request, stage, args, 0, None))
         else:  # as `run_stage` does, without a coroutine more for each stage
-            visits.append(visit := StageVisit(stage, shared.now()))
+            visits.append(visit := StageVisit(stage, now))
             try:
                 answers.append(await call_stage(shared, request, stage, args, 0, visit))
             except BaseException as error:
                 end_visit(shared, visit, error)
                 raise
-            visit.ended = shared.now()
+            visit.ended = now = shared.now()
     return answers[-1]
 
 

@@ -110,7 +110,7 @@ class LimitFilter(logging.Filter):
         return True
 
 
-def set_up_logs(log_format: LogFormat, process: str) -> None:
+def set_up_logs(log_format: LogFormat, process: str, *, level: int = logging.WARNING) -> None:
     """Limit and format what this process logs, by its present handlers; later ones are not limited.
 
     Handlers that the service's code has set keep their format. Without any, lines go to standard error in the
@@ -119,13 +119,12 @@ def set_up_logs(log_format: LogFormat, process: str) -> None:
     Args:
         log_format: `text` or `json`.
         process: name of the process in each line.
+        level: lowest level of lines where the service's code has set no handlers.
     """
     limits = LimitFilter()
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
     for handler in last_resort:
-        handler.setLevel(
-            logging.INFO
-        )  # loggers decide: all but that of a cluster's own events are at warning
+        handler.setLevel(level)
         handler.setFormatter(formatter_of(log_format, process))
     for handler in (*logging.getLogger().handlers, *last_resort):
         if not any(isinstance(each, LimitFilter) for each in handler.filters):

@@ -276,23 +276,23 @@ class StageCalls:
             late = self._runner.failure(DeadlineError("dropped past its deadline"))
             return EndedCall(Ending.LATE, late, self.inflight)
         meter = CpuMeter()
-        parent = wire.parse_traceparent(call.headers.get(wire.TRACEPARENT))
+        traceparent = call.headers.get(wire.TRACEPARENT)
         shard, threads = settings.shard, settings.threads
-        run = self._runner.run(call.body, shard=shard, threads=threads, parent=parent)
+        run = self._runner.run(call.body, shard=shard, threads=threads, traceparent=traceparent)
         ran: RanCall | None = None
         began_ns = time.time_ns()
         try:
             ran = await metered(run, meter)
         finally:
             self.cpu_ns += meter.ns
-            self._finish(parent, settings, (start_ns, began_ns), meter, ran)
+            self._finish(traceparent, settings, (start_ns, began_ns), meter, ran)
         self._note_latency((time.monotonic() - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
         return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
 
     def _finish(
         self,
-        parent: wire.Parent | None,
+        traceparent: str | None,
         settings: CallSettings,
         times_ns: tuple[int, int],
         meter: CpuMeter,
@@ -301,7 +301,7 @@ class StageCalls:
         """Report a call to the observer.
 
         Args:
-            parent: trace context of the caller's attempt.
+            traceparent: trace context of the caller's attempt, as it was sent; None for none.
             settings: values of the call's headers.
             times_ns: arrival of the call and begin of its handler, nanoseconds since 1970.
             meter: CPU time of the call.
@@ -312,7 +312,7 @@ class StageCalls:
         with contextlib.suppress(Exception):  # a faulty observer must not fail calls
             self._observer.call_finished(
                 ServedCall(
-                    parent=parent,
+                    parent=wire.parse_traceparent(traceparent),
                     shard=settings.shard,
                     attempt=settings.attempt,
                     start_ns=times_ns[0],

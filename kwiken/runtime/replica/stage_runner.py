@@ -52,14 +52,14 @@ class StageRunner:
         self._exceptions = ExceptionRecorder() if recorded else None
         self._encoder = msgspec.msgpack.Encoder()
 
-    async def run(self, body: bytes, *, shard: int, threads: int, parent: wire.Parent | None) -> RanCall:
+    async def run(self, body: bytes, *, shard: int, threads: int, traceparent: str | None) -> RanCall:
         """Run one call; an error of the handler is logged and becomes the result.
 
         Args:
             body: inputs of the handler, encoded.
             shard: number of the shard, from 0.
             threads: number of threads that the handler may use, 1 or more.
-            parent: trace context of the caller; None if the caller sent none.
+            traceparent: trace context of the caller, as it was sent; None if the caller sent none.
         """
         try:
             inputs = self._codec.inputs(body)
@@ -75,6 +75,7 @@ class StageRunner:
         except BaseException as error:  # reported to the caller
             if not is_own(error):
                 raise
+            parent = wire.parse_traceparent(traceparent)
             log_handler_error(LOG, self._name, parent.trace_id if parent is not None else 0, error)
             record = None
             if self._exceptions is not None and parent is not None and parent.sampled:

@@ -112,19 +112,21 @@ class Upkeep:
         return sorted(lost - alive)
 
     async def _observe(self, now_s: float) -> None:
-        seen: dict[str, Observation] = {}
-        actions: list[Action] = []
+        seen: dict[str, dict[str, Observation]] = {}  # by service
+        wholes: dict[str, Observation] = {}
         for service, cluster in self._clusters.items():
             try:
                 figures = (await cluster.status())["runtime"]
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
                 continue
-            whole = self._whole(service, figures, now_s)
-            ours = self._observations(service, cluster, figures, whole.rate_per_s)
-            seen |= ours
-            actions += self._adaptation.observe_service(service, now_s, whole, ours)
-        await self._apply([*actions, *self._adaptation.observe(now_s, seen)])
+            wholes[service] = whole = self._whole(service, figures, now_s)
+            seen[service] = self._observations(service, cluster, figures, whole.rate_per_s)
+        together = {name: one for stages in seen.values() for name, one in stages.items()}
+        actions = self._adaptation.observe(now_s, together)
+        for service, whole in wholes.items():
+            actions += self._adaptation.observe_service(service, now_s, whole, seen[service])
+        await self._apply(actions)
 
     def _observations(
         self, service: str, cluster: Cluster, figures: Mapping[str, Any], arriving_per_s: float

@@ -317,6 +317,26 @@ def test_what_was_expected_changes_what_was_learned_from_not_what_came_later() -
     assert row[table.head.index("expected by the plan") + 1] == "\N{MINUS SIGN}60%"
 
 
+def test_what_was_expected_in_the_same_minutes_stands_beside_what_was_achieved() -> None:
+    result = result_of()
+    assert "same minutes" not in of_result(result)[1]
+    promised = result.expectation
+    faster = msgspec.structs.replace(promised.after, p99_ms=60.0)
+    meanwhile = msgspec.structs.replace(promised, after=faster, bounds={"p99_ms": (50.0, 70.0)})
+    result = msgspec.structs.replace(result, meanwhile=meanwhile, achieved_p99_between=(66.0, 90.0))
+    told = of_result(result)[1]
+    assert "78.0 ms was achieved (+9%, 90% interval 66.0 to 90.0 ms)" in told
+    assert "it expects 60.0 ms (50.0 to 70.0 ms); against that the achieved p99 is +30%." in told
+    rows = {row[0]: row for row in latency_rows(result)}
+    assert rows["meanwhile"][4] == "180 ms"
+    assert rows["expected meanwhile"][4] == "60.0 ms (\N{MINUS SIGN}67%)"
+    assert rows["achieved"][4] == "78.0 ms (+30%)"
+    table = _ladder_table(replace(material_of(), result=result))
+    [p99] = [row for row in table.body if row[0] == "p99"]
+    assert p99[table.head.index("expected meanwhile")] == "60.0 ms"
+    assert p99[table.head.index("with the plan, at the gateway") + 1] == "+30%"
+
+
 @pytest.mark.parametrize(
     ("drift", "words"),
     [(0.1, None), (-0.1, None), (0.21, "21% slower in the median"), (-0.3, "30% faster in the")],

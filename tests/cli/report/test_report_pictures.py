@@ -28,7 +28,7 @@ from kwiken.cli.report.charts.gantt import Bar, Track
 from kwiken.cli.report.charts.layers import lay_out
 from kwiken.cli.report.charts.percentiles import nines
 from kwiken.cli.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
-from kwiken.cli.report.model import cut_with_interval, tail_points, words
+from kwiken.cli.report.model import cut_with_interval, number_format, tail_points
 
 
 def test_the_axis_gives_each_nine_the_same_room() -> None:
@@ -192,18 +192,18 @@ def test_dull_shards_share_a_row() -> None:
     ],
 )
 def test_times_read_well(value: float | None, text: str) -> None:
-    assert words.ms(value) == text
+    assert number_format.ms(value) == text
 
 
 def test_shares_and_changes_read_well() -> None:
-    assert words.percent(0.0412) == "4.1%"
-    assert words.percent(0.00123) == "0.12%"
-    assert words.percent(0.6, places=0) == "60%"
-    assert words.change(200, 80) == "\N{MINUS SIGN}60%"
-    assert words.change(100, 110) == "+10%"
-    assert words.change(0, 10) == "\N{EN DASH}"
-    assert words.count(1, "stage") == "1 stage"
-    assert words.count(1200, "request") == "1,200 requests"
+    assert number_format.percent(0.0412) == "4.1%"
+    assert number_format.percent(0.00123) == "0.12%"
+    assert number_format.percent(0.6, places=0) == "60%"
+    assert number_format.change(200, 80) == "\N{MINUS SIGN}60%"
+    assert number_format.change(100, 110) == "+10%"
+    assert number_format.change(0, 10) == "\N{EN DASH}"
+    assert number_format.count(1, "stage") == "1 stage"
+    assert number_format.count(1200, "request") == "1,200 requests"
 
 
 def test_the_cut_and_its_interval() -> None:

@@ -17,7 +17,7 @@ def test_a_long_line_turns_away_the_least_important_first() -> None:
     answers = {priority: admission.enter(0.0, priority, 10.0) for priority in (-1, 0, 1)}
     assert answers[-1] is not None
     assert answers[0] is answers[1] is None
-    assert admission.headroom(0.0) == 0
+    assert admission.spare_capacity(0.0) == 0
     admission.note_line(0.9 * full_s)
     assert admission.enter(0.0, 0, 10.0) is not None
     assert admission.enter(0.0, 1, 10.0) is None
@@ -28,7 +28,7 @@ def test_a_long_line_turns_away_the_least_important_first() -> None:
 def test_no_request_is_admitted_always() -> None:
     admission = Admission(Limits(always=0))
     assert admission.enter(0.0, 0, 10.0) is None
-    assert admission.headroom(0.0) > 0
+    assert admission.spare_capacity(0.0) > 0
 
 
 def test_requests_that_may_wait_less_are_shed_earlier() -> None:

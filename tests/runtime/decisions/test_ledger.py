@@ -38,7 +38,7 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
     inner = Account(Bounds(fraction=1.0, burst=stage * CALL, peak=1.0))
     ledger, own = Ledger(outer, floor=Floor(per_s)), RequestBudget(budget)
     now = 0.0
-    for cost, work, headroom in asks:
+    for cost, work, spare in asks:
         now += 0.1
         outer.earn(work, now)
         inner.earn(work * CALL, now)
@@ -46,13 +46,13 @@ def test_a_copy_is_charged_at_every_level_or_at_none(
         denied = work % 4
         fits = (
             own.left >= cost
-            and headroom > 0
+            and spare > 0
             and not inner.refusal(CALL, now, denied=denied)
-            and not outer.refusal(cost, now, denied=denied, headroom=headroom)
+            and not outer.refusal(cost, now, denied=denied, spare=spare)
         )
-        granted = ledger.charge(own, inner, cost, now, denied=denied, headroom=headroom)
+        granted = ledger.charge(own, inner, cost, now, denied=denied, spare=spare)
         assert granted >= fits
-        assert granted == fits or (per_s > 0 and headroom > 0 and own.left >= 0)
+        assert granted == fits or (per_s > 0 and spare > 0 and own.left >= 0)
         paid = (before[0] - own.left, inner.spent - before[1], outer.spent - before[2])
         assert paid == ((cost, CALL, cost) if granted else (0, 0, 0))
         assert own.left >= 0

@@ -61,7 +61,7 @@ def lets_in(admission: Admission, priority: int = 0, now: float = 0.0) -> bool:
 def test_load_decides_about_copies_and_priorities(
     inside: int, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
-    assert (filled(inside).headroom(0.0) > 0) is calm
+    assert (filled(inside).spare_capacity(0.0) > 0) is calm
     assert [lets_in(filled(inside), priority) for priority in (-1, 0, 1)] == [low, normal, high]
 
 
@@ -70,14 +70,14 @@ def test_load_decides_about_copies_and_priorities(
 )
 def test_slowness(took: float, calm: bool, low: bool, normal: bool) -> None:
     admission = filled(20, took=took)
-    assert (admission.headroom(0.0) > 0) is calm
+    assert (admission.spare_capacity(0.0) > 0) is calm
     assert lets_in(admission, -1) is low
     assert lets_in(admission, 0) is normal
 
 
 def test_slow_requests_one_at_a_time_are_no_overload() -> None:
     assert lets_in(filled(5, took=1.0), -1)
-    assert filled(5, took=1.0).headroom(0.0) > 0
+    assert filled(5, took=1.0).spare_capacity(0.0) > 0
 
 
 def test_silence_is_forgiven() -> None:
@@ -280,9 +280,9 @@ def test_accounts_get_the_plans_budgets() -> None:
     assert [ledger.floor.take(0.0) for _ in range(7)] == [True] * 6 + [False]
 
 
-def test_the_headroom_falls_with_the_load() -> None:
-    assert filled(0).headroom(0.0) == inf
-    rooms = [filled(inside).headroom(0.0) for inside in (20, 40, 48, 50, 60)]
+def test_the_spare_capacity_falls_with_the_load() -> None:
+    assert filled(0).spare_capacity(0.0) == inf
+    rooms = [filled(inside).spare_capacity(0.0) for inside in (20, 40, 48, 50, 60)]
     assert rooms == pytest.approx([1.5, 0.25, 0.5 / 0.48 - 1, 0.0, 0.0])
 
 

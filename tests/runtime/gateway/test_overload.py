@@ -50,7 +50,7 @@ def test_a_tenth_of_the_deadline_in_line_is_full_load(
     line_s: float, calm: bool, low: bool, normal: bool, high: bool
 ) -> None:
     """However few requests are inside: those that wait are not counted yet."""
-    assert (standing(line_s).headroom(0.0) > 0) is calm
+    assert (standing(line_s).spare_capacity(0.0) > 0) is calm
     assert [standing(line_s).enter(0.0, priority) is None for priority in (-1, 0, 1)] == [low, normal, high]
 
 

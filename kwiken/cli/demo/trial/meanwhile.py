@@ -15,8 +15,8 @@ import numpy as np
 from kwiken.cli.report.model import Expectation
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import RequestRecord
-from kwiken.plan import Expected, Plan
-from kwiken.profile import Profile, part_of
+from kwiken.plan import Expected, Plan, tidied
+from kwiken.profile import Profile, StageProfile, part_of
 from kwiken.simulation import expect
 
 MIN_REQUESTS = 100  # of which one lies beyond p99
@@ -42,29 +42,19 @@ def expect_meanwhile(
     """
     if len(before) < MIN_REQUESTS:
         return None
-    starts = {record.start_ns for record in before}
-    first_s, last_s = min(starts) / 1e9, max(starts) / 1e9
+    starts = np.array(sorted({record.start_ns for record in before}), dtype=np.int64)
     # A microsecond more on either side: a time in seconds since 1970 is only so exact.
-    seen = fit_profile([traces], since_s=first_s - 1e-6, until_s=last_s + 1e-6)
-    own = np.isin(_microseconds(seen.started_s * 1e9), _microseconds(np.array(sorted(starts), dtype=float)))
-    alone = part_of(seen, np.flatnonzero(own))
+    since_s, until_s = float(starts[0] / 1e9) - 1e-6, float(starts[-1] / 1e9) + 1e-6
+    seen = fit_profile([traces], since_s=since_s, until_s=until_s)
+    alone = part_of(seen, np.flatnonzero(np.isin(seen.started_s, starts / 1e9)))
     known = {stage.name: stage for stage in learned.stages}
-    stages = tuple(
-        replace(
-            stage,
-            pairs_ms=known[stage.name].pairs_ms,
-            pairs_cut=known[stage.name].pairs_cut,
-            guesses_ms=known[stage.name].guesses_ms,
-        )
-        for stage in alone.stages
-        if stage.name in known
-    )
+    stages = tuple(_with_copies_of(stage, known.get(stage.name, stage)) for stage in alone.stages)
     _, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
-    return as_expectation(expected)
+    return as_expectation(tidied(expected))
 
 
-def _microseconds(nanoseconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray:
-    return np.round(nanoseconds / 1e3).astype(np.int64)
+def _with_copies_of(stage: StageProfile, other: StageProfile) -> StageProfile:
+    return replace(stage, pairs_ms=other.pairs_ms, pairs_cut=other.pairs_cut, guesses_ms=other.guesses_ms)
 
 
 def as_expectation(expected: Expected) -> Expectation:

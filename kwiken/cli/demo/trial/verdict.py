@@ -12,6 +12,7 @@ import numpy as np
 from kwiken.cli.demo.pace import NothingToldError, Pace, check_outcome, check_unrest
 from kwiken.cli.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
 from kwiken.cli.demo.trial.arms import Trial
+from kwiken.cli.demo.trial.meanwhile import as_expectation, expect_meanwhile
 from kwiken.cli.demo.trial.measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
 from kwiken.cli.demo.trial.plans import Learned
 from kwiken.cli.demo.trial.spend import Call, spend_by_stage
@@ -34,9 +35,10 @@ from kwiken.cli.report.model import (
 from kwiken.cli.report.sections import Material, budget_shares, curve_views
 from kwiken.cli.shared import note_sentences
 from kwiken.errors import KwikenError
+from kwiken.latency import PERCENTILES
 from kwiken.otel.trace import read_requests
-from kwiken.plan import Plan
 from kwiken.profile import cost_of_one_call, profile_to_json
+from kwiken.simulation import BlockBootstrap, interval
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,17 @@ def judge(
     for group in (arms, spenders):
         attach(group, requests)
     ledger = _ledger(evidence.learned, spenders, whole)
-    result = _result(evidence, arms, ledger, settling=settling, wall_s=wall_s, lag=_lag(noted))
+    learned = evidence.learned
+    meanwhile = expect_meanwhile(
+        folder.traces,
+        arms["before"].records,
+        learned.profile,
+        learned.study.plan,
+        seed=evidence.settings.seed,
+    )
+    result = _result(
+        evidence, arms, ledger, meanwhile=meanwhile, settling=settling, wall_s=wall_s, lag=_lag(noted)
+    )
     _refuse_overload(result)
     if not evidence.settings.calm:
         _refuse_unrest(arms["before"], result)
@@ -143,13 +155,15 @@ def _result(
     arms: Mapping[str, ArmData],
     ledger: Ledger,
     *,
+    meanwhile: Expectation | None,
     settling: int,
     wall_s: Callable[[], float],
     lag: str,
 ) -> DemoResult:
     plan = evidence.learned.study.plan
     ladders = {arm: ladder_of(data.series()[1]) for arm, data in arms.items()}
-    promise = _expectation(plan)
+    assert plan.expected is not None  # `study_plan` states it
+    promise = as_expectation(plan.expected)
     return DemoResult(
         version=1,
         service=plan.service,
@@ -159,6 +173,7 @@ def _result(
         even=ladders["even"],
         expected=promise.after,
         achieved=ladder_of(arms["after"].gateway_ms),
+        achieved_p99_between=_p99_between(arms["after"], evidence.settings.seed),
         drift=_drift(arms["before"], promise),
         budgets={name: getattr(plan.budgets, name) for name in plan.budgets.__struct_fields__},
         peak=plan.ledger.peak(plan.budgets.reissue),
@@ -172,22 +187,21 @@ def _result(
         arms={arm: _count(data, evidence.trial, arm) for arm, data in arms.items()},
         stages=_stages(evidence.learned, ledger.calls),
         expectation=promise,
+        meanwhile=meanwhile,
         disturbance=evidence.disturbance,
         settings=_settings(evidence, wall_s()),
         remarks=[*_remarks(evidence, arms), lag],
     )
 
 
-def _expectation(plan: Plan) -> Expectation:
-    expected = plan.expected
-    assert expected is not None  # `study_plan` states it
-    return Expectation(
-        before=expected.before,
-        after=expected.after,
-        bounds=expected.bounds.after,
-        spent=expected.spent.reissue,
-        coverage=expected.interval,
-    )
+def _p99_between(data: ArmData, seed: int) -> tuple[float, float] | None:
+    """Interval of an arm's p99 at the gateway, milliseconds; None where nothing was traced."""
+    records = sorted(data.records, key=lambda record: record.start_ns)
+    if not records:
+        return None
+    took = np.array([(record.end_ns - record.start_ns) / 1e6 for record in records])
+    found = BlockBootstrap(len(took), seed=seed).percentiles(took)
+    return interval(found[:, PERCENTILES.index(99.0)])
 
 
 def _refuse_unrest(before: ArmData, result: DemoResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.cli.report.model.number_format import between, change, count, ms, percent
 from kwiken.cli.report.model.page import Card, Figure, Page, Row, Section, Table, render
 from kwiken.cli.report.model.result import (
     ArmCount,
@@ -26,7 +27,6 @@ from kwiken.cli.report.model.statistics import (
     rungs,
     tail_points,
 )
-from kwiken.cli.report.model.words import between, change, count, ms, percent
 
 __all__ = [
     "MIN_BEYOND",

@@ -165,6 +165,8 @@ class DemoResult(_Struct, frozen=True):
         even: percentiles measured with the same budget spread evenly.
         expected: percentiles that the plan expects for `after`, at the gateway.
         achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
+        achieved_p99_between: 90% interval of that p99, milliseconds, by whole blocks of time; None in earlier
+            results.
         budgets: limits by name of the budget, as fractions, over the horizon of the plan's ledger.
         peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
         drift: relative change of the median at the gateway without a plan, from the time of learning to that
@@ -180,6 +182,8 @@ class DemoResult(_Struct, frozen=True):
         arms: counts by arm.
         stages: budget and spend of each stage.
         expectation: expectation of the plan.
+        meanwhile: expectation of the plan for the requests that ran without it in the minutes of the
+            comparison; None in earlier results, and for fewer than 100 such requests.
         disturbance: disturbance of the replicas.
         settings: settings of the demo.
         remarks: remarks for the reader.
@@ -209,6 +213,8 @@ class DemoResult(_Struct, frozen=True):
     achieved: Ladder = Ladder()
     peak: float | None = None
     drift: float = 0.0
+    achieved_p99_between: tuple[float, float] | None = None
+    meanwhile: Expectation | None = None
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

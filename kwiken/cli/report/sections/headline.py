@@ -45,12 +45,27 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
     hoped, came, place = promised.after.p99_ms, result.achieved.p99_ms, "At the gateway the"
     if not came:  # an earlier result, which was not measured there
         came, place = after, "The"
+    sampled = result.achieved_p99_between
+    spread = f", 90% interval {between(*sampled)}" if sampled is not None else ""
     expected = (
         f"{place} plan expected a p99 of {ms(hoped)}{interval}, and {ms(came)} was achieved "
-        f"({change(hoped, came)}). It expected to spend {percent(promised.spent)}; "
-        f"it might spend {percent(result.budgets.get('reissue', 0.0))}."
+        f"({change(hoped, came)}{spread}).{_meanwhile(result)} It expected to spend "
+        f"{percent(promised.spent)}; it might spend {percent(result.budgets.get('reissue', 0.0))}."
     )
     return (gist, f"{expected}{_drifted(result)}", _against_even(result), _within(result))
+
+
+def _meanwhile(result: DemoResult) -> str:
+    """Sentence on what the plan expects for the requests without it in the same minutes; empty if unknown."""
+    if result.meanwhile is None:
+        return ""
+    hoped = result.meanwhile.after.p99_ms
+    bounds = result.meanwhile.bounds.get("p99_ms")
+    interval = f" ({between(*bounds)})" if bounds is not None else ""
+    return (
+        f" For the requests without a plan in the same minutes it expects {ms(hoped)}{interval}; "
+        f"against that the achieved p99 is {change(hoped, result.achieved.p99_ms)}."
+    )
 
 
 def _drifted(result: DemoResult) -> str:

@@ -38,6 +38,7 @@ LABELS = {
     "expected": "expected by the plan",
 }
 LEARNED = "without the plan, in the profile"
+MEANWHILE = "expected meanwhile"  # for the requests without the plan in the same minutes
 ACHIEVED = "with the plan, at the gateway"
 HEAD = tuple(NAMES.values())
 
@@ -96,7 +97,8 @@ def _doubts(material: Material) -> tuple[str, ...]:
 def _ladder_table(material: Material) -> Table:
     """Table of percentiles by arm, each with its change against the first measured arm.
 
-    The expectation is compared with the requests that the plan was learned from, not with later ones.
+    The expectation is compared with the requests that the plan was learned from, not with later ones. What
+    was achieved is compared with the expectation for the same minutes, where there is one.
     """
     measured = {LABELS.get(arm, arm): rungs(ladder_of(values)) for arm, values in material.arms.items()}
     learned, expected, bounds = _promised(material)
@@ -106,8 +108,12 @@ def _ladder_table(material: Material) -> Table:
     ]
     if expected:
         columns += [(LEARNED, learned, None), (LABELS["expected"], expected, learned)]
-    if material.result is not None and material.result.achieved.p99_ms > 0:
-        columns.append((ACHIEVED, rungs(material.result.achieved), expected))
+    result = material.result
+    if result is not None and result.meanwhile is not None:
+        expected = rungs(result.meanwhile.after)
+        columns.append((MEANWHILE, expected, None))
+    if result is not None and result.achieved.p99_ms > 0:
+        columns.append((ACHIEVED, rungs(result.achieved), expected))
     head = ["", *(cell for label, _, base in columns for cell in (label, "change")[: 1 + (base is not None)])]
     body = []
     for name, key in zip(HEAD, PERCENTILES, strict=True):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kwiken.cli.report.advice_words import QUESTIONS, advice_sentences, step_words
 from kwiken.cli.report.charts import JUDGEMENT_LEGEND, draw_judgement
-from kwiken.cli.report.judged import way_table
 from kwiken.cli.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
+from kwiken.cli.report.page_of_judgement import way_table
 from kwiken.cli.report.sections import excess_table
 
 if TYPE_CHECKING:
