@@ -51,7 +51,7 @@ class Recording:
     pairs: tuple[tuple[Profile, Profile], ...]
 
 
-def recordings(*, quick: bool, services: int = 3) -> Iterator[Recording]:
+def recordings(*, quick: bool, services: int = 6) -> Iterator[Recording]:
     """All recordings whose data are there.
 
     Args:
