@@ -142,7 +142,7 @@ class FileReader:
         try:
             return self._envelope.decode(line)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise InputError(f"{_reason(line)}: {error}", where=where) from error
+            raise InputError(f"{_reason(line)}: {_problem(error)}", where=where) from error
         except msgspec.DecodeError:
             return None
 
@@ -160,7 +160,7 @@ class FileReader:
                 if lines.cut_off(line):
                     self.unfinished += 1
                     return
-                raise InputError(str(error), where=lines.where) from error
+                raise InputError(_problem(error), where=lines.where) from error
             line = lines.next()
 
     def _document(self, document: memoryview, lines: _Lines) -> None:
@@ -176,7 +176,7 @@ class FileReader:
             several = (
                 "; several documents stand one on a line, or in one array" if _SEVERAL in str(error) else ""
             )
-            raise InputError(f"{error}{several}", where=_line_of(error, document, lines)) from error
+            raise InputError(f"{_problem(error)}{several}", where=_line_of(error, document, lines)) from error
         kind = _kind(envelope, document, lines.path)
         if kind == "data":
             self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.path}: data")
@@ -196,7 +196,7 @@ class FileReader:
             if lines.cut_off(bytes(document[-1:])):
                 self.unfinished += 1
                 return
-            raise InputError(str(error), where=_line_of(error, document, lines)) from error
+            raise InputError(_problem(error), where=_line_of(error, document, lines)) from error
         self._each(units, self._any, lines, f"{lines.path}: ")
 
     def _any(self, unit: msgspec.Raw) -> None:
@@ -229,7 +229,7 @@ class FileReader:
             try:
                 take(unit)
             except _UNFIT as error:
-                raise InputError(str(error), where=f"{where}[{number}]") from error
+                raise InputError(_problem(error), where=f"{where}[{number}]") from error
             if number % _UNITS_PER_PROGRESS == 0:
                 lines.progress()
 
@@ -330,6 +330,11 @@ def _reason(start: bytes) -> str:
         if field in start[:_LOOKED_AT]:
             return reason
     return _WRONG
+
+
+def _problem(error: Exception) -> str:
+    """What is wrong with a document, by the decoder's error."""
+    return "is nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:

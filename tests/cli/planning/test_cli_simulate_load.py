@@ -106,9 +106,9 @@ class TestSimulate:
             "the number of stage .* is not known",
         )
         data = data_of(
-            "simulate", blind, "--load", "2", "--utilisation", "spell=0.2", "--replicas", "spell=2"
+            "simulate", blind, "--load", "2", "--utilisation", "spell=0.1", "--replicas", "spell=2"
         )
-        assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.4, rel=0.1)
+        assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.2, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
         (blind_to,) = [note for note in data["notes"] if note["kind"] == "load_has_no_effect"]
         assert "lookup" in blind_to["stages"]

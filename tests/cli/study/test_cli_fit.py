@@ -296,7 +296,7 @@ BAD: list[tuple[str, bytes, str]] = [
     ("a number", b"5", "is neither OTLP JSON"),
     ("a list", b"[1, 2]", "is neither OTLP JSON"),
     ("another's", b'{"name": "left-pad", "version": "1.0.0"}', "is neither OTLP JSON"),
-    ("very deep", b"[" * 100_000, "maximum recursion depth"),
+    ("very deep", b"[" * 100_000, "is nested too deep"),
     ("truncated", json.dumps(jaeger(ROOT)).encode()[:150], ":1: .*truncated"),
     ("truncated in line 2", b'{"resourceSpans": []}\n{"resourceSpans": [', ":2: .*truncated"),
     ("no traces", b'{"data": []}', "no span to learn from"),
