@@ -26,6 +26,7 @@ PLAN = Plan(
     cost=Costs(model="calls", stages={"tidy": 0.25, "greet": 0.5, "join": 0.25}),
     stages={"greet": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.05))},
 )
+SLOW = {"docs/sizing.md-1"}
 SAMPLES = [
     (f"{page.relative_to(ROOT)}-{number}", block)
     for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -46,7 +47,10 @@ def test_there_are_samples() -> None:
     assert {name for name, _ in SAMPLES} >= {"README.md-1", "docs/reference.md-1", "docs/running.md-2"}
 
 
-@pytest.mark.parametrize("code", [code for _, code in SAMPLES], ids=[name for name, _ in SAMPLES])
+@pytest.mark.parametrize(
+    "code",
+    [pytest.param(code, id=name, marks=[pytest.mark.slow] if name in SLOW else []) for name, code in SAMPLES],
+)
 def test_a_sample_runs(code: str, tmp_path: Path) -> None:
     (tmp_path / "profile.json").write_text(profile_to_json(measured_profile()), encoding="utf-8")
     (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")

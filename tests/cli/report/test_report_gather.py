@@ -251,6 +251,7 @@ def test_requests_without_an_answer_count_as_the_time_out(make: Make, tmp_path: 
     assert any("2 requests had no answer" in note for note in material.notes)
 
 
+@pytest.mark.slow
 def test_a_report_makes_the_plan_that_the_library_and_the_command_make(tmp_path: Path) -> None:
     """All three account for the load of a busy service."""
     profile = queue_profile(rate_of(0.4), requests=1000, seed=3)

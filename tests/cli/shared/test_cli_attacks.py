@@ -100,7 +100,10 @@ KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a link to itself": (loop, "levels of symbolic links|no such file|no file"),
     "a dangling link": (dangling, "[Nn]o such file|there is no file"),
     "a socket": (listening, "No such device|not.*file|not a regular file"),
-    "an endless device": (zeros, "larger than|zero bytes|is neither|not a regular file|longer than"),
+    "an endless device": (
+        zeros,
+        "larger than|zero bytes|is binary|is neither|not a regular file|longer than",
+    ),
     "an empty device": (nothing, "is empty|not a regular file|holds no|nothing to"),
     "a folder": (folder, "is a folder|is a directory|[Hh]olds no|not a regular file|Is a directory"),
     "a file of holes": (holes, "larger than|zero bytes|binary|is neither|longer than"),
