@@ -158,6 +158,7 @@ class Page:
         raise AssertionError(f"{path} stayed at {value}")
 
 
+@pytest.mark.slow
 def test_the_page_starts_stops_and_counts(serve: Serve, locust: Locust, tmp_path: Path) -> None:
     log, queries, secret = tmp_path / "seen", tmp_path / "queries", tmp_path / "secret"
     queries.write_text("public\n")

@@ -34,6 +34,7 @@ def random_request(rng: np.random.Generator, nodes: Cluster, number: int = 0) ->
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1))
+@pytest.mark.slow
 def test_exact_placement_keeps_every_rule_and_costs_no_more_than_greed(seed: int) -> None:
     rng = np.random.default_rng(seed)
     nodes = cluster({"top": 2, "low": 3}, zones=3)

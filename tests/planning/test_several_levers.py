@@ -181,6 +181,7 @@ class TestPlans:
         assert min(means.values()) > max(np.mean(alone[::2]), np.mean(alone[1::2])) + 0.02
         assert means["auto"] >= max(means["separate"], means["joint"]) - 0.02
 
+    @pytest.mark.slow
     def test_auto_reports_the_chosen_plan_and_its_lead(
         self, stage_of: StageOf, profile_of: ProfileOf
     ) -> None:

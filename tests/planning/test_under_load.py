@@ -123,6 +123,7 @@ class TestPlanUnderLoad:
             assert guard.above is not None
             assert guard.above <= guard.utilisation
 
+    @pytest.mark.slow
     def test_what_is_refused_at_last_neither_costs_nor_gains(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """In the last round there is no plan to follow that knows of the refusal."""
         monkeypatch.setattr(under_load, "MAX_ROUNDS", 1)
@@ -226,6 +227,7 @@ class TestPlanUnderLoad:
         assert sum(each.hurts_from is not None for each in note.stages) == 1
         assert not of_kind(found.notes, HigherLoadNotSearched)
 
+    @pytest.mark.slow
     def test_the_same_copies_are_welcome_where_there_is_room(self) -> None:
         model = load_model(
             queue_profile(rate_of(0.1), requests=6000, seed=9),
@@ -246,6 +248,7 @@ class TestPlanUnderLoad:
             n: e.reissue for n, e in alone.stages.items()
         }
 
+    @pytest.mark.slow
     def test_what_never_rests_ends_and_says_so(self, model: LoadModel) -> None:
         turns = iter(range(1000))
 
@@ -273,6 +276,7 @@ class TestPlanUnderLoad:
             plan_under_load(model, STUDY, load=2.5)
 
 
+@pytest.mark.slow
 def test_a_wide_fan_out_is_planned_on_as_many_requests_as_fit(
     stage_of: Callable[..., StageProfile], profile_of: Callable[..., Profile], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,6 +317,7 @@ def test_the_simulator_equals_the_reference(cancel: Cancel, dispatch: Dispatch) 
 
 
 class TestRules:
+    @pytest.mark.slow
     def test_duplicating_everything_pays_below_a_third(self) -> None:
         """Exponential work, random replicas, no cancellation: for many replicas the threshold is 1/3 (Vulimiri 2013)."""
 

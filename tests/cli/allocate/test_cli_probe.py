@@ -88,6 +88,7 @@ def test_a_machine_is_probed(tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_a_machine_probe_as_json() -> None:
     result = run("probe", "machine", "--source", "l1d", "--no-crosstalk", "--json")
     assert result.exit_code == 0, result.stderr

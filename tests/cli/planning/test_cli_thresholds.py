@@ -29,6 +29,7 @@ def rows(told: str) -> dict[str, list[str]]:
     return {name: found for name, *found in cells[1:]}
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_not_searched_says_so(tmp_path: Path) -> None:
     """Nothing is known of a higher load there, which is not to say that copies never hurt."""
     (tmp_path / "p.json").write_text(profile_to_json(queue_profile(rate_of(0.4), requests=3000)))
