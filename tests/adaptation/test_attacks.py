@@ -17,6 +17,9 @@ from tests.adaptation.test_adaptation import TARGET_MS, Plant, ask, seen, starte
 from tests.support.clusters import cluster
 
 HOUR = 720  # windows
+# Windows after which constant inputs have ended all changes: what is too much is given back step by step, and
+# the pause between steps is a minute and a quarter, doubled each time that giving back was regretted.
+SETTLED = HOUR
 
 
 def held(adaptation: Adaptation, one: Observation, windows: int, *, from_s: float = 0.0) -> list[Action]:
@@ -55,8 +58,8 @@ def test_constant_inputs_end_all_changes(history: Any, p99_ms: float, rate: floa
         held(adaptation, past, windows, from_s=now_s)
         now_s += windows * WINDOW_S
     constant = Observation(requests=1000, rate_per_s=rate, p99_ms=p99_ms, work_ms=work_ms)
-    settled_s = now_s + 200 * WINDOW_S
-    held(adaptation, constant, 200, from_s=now_s)
+    settled_s = now_s + SETTLED * WINDOW_S
+    held(adaptation, constant, SETTLED, from_s=now_s)
     assert held(adaptation, constant, 50, from_s=settled_s) == []
 
 
