@@ -17,8 +17,8 @@ from pathlib import Path
 from kwiken.arrays import Floats
 from kwiken.cli.demo.faults import Disturber, choose
 from kwiken.cli.demo.pace import Attempt, Finding, NothingToldError, Pace, Window, assess
-from kwiken.cli.demo.setup import EDGE_S, SETTLE_S, TARGET, LoadError, orders, read_records
-from kwiken.cli.demo.site import Site, calm_again, find_pace, no_tick
+from kwiken.cli.demo.setup import EDGE_S, SETTLE_S, TARGET, orders, read_records
+from kwiken.cli.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, first_due, no_tick
 from kwiken.cli.demo.trial import pass_time
 from kwiken.cli.demo.trial.measure import ArmData, attach, row_of
 from kwiken.cli.live.placing import PlacementOptions
@@ -27,7 +27,6 @@ from kwiken.otel.trace import read_requests
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.upkeep import clusters_on_nodes
 
-FIRST_ANSWER_S = 30.0  # for the first answer to a new load generator
 FLUSH_S = 1.5  # spans are written about once a second
 GRACE_S = 2.0
 WARM_S = 3.0
@@ -95,7 +94,7 @@ async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
     pace = await find_pace(site)
     site.watch.pace(pace, seconds)
     name = "learning.jsonl"
-    longest_s = FIRST_ANSWER_S + WARM_S + 2 * seconds
+    longest_s = FIRST_ANSWERS_TIMEOUT_S + WARM_S + 2 * seconds
     async with _paused(site, pace) as disturber, site.load(name, pace.rate, longest_s) as load:
 
         async def tick(passed_s: float) -> None:
@@ -197,19 +196,14 @@ async def _block(
     """Load one cluster with the arrivals and queries of a round."""
     site = dataclasses.replace(site, settings=dataclasses.replace(site.settings, seed=number))
     name = f"block-{tries}.jsonl"
-    async with site.load(name, pace.rate, FIRST_ANSWER_S + block_s) as load:
+    async with site.load(name, pace.rate, FIRST_ANSWERS_TIMEOUT_S + block_s) as load:
 
         async def tick(passed_s: float) -> None:
             site.watch.passed(passed_s)
             await load.check()
 
         monitor = site.monitor(name, load)
-        deadline = time.monotonic() + FIRST_ANSWER_S
-        while (first_s := monitor.first_due_s()) is None:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWER_S:g} s")
-            await pass_time(0.1, no_tick)
-            await load.check()
+        first_s = await first_due(monitor, lambda _: load.check())
         monitor.begin()
         await pass_time(first_s + block_s - time.time(), tick)
         window = await monitor.end(pace.rate)

@@ -1,4 +1,4 @@
-"""What the benchmarks of sizing share: a target that replicas alone can reach, and the answers for it."""
+"""Sizes to compare in benchmarks: a target that replicas alone can reach, and the answers for it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -19,6 +18,7 @@ import pytest
 
 from kwiken.cli.live.demo import NOTHING_TOLD
 from tests.support.commands import one_refusal
+from tests.support.server_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_S = 300.0  # bounds one command; the slowest takes half a minute on an idle machine
@@ -130,13 +130,6 @@ def core(tmp_path_factory: pytest.TempPathFactory, wheel: Path, search_cache: Pa
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, wheel: Path, search_cache: Path) -> Environment:
     return installed(tmp_path_factory.mktemp("whole"), wheel, "[all]", search_cache)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def post(url: str, body: object) -> object:

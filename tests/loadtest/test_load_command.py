@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.load_commands import Load, Ran, Serve, StartLoad, lines
+from tests.support.server_processes import free_port
 
 RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"
 
@@ -273,11 +274,6 @@ def test_an_interrupted_run_still_reports(
     assert report["requests"]["ok"] == report["requests"]["intended"] > 100
     assert report["duration_s"] < 60
     assert len(lines(records)) == report["requests"]["intended"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def test_a_target_that_is_not_there(load: Load) -> None:

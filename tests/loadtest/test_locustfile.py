@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.load_commands import Serve
+from tests.support.server_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "kwiken" / "loadtest" / "locustfile.py"
@@ -125,11 +125,6 @@ def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) 
     assert out.count("outcome 200 None") == 100
     assert "/mine" in out + err
     assert "kept out of collections True" in out
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 class Page:

@@ -19,7 +19,8 @@ import pytest
 
 from kwiken.otel import critical_path, read_traces
 from kwiken.profile import profile_from_json
-from tests.support.stacks import ask, free_port, kwiken, running_cluster
+from tests.support.server_processes import free_port
+from tests.support.stacks import ask, kwiken, running_cluster
 
 REQUESTS = 60
 LOADED = 40

@@ -18,7 +18,8 @@ from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import Kind
 from kwiken.otel.metrics.names import prometheus_name
 from kwiken.profile import profile_from_json
-from tests.support.stacks import KWIKEN, ask, free_port, running_cluster
+from tests.support.server_processes import KWIKEN, free_port
+from tests.support.stacks import ask, running_cluster
 from tests.test_metrics_page import documents, expressions
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,26 +1,17 @@
-"""A cluster started by `kwiken up` beside programs that are not Python's, and free ports for those."""
+"""A cluster started by `kwiken up` beside programs that are not Python's."""
 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.server_processes import KWIKEN
+
 TARGET = "tests.support.services_http:service"
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def kwiken(*words: str) -> str:

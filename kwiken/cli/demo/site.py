@@ -109,11 +109,7 @@ async def _search(site: Site, name: str) -> RateSearch:
     search = RateSearch()
     async with site.load(name, ramp, len(steps) * STEP_S + FIRST_ANSWERS_TIMEOUT_S) as load:
         monitor = site.monitor(name, load)
-        deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
-        while (first_due_s := monitor.first_due_s()) is None:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
-            await pass_time(0.1, tick)
+        first_due_s = await first_due(monitor, tick)
         for number, rate in enumerate(steps):
             if number == 1:
                 monitor.begin()
@@ -122,6 +118,23 @@ async def _search(site: Site, name: str) -> RateSearch:
             if use is not None and search.add(Step(rate, use)):
                 break
     return search
+
+
+async def first_due(monitor: Monitor, tick: Any) -> float:
+    """Wait for the first answer to a new load generator.
+
+    Returns:
+        Moment at which its request was due, seconds since 1970.
+
+    Raises:
+        LoadError: no request was answered in time.
+    """
+    deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
+    while (found := monitor.first_due_s()) is None:
+        if time.monotonic() > deadline:
+            raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
+        await pass_time(0.1, tick)
+    return found
 
 
 async def no_tick(_: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.support.commands import run
 from tests.support.grpc_messages import Request, ask_of
-from tests.support.server_processes import KWIKEN, ROOT, ask, running
+from tests.support.server_processes import KWIKEN, ROOT, ask, free_port, running
 
 TARGET = "tests.support.services_http:service"
 
@@ -33,13 +32,6 @@ def answer_over_grpc(port: int) -> str:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         answer: str = ask_of(channel)(Request(json='{"text":"hi"}'), timeout=10.0).json
         return answer
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def test_replicas_of_both_protocols_behind_one_gateway_with_two_doors() -> None:

@@ -19,8 +19,8 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from tests.support.grpc_messages import Request, ask_of
+from tests.support.server_processes import free_port
 from tests.support.services_http import plan_for
-from tests.support.stacks import free_port
 from tests.support.waiting import until
 
 TARGET = "tests.support.services_http:service"

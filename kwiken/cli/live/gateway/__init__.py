@@ -1,4 +1,4 @@
-"""What verbs ask of a running gateway: requests to its control routes, and its status."""
+"""Client of a running gateway for the verbs: requests to its control routes, and its status."""
 
 from __future__ import annotations
 
