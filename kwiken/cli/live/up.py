@@ -346,20 +346,20 @@ async def _on_nodes(
     """Clusters on the nodes of a placement, and what keeps their targets, if there are any."""
     from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
 
-    adaptation, seating, nodes_file = placed.adaptation, placed.seating, placed.nodes_file
+    adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
     with contextlib.ExitStack() as claim:
         if nodes_file is not None:
             claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
         async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
             _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
-            if adaptation is None or seating is None:
+            if adaptation is None or assignment is None:
                 yield running.clusters, None
                 return
             yield (
                 running.clusters,
                 Upkeep(
                     adaptation,
-                    seating,
+                    assignment,
                     running.clusters,
                     running.limits,
                     say=functools.partial(_log, Event.UPKEEP_ACTED),
