@@ -91,6 +91,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.gateway",
         "kwiken.runtime.grpc",
         "kwiken.runtime.process",
+        "kwiken.runtime.cluster.state",
         "kwiken.runtime.cluster",
         "kwiken.runtime.probes",
         "kwiken.runtime.upkeep",

@@ -33,7 +33,8 @@ from kwiken.runtime.log_events import Event, about
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.runtime.cluster import Cluster, Layout, StateFiles
+    from kwiken.runtime.cluster import Cluster, Layout
+    from kwiken.runtime.cluster.state import StateFiles
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
@@ -114,7 +115,7 @@ def command(
     if plan is not None:
         _check_plan(plan, services[0])
     from kwiken.machine import processors_given
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     files = [StateFiles(Path(state), service.name) for service in services]
     processes = sum(

@@ -16,8 +16,9 @@ import pytest
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.runtime.cluster import Cluster, ClusterSettings, StateFiles, slot
+from kwiken.runtime.cluster import Cluster, ClusterSettings, slot
 from kwiken.runtime.cluster.child_process import Child, ChildError
+from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process import ReplicaSpec
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.transport import Replica
