@@ -110,8 +110,8 @@ def end_to_end(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> F
 def critical_path(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> Bools:
     """Critical path of each request: the stages that the request waited for (Kwiken section 2.1).
 
-    The path is traced back from the stage that ends last, each time to the parent that ends last. Of stages that
-    end together, the first is taken.
+    The path is traced back from the stage that ends last, each time to the parent that ends last. Of stages
+    that end together, the first is taken.
 
     Args:
         stages: stages, parents before children.

@@ -64,7 +64,7 @@ class PairedSimulation:
         profile: profile of the service.
         curves: curve of each stage that may be reissued; a copy has its distribution and correlation.
         rows: (n,) indices of requests; of more than `ROWS` an even subsample is used.
-        learned: curves that the policies are taken from, if not from `curves`: those of other requests.
+        learned: curves that the policies are taken from, learned on other requests; None for `curves`.
         seed: seed of the copies and coins.
         tail: share of the slowest requests that the risk depends on, above 0 and at most 1. Requests that no
             choice can bring among them are left out.

@@ -1,4 +1,4 @@
-"""Table "Copies and load" of `kwiken plan`: how busy each stage is, and from which utilisation copies hurt."""
+"""Table "Copies and load" of `kwiken plan`: how busy a stage is, and from which utilisation copies hurt."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Combined status of a cluster's gateways: one document of the form of one gateway's. Pure.
 
-Counts and rates are added. A share of work is averaged, weighted by each gateway's work. Percentiles cannot be
-combined, so the slowest gateway's are taken.
+Counts and rates are added. A share of work is averaged, weighted by each gateway's work. Percentiles cannot
+be combined, so the slowest gateway's are taken.
 """
 
 from __future__ import annotations
