@@ -8,7 +8,7 @@ import pytest
 
 from kwiken.errors import InputError
 from kwiken.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, StagePlan, only_prompt_earn
-from kwiken.planning import make_plan
+from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile
 from kwiken.queueing.load import LoadModel, load_model, simulate_load
 from kwiken.queueing.load.notes import LeversNotSimulated
@@ -32,7 +32,8 @@ def model(profile: Profile) -> LoadModel:
 
 @pytest.fixture(scope="module")
 def plan(profile: Profile) -> Plan:
-    return make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    settings = PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, guarded=False)
+    return study_plan(profile, settings).plan
 
 
 class TestSpend:
