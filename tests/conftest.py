@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +21,6 @@ def pytest_configure() -> None:
     """Undo that a shell which starts pytest in the background makes it and its children deaf to SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish() -> None:
-    """Leave modules and test items, which stay to the end, out of the garbage collector's later scans."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(scope="session")
