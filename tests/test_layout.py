@@ -88,6 +88,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
         "kwiken.runtime.live_page",
+        "kwiken.runtime.gateway.observation",
         "kwiken.runtime.gateway",
         "kwiken.runtime.grpc",
         "kwiken.runtime.process",
