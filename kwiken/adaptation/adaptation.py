@@ -174,7 +174,7 @@ class Adaptation:
         Returns:
             Actions: the replica that was to be replaced has to stop where its room was given away meanwhile.
         """
-        if key not in self._replicas.keys(workload):
+        if not self._replicas.has(workload, key):
             return []
         gone, actions = self._measures.start_failed(workload, key)
         if not self._replicas.is_best_effort(workload):
@@ -264,7 +264,7 @@ class Adaptation:
 
     def _replace(self, name: str, key: str, now_s: float) -> list[Action]:
         """Move a straggling replica to another node, if there is one that is as good by prediction."""
-        place = list(self._replicas.keys(name)).index(key)
+        place = self._replicas.position(name, key)
         node = self._replicas.node(self._sizings[name].replicas[place])
         self._slow = {pair: until_s for pair, until_s in self._slow.items() if until_s > now_s}
         avoided = [there for workload, there in self._slow if workload == name]

@@ -125,7 +125,7 @@ class Measures:
             The replica that was taken out, and actions: the replaced one stops where its room is gone.
         """
         replicas = self._replicas
-        _, gone = replicas.remove(name, list(replicas.keys(name)).index(key))
+        _, gone = replicas.remove(name, replicas.position(name, key))
         old_key, old = self._moving.pop(key, (key, gone))
         # The other replicas that were to replace the same one do not put it back again.
         self._moving = {new: pair for new, pair in self._moving.items() if pair[0] != old_key}

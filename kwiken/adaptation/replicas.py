@@ -35,9 +35,13 @@ class Replicas:
         """Whether a workload has no target."""
         return self.sizings[name].request.workload.best_effort
 
-    def keys(self, name: str) -> Sequence[str]:
-        """Keys of a workload's replicas, in the order of its sizing."""
-        return self._keys[name]
+    def has(self, name: str, key: str) -> bool:
+        """Whether a workload has a replica of this key."""
+        return key in self._keys[name]
+
+    def position(self, name: str, key: str) -> int:
+        """Position of a replica among its workload's, in the order of the sizing."""
+        return self._keys[name].index(key)
 
     def places(self) -> dict[str, list[tuple[str, str, float]]]:
         """Key, node and cores of every replica, by workload."""
