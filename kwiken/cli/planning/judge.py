@@ -312,7 +312,10 @@ def remarks(found: Judgement) -> list[str]:
     told = []
     if (passed := passed_budget(arm.spent, found.budget)) is not None:
         per_s = found.ledger.floor_per_s
-        told.append(f"{passed}, because the ledger grants {per_s:g} copies a second whatever they come to")
+        told.append(
+            f"{passed}, because the ledger denies none of the first {per_s:g} copies a second; "
+            "what is planned in hindsight keeps to the budget, so it may cut less"
+        )
     if arm.denied > 0:
         told.append(f"the ledger denied {arm.denied:.0%} of the copies that the plan asked for")
     return told

@@ -92,7 +92,11 @@ def _gain(advice: Advice) -> str:
             f"A plan of the earlier half raises p99 of the later half {moved} ({between}, on {rests}): "
             "do not apply it."
         )
-    floor = f" ({share} and the ledger's floor)" if plan.spent > MIN_PASSED * found.budget else ""
+    floor = (
+        f" ({share} and the ledger's floor of {found.ledger.floor_per_s:g} copies a second)"
+        if plan.spent > MIN_PASSED * found.budget
+        else ""
+    )
     spent = f"{percent(plan.spent)} of extra work{floor}"
     return (
         f"A plan of the earlier half cuts p99 of the later half by {percent(cut.share, places=0)}, {moved} "
@@ -105,9 +109,9 @@ def _reason(advice: Advice) -> str:
 
     doubt = advice.doubt
     if doubt is Doubt.FEW_REQUESTS:
-        return (
-            f"{count(advice.kind.requests, 'request')} are too few to plan on one half and judge on the other"
-        )
+        verb = "is" if advice.kind.requests == 1 else "are"
+        many = count(advice.kind.requests, "request")
+        return f"{many} {verb} too few to plan on one half and judge on the other"
     if doubt is Doubt.NO_ORDER:
         return "all requests carry the same start time, so none is later than another"
     if doubt is Doubt.NOTHING_TO_COPY:
@@ -159,6 +163,7 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         RecordAgain,
         RecordBusyTime,
         RecordLonger,
+        SharedCall,
         TraceRareKinds,
     )
 
@@ -182,6 +187,11 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
             told = (
                 f"Look into {_named(step.services, most)}: no setting copies work outside of the stages "
                 "alone; kwiken fit --spans shows the work inside of services"
+            )
+        case SharedCall():
+            told = (
+                f"Expect less from exported settings: to a proxy {_named(step.stages, most)} are one route, "
+                f"which gets the latest delay, {ms(step.last_ms)} instead of {ms(step.first_ms)}"
             )
         case RecordBusyTime():
             told = "Record the CPU time of calls; without it copies are charged by typical latency"

@@ -155,7 +155,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
         "critical",
         "p99/p50",
         "cost",
-        f"p99 cut by {story.budget:.0%}",
+        "p99 cut",
         "variance cut",
     )
     rows = []
@@ -177,6 +177,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
     title = f"{story.service}: {requests}{times}"
     print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
     say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    say(f"cuts: by copies at this stage alone, for {story.budget:.1%} of extra work")
     say(_effective(story))
     say("", f"critical paths ({story.effective_per_path:.1f} effective stages on the average one):")
     for path in story.paths[:MAX_PATHS_SHOWN]:

@@ -205,7 +205,14 @@ class _Read(NamedTuple):
             return ops[0]
         short = short_names(self.forest.names.operations[op] for op in ops)
         names = [short[self.forest.names.operations[op]] for op in ops]
-        return ops[_named([label(self.forest, op) for op in ops], names, wanted)]
+        labels = [label(self.forest, op) for op in ops]
+        if model is not None and wanted not in labels:
+            held = ", ".join(names[:_MAX_REASONS_SHOWN])
+            raise InputError(
+                f"is a profile of {wanted!r}, and the traces hold no such request; they hold {held}",
+                where="like",
+            )
+        return ops[_named(labels, names, wanted)]
 
     def learn(self, op: int) -> Profile:
         """Learn the profile of one kind, with counts of its own."""

@@ -49,7 +49,7 @@ def test_a_plan_is_shown_beside_the_other_ways(folder: Path) -> None:
 def test_a_passed_budget_is_said(folder: Path) -> None:
     told = run("judge", str(folder / "small.json"), str(folder / "profile.json")).stderr
     assert "the plan passed its budget" in told
-    assert "of 0.10%, because the ledger grants 3 copies a second" in told
+    assert "of 0.10%, because the ledger denies none of the first 3 copies a second" in told
     assert "the ledger denied" in told
 
 

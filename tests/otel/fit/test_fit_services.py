@@ -273,7 +273,8 @@ def test_what_cannot_be_a_model_is_refused(tmp_path: Path) -> None:
     ):
         fit_profile([path], like=deep)
     cart = fit_profile([traces(tmp_path, spans_of([cart_request(n) for n in range(30)]), "c.json")])
-    with pytest.raises(InputError, match="no kind of requests is named 'cart-service:/api/v1/cart/add'"):
+    other = r"like: is a profile of 'cart-service:/api/v1/cart/add', and the traces hold no such request; they hold "
+    with pytest.raises(InputError, match=other):
         fit_profile([path], like=cart)
 
 
