@@ -92,11 +92,7 @@ def _gain(advice: Advice) -> str:
             f"A plan of the earlier half raises p99 of the later half {moved} ({between}, on {rests}): "
             "do not apply it."
         )
-    floor = (
-        f" ({share} and the ledger's floor of {found.ledger.floor_per_s:g} copies a second)"
-        if plan.spent > MIN_PASSED * found.budget
-        else ""
-    )
+    floor = f" ({share} and the ledger's floor)" if plan.spent > MIN_PASSED * found.budget else ""
     spent = f"{percent(plan.spent)} of extra work{floor}"
     return (
         f"A plan of the earlier half cuts p99 of the later half by {percent(cut.share, places=0)}, {moved} "

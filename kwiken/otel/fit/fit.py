@@ -32,6 +32,7 @@ from kwiken.otel.trace import (
 )
 from kwiken.profile import Profile, decayed, weighted
 
+MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
 _MAX_REASONS_SHOWN: Final = 8
 _MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told
 
@@ -74,6 +75,11 @@ class Fits:
     kinds: tuple[Kind, ...]
     roots: Mapping[str, int]
     left_out: Mapping[str, str]
+
+    @property
+    def scattered(self) -> bool:
+        """Whether most of many kinds have a single request, as where names of spans hold identifiers."""
+        return len(self.kinds) >= MIN_KINDS_SCATTERED and self.kinds[len(self.kinds) // 2].requests == 1
 
 
 class FitOptions(TypedDict, total=False):

@@ -338,7 +338,9 @@ def test_too_many_stages_are_refused(tmp_path: Path) -> None:
     calls = [Span(1, i, 1, "s", f"call {i}", T0 + i * 10, T0 + i * 10 + 5) for i in range(2, 1100)]
     path = tmp_path / "a.jsonl"
     path.write_text(otlp_lines([Span(1, 1, 0, "s", "root", T0, T0 + 20_000), *calls]))
-    with pytest.raises(InputError, match="there are 1098 stages, and at most 999 fit"):
+    with pytest.raises(
+        InputError, match=r"there are 1098 stages, and at most 999 fit; names of spans must be routes \(GET"
+    ):
         fit_profile([path])
 
 
