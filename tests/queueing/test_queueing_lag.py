@@ -82,7 +82,9 @@ class TestQueues:
         ones = np.ones((50, 1))
         station = Station(name="a", work=Constant(1.0), replicas=4, reissue=Reissue(after_ms=5.0))
         given = {"a": Primaries(ones, ones, 30.0 * ones)}
-        found = simulate_queues([station], np.arange(50) * 100.0, rng=np.random.default_rng(0), given=given)
+        found = simulate_queues(
+            [station], np.linspace(0.0, 4900.0, 50), rng=np.random.default_rng(0), given=given
+        )
         np.testing.assert_allclose(found.latency_ms, 32.0)
         assert found.stages["a"].copies.sum() == 0
 
