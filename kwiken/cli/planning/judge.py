@@ -233,8 +233,10 @@ def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | N
         raise InputError("there are no traces and no profile among the files", where=files[0])
     for name, later in recordings.items():
         if plan is not None and plan.service != later.service:
+            how = "; --from PROFILE takes the plan's kind of requests, --kind NAME another"
             raise InputError(
-                f"is a plan for service {plan.service!r}; the requests of {name} are of {later.service!r}",
+                f"is a plan for service {plan.service!r}; the requests of {name} are of {later.service!r}"
+                f"{how if found.traces else ''}",
                 where=str(found.plans[0]),
             )
     return plan, recordings

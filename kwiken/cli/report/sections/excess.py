@@ -46,11 +46,12 @@ def excess_table(slow: Sequence[SlowRequests]) -> Table:
     rows.append(_row("all", slow, order))
     by = slow[-1].by
     columns = [column for each in slow for column in (f"slowest {each.share:.0%}, ms more", "share")]
-    numbers = " or ".join(f"{each.requests:,}" for each in slow)
+    numbers = " or ".join(dict.fromkeys(f"{each.requests:,}" for each in slow))
+    which = "slowest request" if numbers == "1" else f"{numbers} slowest requests"
     return Table(
         head=(by, "median ms", *columns),
         body=tuple(rows),
-        caption=f"ms more: mean over the {numbers} slowest requests, less the {by}'s own median over all",
+        caption=f"ms more: mean over the {which}, less the {by}'s own median over all",
         strong=slow[-1].leading,
     )
 
