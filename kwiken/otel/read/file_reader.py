@@ -39,9 +39,9 @@ _OTHER_FIELDS: Final = (
         b'"localEndpoint"',
         "is Zipkin JSON; an OpenTelemetry collector reads it and writes OTLP JSON",
     ),
-    (b'"budgets"', "is a plan of kwiken, and traces are needed"),
+    (b'"profile": "sha256:', "is a plan of kwiken, and traces are needed"),
     (
-        b'"latency_ms"',
+        b'"latency_ms":[',
         "is a profile of kwiken, and traces are needed; `kwiken explain` and `plan` take profiles",
     ),
     (b'"resource_spans"', "names its fields in snake_case; OTLP JSON has `resourceSpans`"),

@@ -107,6 +107,7 @@ CASES: dict[str, tuple[str | bytes, str]] = {
         profile_to_json(small_profile(20)),
         "bad.json: is a profile of kwiken, and traces are needed; `kwiken explain` and `plan` take profiles",
     ),
+    "latencies of a load": ('{"intended_s": 1.0, "latency_ms": 2.0}\n' * 3, "is neither OTLP JSON"),
     "a plan of ours": (
         make_plan(small_profile(300), budgets=Budgets(reissue=0.05), created="").to_json(),
         "bad.json: is a plan of kwiken, and traces are needed",
