@@ -15,11 +15,27 @@ from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW
 from kwiken.runtime.engine import executor as executor_module
 from kwiken.runtime.transport.wire import Parent
 from kwiken.service import Partial, Reissue, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
+from tests.support.replicas import (
+    Script,
+    Sent,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
 from tests.support.virtual import simulate
 
 NEVER = (1 << 64) - 1  # trace id that no draw takes
 ALWAYS = 1
+
+
+def sampled(entry: Sent) -> bool:
+    """Whether a replica was told to record its spans."""
+    assert entry.parent is not None
+    return entry.parent.sampled
 
 
 class Collector:
@@ -60,7 +76,7 @@ def run(behave: Any, *, trace_id: int, sampled: bool = False, **executor: Any) -
 def test_an_ordinary_request_is_dropped_and_replicas_are_told() -> None:
     collector, script = run(lambda *_: after(0.05), trace_id=NEVER)
     assert collector.records == []
-    assert [entry.call.sampled for entry in script.sent] == [False]
+    assert [sampled(entry) for entry in script.sent] == [False]
 
 
 def test_no_record_is_made_of_a_request_that_nobody_wants() -> None:
@@ -117,7 +133,7 @@ def test_a_drawn_request_is_kept_with_its_share_and_replicas_are_told() -> None:
     assert record.sample is not None
     assert (record.sample.reason, record.sample.share) == (KeepReason.DRAWN, 0.04)
     assert record.parent_span_id is None, "the caller does not record its span, so this one is the root"
-    assert [entry.call.sampled for entry in script.sent] == [True]
+    assert [sampled(entry) for entry in script.sent] == [True]
 
 
 def test_a_callers_sampled_flag_is_honoured() -> None:
@@ -125,13 +141,13 @@ def test_a_callers_sampled_flag_is_honoured() -> None:
     (record,) = collector.records
     assert record.sample is not None
     assert (record.sample.reason, record.parent_span_id) == (KeepReason.ASKED, 2)
-    assert [entry.call.sampled for entry in script.sent] == [True]
+    assert [sampled(entry) for entry in script.sent] == [True]
 
 
 def test_a_copy_makes_the_request_kept_from_then_on() -> None:
     collector, script = run(lambda _, call: after(0.01 if call.attempt else 0.5), trace_id=NEVER)
     assert [entry.call.attempt for entry in script.sent] == [0, 1]
-    assert [entry.call.sampled for entry in script.sent] == [False, True]
+    assert [sampled(entry) for entry in script.sent] == [False, True]
     (record,) = collector.records
     assert record.sample is not None
     assert record.sample.reason in (KeepReason.COPIED, KeepReason.SLOW)
