@@ -13,8 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import random
+import socket
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -24,73 +28,67 @@ import msgspec
 import uvloop
 
 from benchmarks.bench_gateway import load
-from benchmarks.chain import chain
-from kwiken.otel.write import RequestRecord, make_observer
+from benchmarks.chain import Item, chain
+from kwiken.otel.write import make_observer
 from kwiken.otel.write.observer import RequestSpans
 from kwiken.runtime.clock import SystemClock
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.decisions import RequestSampling, TraceSampler
-from kwiken.runtime.decisions.trace_sampling import Kept
+from kwiken.runtime.decisions import DRAWN_SHARE, TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.transport import Replica, Transport
+from kwiken.runtime.transport.wire import REQUEST_PATH, format_traceparent
 
 TARGET: Final = "benchmarks.chain:chain"
 STARTED_S: Final = 30.0
+FIRST: Final = (
+    300  # requests before the single ones that are measured: more than a sampler keeps at its start
+)
+SETTLE_S: Final = 0.0005
+MAX_ANSWER: Final = 1 << 16  # bytes
+BODY: Final = msgspec.json.encode(Item("x" * 200))
 
 
 class Way(StrEnum):
-    """What a gateway does with the spans of its requests: each does what the one before does, and more."""
+    """What a gateway does with the spans of its requests."""
 
     OFF = "--trace off"
-    DROPPED = "moments noted, trace context sent, every request dropped"
-    RECORDED = "records made of the sampled requests, and thrown away"
     SAMPLED = "--trace sampled"
     ALL = "--trace all"
 
 
-class _KeepsNothing(TraceSampler):
-    """Decides as the usual one does, and then drops every request."""
-
-    def begin(self, trace_id: int, *, asked: bool, control: bool) -> RequestSampling:
-        sampling = super().begin(trace_id, asked=asked, control=control)
-        sampling.kept = False
-        return sampling
-
-    def end(self, request: RequestSampling, took_s: float, *, failed: bool, partial: bool) -> Kept | None:
-        super().end(request, took_s, failed=failed, partial=partial)
-        return None
-
-
-class _WritesNothing:
-    """Observer that throws records away."""
-
-    def request_finished(self, record: RequestRecord) -> None:
-        """Take the record of one request."""
-
-
 class Counts(NamedTuple):
-    """Requests of one gateway whose spans were kept, and all others."""
+    """Numbers of one gateway.
+
+    Attributes:
+        kept: requests whose spans were kept; 0 without a sampler.
+        dropped: requests whose spans were dropped.
+        writing_ns: processor time of the thread that writes its spans, nanoseconds; 0 without one.
+    """
 
     kept: int
     dropped: int
+    writing_ns: int
 
 
 class Side(NamedTuple):
-    """Executor of one way, with its sampler and the writer of its spans, if it has them."""
+    """Executor of one way, with its sampler, the writer of its spans, and its thread, if it has them."""
 
     executor: Executor
     sampler: TraceSampler | None
     writer: RequestSpans | None
+    thread: int | None
 
     def counts(self) -> Counts:
         """Numbers of requests so far, once the spans of all of them are written."""
-        if self.writer is not None:
+        writing_ns = 0
+        if self.writer is not None and self.thread is not None:
             self.writer.flush()
+            writing_ns = thread_ns(os.getpid(), self.thread)
         if self.sampler is None:
-            return Counts(0, 0)
-        return Counts(sum(self.sampler.kept.values()), self.sampler.dropped)
+            return Counts(0, 0, writing_ns)
+        return Counts(sum(self.sampler.kept.values()), self.sampler.dropped, writing_ns)
 
     def close(self) -> None:
         """Stop writing spans."""
@@ -107,23 +105,20 @@ def side_of(way: Way, transport: Transport, replicas: Mapping[str, Sequence[Repl
         replicas: replicas by stage.
         folder: folder for traces.
     """
-    writes = way in (Way.SAMPLED, Way.ALL)
-    writer = make_observer(chain.name, traces=folder / way.name) if writes else None
-    sampler: TraceSampler | None = None
-    if way is Way.DROPPED:
-        sampler = _KeepsNothing()
-    elif way in (Way.RECORDED, Way.SAMPLED):
-        sampler = TraceSampler()
+    before = set(threading.enumerate())
+    writer = None if way is Way.OFF else make_observer(chain.name, traces=folder / way.name)
+    thread = next(iter(set(threading.enumerate()) - before), None)  # of the writer
+    sampler = TraceSampler() if way is Way.SAMPLED else None
     executor = Executor(
         chain,
         transport,
         replicas=replicas,
         clock=SystemClock(),
         rng=random.Random(7),
-        observer=writer if writes or way is Way.OFF else _WritesNothing(),
+        observer=writer,
         sampler=sampler,
     )
-    return Side(executor, sampler, writer)
+    return Side(executor, sampler, writer, None if thread is None else thread.native_id)
 
 
 async def _serve(replicas: dict[str, list[Replica]], folder: Path) -> None:
@@ -143,6 +138,18 @@ async def _serve(replicas: dict[str, list[Replica]], folder: Path) -> None:
             side.close()
 
 
+class Turn(NamedTuple):
+    """One request to each gateway.
+
+    Attributes:
+        drawn: whether their traces are such as a sampler draws.
+        us: processor time of the process's event loop for each, microseconds.
+    """
+
+    drawn: bool
+    us: dict[Way, float]
+
+
 class TracedGateways:
     """The process with its gateways; made by `traced_gateways`."""
 
@@ -156,6 +163,35 @@ class TracedGateways:
         latencies, _ = await load(self.urls[way], seconds, callers)
         await self.counts(way)
         return (processor_ns(self._process.pid) - before) / len(latencies) / 1e3
+
+    async def one_by_one(self, turns: int) -> list[Turn]:
+        """Send single requests to all gateways in turn; half of the traces are such as a sampler draws.
+
+        The kernel counts the time of a thread exactly once it waits. So a request's time is read when the
+        event loop has waited for a while, and nothing that happens meanwhile elsewhere is in it.
+        """
+        return await asyncio.to_thread(self._one_by_one, turns)
+
+    def _one_by_one(self, turns: int) -> list[Turn]:
+        pid, rng, found = self._process.pid, random.Random(7), []
+        clients = {way: _Client(url) for way, url in self.urls.items()}
+        for client in clients.values():
+            for _ in range(FIRST):
+                client.ask(rng.getrandbits(127) + 1)
+        for turn in range(turns):
+            # Two turns are alike but for the order; the lower 64 bits of a drawn trace's id are small.
+            drawn, ways = turn // 2 % 2 == 0, list(Way)[:: -1 if turn % 2 else 1]
+            low = rng.uniform(0, DRAWN_SHARE) if drawn else rng.uniform(DRAWN_SHARE, 1)
+            took: dict[Way, float] = {}
+            for way in ways:
+                before = thread_ns(pid, pid)
+                clients[way].ask((rng.getrandbits(63) + 1 << 64) + int(low * (1 << 64)))
+                time.sleep(SETTLE_S)
+                took[way] = (thread_ns(pid, pid) - before) / 1e3
+            found.append(Turn(drawn, took))
+        for client in clients.values():
+            client.close()
+        return found
 
     async def counts(self, way: Way) -> Counts:
         """Numbers of requests so far, once the spans of all of them are written."""
@@ -196,10 +232,37 @@ async def traced_gateways(folder: Path) -> AsyncIterator[TracedGateways]:
 
 def processor_ns(pid: int) -> int:
     """Processor time of all threads of a process so far, nanoseconds."""
-    return sum(
-        int((task / "schedstat").read_text(encoding="ascii").split()[0])
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    )
+    return sum(thread_ns(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def thread_ns(pid: int, thread: int) -> int:
+    """Processor time of one thread so far, nanoseconds."""
+    return int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_bytes().split()[0])
+
+
+class _Client:
+    """Connection to one gateway that waits for each answer."""
+
+    def __init__(self, url: str) -> None:
+        self._host, _, port = url.removeprefix("http://").rpartition(":")
+        self._socket = socket.create_connection((self._host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, trace_id: int) -> None:
+        """Send a request of a trace that its caller does not record; wait for the answer."""
+        context = format_traceparent(trace_id, 1, sampled=False)
+        self._socket.sendall(
+            f"POST {REQUEST_PATH} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(BODY)}\r\ntraceparent: {context}\r\n\r\n".encode()
+            + BODY
+        )
+        answer = self._socket.recv(MAX_ANSWER)
+        if not answer.startswith(b"HTTP/1.1 200 "):
+            raise RuntimeError(answer.decode())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
 
 
 if __name__ == "__main__":
