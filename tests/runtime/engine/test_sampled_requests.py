@@ -171,3 +171,48 @@ def test_the_status_counts_kept_and_dropped_requests() -> None:
 
     traces = simulate(main)
     assert (traces["kept"]["first"], traces["dropped"]) == (1, 0)
+
+
+def test_calls_of_a_request_that_is_dropped_share_one_context_of_its_trace() -> None:
+    service = service_of(Stage(name="f", fanout=3), Stage(name="m", after=("f",)))
+    script, collector = Script(lambda *_: after(0.01)), Collector()
+
+    async def main() -> None:
+        executor = executor_of(service, script, observer=collector, sampler=learned_sampler())
+        await executor.run("q", parent=Parent(NEVER, 2, sampled=False))
+
+    simulate(main)
+    assert collector.records == []
+    (context,) = {entry.parent for entry in script.sent}
+    assert len(script.sent) == 4
+    assert context is not None
+    assert (context.trace_id, context.sampled) == (NEVER, False)
+    assert context.span_id != 2, "the caller's span is not the parent of calls"
+
+
+def test_attempts_that_no_replica_records_get_ids_of_their_own_with_the_record() -> None:
+    service = service_of(Stage(name="f", fanout=3), Stage(name="m", after=("f",)))
+    script, collector = Script(lambda *_: after(0.2)), Collector()  # slow, which shows at the end alone
+
+    async def main() -> None:
+        executor = executor_of(service, script, observer=collector, sampler=learned_sampler())
+        await executor.run("q", parent=Parent(NEVER, 2, sampled=False))
+
+    simulate(main)
+    (record,) = collector.records
+    assert record.sample is not None
+    assert record.sample.reason is KeepReason.SLOW
+    assert {entry.parent for entry in script.sent} == {Parent(NEVER, record.span_id, sampled=False)}
+    attempts = [attempt.span_id for stage in record.stages for attempt in stage.attempts]
+    ids = {record.span_id, *attempts, *(stage.span_id for stage in record.stages)}
+    assert len(ids) == 1 + 4 + 2
+    assert 0 not in ids
+
+
+def test_a_copy_of_a_request_that_is_kept_for_it_has_the_context_of_its_own_span() -> None:
+    collector, script = run(lambda _, call: after(0.01 if call.attempt else 0.5), trace_id=NEVER)
+    (record,) = collector.records
+    primary, copy = record.stages[0].attempts
+    sent = [entry.parent.span_id for entry in script.sent if entry.parent is not None]
+    assert sent == [record.span_id, copy.span_id]
+    assert primary.span_id not in (0, copy.span_id, record.span_id)
