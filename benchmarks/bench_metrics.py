@@ -28,7 +28,7 @@ import uvloop
 
 from benchmarks.bench_gateway import CALLERS
 from benchmarks.harness import Row, alone, paired
-from benchmarks.traced_gateways import Way, traced_gateways
+from benchmarks.traced_gateways import traced_gateways
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.histograms import HistogramFit, fit_histograms
 from kwiken.plan import Budgets
@@ -36,6 +36,7 @@ from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.runtime.process import TraceMode
 
 SEARCH: Final = "kwiken.services.search:search"
 QUERIES: Final = ("asyncio gather", "read a file", "json decode error", "list comprehension", "open socket")
@@ -68,7 +69,7 @@ def _count_many() -> None:
 
 
 async def _cost(rounds: int, seconds: float) -> list[Row]:
-    ways = ((Way.OFF, False), (Way.OFF, True), (Way.SAMPLED, True))
+    ways: tuple[tuple[TraceMode, bool], ...] = (("off", False), ("off", True), ("sampled", True))
     with tempfile.TemporaryDirectory() as folder:
         async with traced_gateways(Path(folder)) as gateways:
             costs: list[list[float]] = []
@@ -77,9 +78,9 @@ async def _cost(rounds: int, seconds: float) -> list[Row]:
                 # Each is first, second and last in turn: what runs before leaves its traces in the caches.
                 for step in range(len(ways)):
                     index = (turn + step) % len(ways)
-                    way, scraped = ways[index]
-                    async with _scraped(gateways.urls[way]) if scraped else contextlib.nullcontext():
-                        cost[index] = await gateways.us_a_request(way, seconds, CALLERS)
+                    mode, scraped = ways[index]
+                    async with _scraped(gateways.urls[mode]) if scraped else contextlib.nullcontext():
+                        cost[index] = await gateways.us_a_request(mode, seconds, CALLERS)
                 if turn:  # the first turn is a warm-up
                     costs.append(cost)
     name = "processor time of the gateway for a request of a chain of three stages"

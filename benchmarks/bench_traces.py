@@ -19,12 +19,14 @@ import uvloop
 
 from benchmarks.chain import STAGES
 from benchmarks.harness import Row, median_interval, paired
-from benchmarks.traced_gateways import Counts, TracedGateways, Way, traced_gateways
+from benchmarks.traced_gateways import MODES, Counts, TracedGateways, traced_gateways
+from kwiken.runtime.process import TraceMode
 
 CALLERS: Final = 4  # few, so that no request is turned away on a busy machine
 LEAST_SHARE: Final = 0.95  # of the gateway's processor time that is to be left to requests
 WARM_UP_S: Final = 0.5
 DROPPED_BEFORE: Final = 100  # requests
+OFF: Final = "--trace off"
 CHAIN: Final = f"chain of {len(STAGES)} stages over HTTP"
 
 
@@ -46,49 +48,50 @@ async def _under_load(gateways: TracedGateways, rounds: int, seconds: float) -> 
     before = Counts(0, 0, 0)
     # A sampler keeps every request until it knows what is slow.
     while before.dropped < DROPPED_BEFORE:
-        for way in Way:
-            await gateways.us_a_request(way, WARM_UP_S, CALLERS)
-        before = await gateways.counts(Way.SAMPLED)
-    figures: dict[Way, list[float]] = {way: [] for way in Way}
+        for mode in MODES:
+            await gateways.us_a_request(mode, WARM_UP_S, CALLERS)
+        before = await gateways.counts("sampled")
+    figures: dict[TraceMode, list[float]] = {mode: [] for mode in MODES}
     for turn in range(rounds):
         # Each is first, second and last in turn: what runs before leaves its traces in the caches.
-        ways = list(Way)[:: -1 if turn % 2 else 1]
-        first = turn // 2 % len(ways)
-        for way in ways[first:] + ways[:first]:
-            figures[way].append(await gateways.us_a_request(way, seconds, CALLERS))
-    after = await gateways.counts(Way.SAMPLED)
+        modes = MODES[:: -1 if turn % 2 else 1]
+        first = turn // 2 % len(modes)
+        for mode in modes[first:] + modes[:first]:
+            figures[mode].append(await gateways.us_a_request(mode, seconds, CALLERS))
+    after = await gateways.counts("sampled")
     kept, dropped = after.kept - before.kept, after.dropped - before.dropped
     name = f"{CHAIN}, {CALLERS} at once: gateway's processor time a request"
     rows = []
-    for way, least in ((Way.SAMPLED, LEAST_SHARE), (Way.ALL, None)):
-        pairs = list(zip(figures[way], figures[Way.OFF], strict=True))
-        rows.append(paired(f"{name}, {way}", str(Way.OFF), pairs, unit="us", least=least))
+    floors: tuple[tuple[TraceMode, float | None], ...] = (("sampled", LEAST_SHARE), ("all", None))
+    for mode, least in floors:
+        pairs = list(zip(figures[mode], figures["off"], strict=True))
+        rows.append(paired(f"{name}, --trace {mode}", OFF, pairs, unit="us", least=least))
         ratios = [off / traced for traced, off in pairs]
         rows.append(
             Row(
-                name=f"the same ratio, {way}: median, and its 95% interval",
+                name=f"the same ratio, --trace {mode}: median, and its 95% interval",
                 ours=statistics.median(ratios),
                 unit="",
                 spread=median_interval(ratios),
             )
         )
-    rows.append(Row(name=f"requests kept by {Way.SAMPLED}", ours=100 * kept / (kept + dropped), unit="%"))
+    rows.append(Row(name="requests kept by --trace sampled", ours=100 * kept / (kept + dropped), unit="%"))
     return rows, kept / (kept + dropped)
 
 
 async def _parts(gateways: TracedGateways, turns: int, kept_share: float) -> list[Row]:
     """What a dropped and a kept request cost beyond one without traces, and the sum at the kept share."""
-    before = await gateways.counts(Way.SAMPLED)
+    before = await gateways.counts("sampled")
     found = await gateways.one_by_one(turns)
-    after = await gateways.counts(Way.SAMPLED)
+    after = await gateways.counts("sampled")
     writing_us = (after.writing_ns - before.writing_ns) / (after.kept - before.kept) / 1e3
-    name = f"{CHAIN}, one at a time, beyond {Way.OFF}"
+    name = f"{CHAIN}, one at a time, beyond {OFF}"
     beyond = {
-        drawn: [turn.us[Way.SAMPLED] - turn.us[Way.OFF] for turn in found if turn.drawn is drawn]
+        drawn: [turn.us["sampled"] - turn.us["off"] for turn in found if turn.drawn is drawn]
         for drawn in (False, True)
     }
     dropped_us, kept_us = (statistics.median(beyond[drawn]) for drawn in (False, True))
-    off_us = statistics.median(turn.us[Way.OFF] for turn in found)
+    off_us = statistics.median(turn.us["off"] for turn in found)
     whole_us = dropped_us + kept_share * (kept_us - dropped_us + writing_us)
     return [
         Row(
@@ -105,8 +108,8 @@ async def _parts(gateways: TracedGateways, turns: int, kept_share: float) -> lis
         ),
         Row(name=f"{name}: writing the spans of a kept request, in a thread", ours=writing_us, unit="us"),
         paired(
-            f"{CHAIN}, one at a time: processor time a request, {Way.SAMPLED}, summed of these",
-            str(Way.OFF),
+            f"{CHAIN}, one at a time: processor time a request, --trace sampled, summed of these",
+            OFF,
             [(off_us + whole_us, off_us)],
             unit="us",
             least=LEAST_SHARE,

@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,25 +36,17 @@ from kwiken.runtime.decisions import DRAWN_SHARE, TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.grpc import RemoteTransport
+from kwiken.runtime.process import TraceMode
 from kwiken.runtime.transport import Replica, Transport
 from kwiken.runtime.transport.wire import REQUEST_PATH, format_traceparent
 
 TARGET: Final = "benchmarks.chain:chain"
 STARTED_S: Final = 30.0
-FIRST: Final = (
-    300  # requests before the single ones that are measured: more than a sampler keeps at its start
-)
-SETTLE_S: Final = 0.0005
+MODES: Final[tuple[TraceMode, ...]] = ("off", "sampled", "all")
+WARM_UP: Final = 300  # single requests before measuring, which is more than a sampler keeps at its start
+SETTLE_S: Final = 0.0005  # after which the event loop waits again
 MAX_ANSWER: Final = 1 << 16  # bytes
 BODY: Final = msgspec.json.encode(Item("x" * 200))
-
-
-class Way(StrEnum):
-    """What a gateway does with the spans of its requests."""
-
-    OFF = "--trace off"
-    SAMPLED = "--trace sampled"
-    ALL = "--trace all"
 
 
 class Counts(NamedTuple):
@@ -72,8 +63,8 @@ class Counts(NamedTuple):
     writing_ns: int
 
 
-class Side(NamedTuple):
-    """Executor of one way, with its sampler, the writer of its spans, and its thread, if it has them."""
+class TracedExecutor(NamedTuple):
+    """Executor with its sampler, the writer of its spans, and the id of its thread, if it has them."""
 
     executor: Executor
     sampler: TraceSampler | None
@@ -96,19 +87,21 @@ class Side(NamedTuple):
             self.writer.close()
 
 
-def side_of(way: Way, transport: Transport, replicas: Mapping[str, Sequence[Replica]], folder: Path) -> Side:
-    """Executor of the chain that goes one way.
+def executor_of(
+    mode: TraceMode, transport: Transport, replicas: Mapping[str, Sequence[Replica]], folder: Path
+) -> TracedExecutor:
+    """Executor of the chain.
 
     Args:
-        way: what it does with the spans of its requests.
+        mode: whose spans it writes.
         transport: carries its calls.
         replicas: replicas by stage.
         folder: folder for traces.
     """
     before = set(threading.enumerate())
-    writer = None if way is Way.OFF else make_observer(chain.name, traces=folder / way.name)
+    writer = None if mode == "off" else make_observer(chain.name, traces=folder / mode)
     thread = next(iter(set(threading.enumerate()) - before), None)  # of the writer
-    sampler = TraceSampler() if way is Way.SAMPLED else None
+    sampler = TraceSampler() if mode == "sampled" else None
     executor = Executor(
         chain,
         transport,
@@ -118,24 +111,24 @@ def side_of(way: Way, transport: Transport, replicas: Mapping[str, Sequence[Repl
         observer=writer,
         sampler=sampler,
     )
-    return Side(executor, sampler, writer, None if thread is None else thread.native_id)
+    return TracedExecutor(executor, sampler, writer, None if thread is None else thread.native_id)
 
 
 async def _serve(replicas: dict[str, list[Replica]], folder: Path) -> None:
     async with RemoteTransport(chain, raw=True) as transport:
-        sides = [side_of(way, transport, replicas, folder) for way in Way]
-        gateways = [Gateway(chain, side.executor, GatewaySettings()) for side in sides]
+        executors = [executor_of(mode, transport, replicas, folder) for mode in MODES]
+        gateways = [Gateway(chain, each.executor, GatewaySettings()) for each in executors]
         for gateway in gateways:
             await gateway.start()
         print(msgspec.json.encode([gateway.url for gateway in gateways]).decode(), flush=True)
         gc.collect()
         gc.freeze()  # as a gateway does once it has started
         while line := await asyncio.to_thread(sys.stdin.readline):
-            counts = await asyncio.to_thread(sides[int(line)].counts)
+            counts = await asyncio.to_thread(executors[int(line)].counts)
             print(msgspec.json.encode(counts).decode(), flush=True)
-        for side, gateway in zip(sides, gateways, strict=True):
+        for each, gateway in zip(executors, gateways, strict=True):
             await gateway.stop(grace_s=1.0, linger_s=0.0)
-            side.close()
+            each.close()
 
 
 class Turn(NamedTuple):
@@ -147,7 +140,7 @@ class Turn(NamedTuple):
     """
 
     drawn: bool
-    us: dict[Way, float]
+    us: dict[TraceMode, float]
 
 
 class TracedGateways:
@@ -155,18 +148,19 @@ class TracedGateways:
 
     def __init__(self, process: asyncio.subprocess.Process, urls: Sequence[str]) -> None:
         self._process = process
-        self.urls = dict(zip(Way, urls, strict=True))
+        self.urls = dict(zip(MODES, urls, strict=True))
 
-    async def us_a_request(self, way: Way, seconds: float, callers: int) -> float:
+    async def us_a_request(self, mode: TraceMode, seconds: float, callers: int) -> float:
         """Load one gateway for some seconds; processor time of the process a request, microseconds."""
         before = processor_ns(self._process.pid)
-        latencies, _ = await load(self.urls[way], seconds, callers)
-        await self.counts(way)
+        latencies, _ = await load(self.urls[mode], seconds, callers)
+        await self.counts(mode)
         return (processor_ns(self._process.pid) - before) / len(latencies) / 1e3
 
     async def one_by_one(self, turns: int) -> list[Turn]:
         """Send single requests to all gateways in turn; half of the traces are such as a sampler draws.
 
+        The requests carry a caller's trace context, which a gateway that writes no spans passes on.
         The kernel counts the time of a thread exactly once it waits. So a request's time is read when the
         event loop has waited for a while, and nothing that happens meanwhile elsewhere is in it.
         """
@@ -174,37 +168,37 @@ class TracedGateways:
 
     def _one_by_one(self, turns: int) -> list[Turn]:
         pid, rng, found = self._process.pid, random.Random(7), []
-        clients = {way: _Client(url) for way, url in self.urls.items()}
+        clients = {mode: _Client(url) for mode, url in self.urls.items()}
         for client in clients.values():
-            for _ in range(FIRST):
+            for _ in range(WARM_UP):
                 client.ask(rng.getrandbits(127) + 1)
         for turn in range(turns):
             # Two turns are alike but for the order; the lower 64 bits of a drawn trace's id are small.
-            drawn, ways = turn // 2 % 2 == 0, list(Way)[:: -1 if turn % 2 else 1]
+            drawn, modes = turn // 2 % 2 == 0, MODES[:: -1 if turn % 2 else 1]
             low = rng.uniform(0, DRAWN_SHARE) if drawn else rng.uniform(DRAWN_SHARE, 1)
-            took: dict[Way, float] = {}
-            for way in ways:
+            took: dict[TraceMode, float] = {}
+            for mode in modes:
                 before = thread_ns(pid, pid)
-                clients[way].ask((rng.getrandbits(63) + 1 << 64) + int(low * (1 << 64)))
+                clients[mode].ask((rng.getrandbits(63) + 1 << 64) + int(low * (1 << 64)))
                 time.sleep(SETTLE_S)
-                took[way] = (thread_ns(pid, pid) - before) / 1e3
+                took[mode] = (thread_ns(pid, pid) - before) / 1e3
             found.append(Turn(drawn, took))
         for client in clients.values():
             client.close()
         return found
 
-    async def counts(self, way: Way) -> Counts:
+    async def counts(self, mode: TraceMode) -> Counts:
         """Numbers of requests so far, once the spans of all of them are written."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        stdin.write(f"{list(Way).index(way)}\n".encode())
+        stdin.write(f"{MODES.index(mode)}\n".encode())
         return msgspec.json.decode(await stdout.readline(), type=Counts)
 
 
 @contextlib.asynccontextmanager
 async def traced_gateways(folder: Path) -> AsyncIterator[TracedGateways]:
-    """Gateways of the chain, one for each `Way`, in a process of their own, with replicas of a cluster."""
+    """Gateways of the chain, one for each mode, in a process of their own, with replicas of a cluster."""
     async with Cluster(TARGET, ClusterSettings(metrics="off")) as cluster:
         replicas = {
             stage: [Replica(f"{stage}-{number}", "here", url) for number, (_, url) in enumerate(places)]
