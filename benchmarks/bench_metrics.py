@@ -1,9 +1,9 @@
 """Benchmark of metrics: what they cost a gateway, and what a profile made of histograms alone loses.
 
 Cost: processor time of the gateway for each request, with its metrics scraped and its traces sampled, and
-without both. The same clients send the same requests to both, in turn. Counting is part of the runtime and
-cannot be switched off, so the time of counting one latency is measured by itself; a request counts two, and
-one for each of its calls.
+without both. The same clients send the same requests to gateways in one process, in turn. Counting is part of
+the runtime and cannot be switched off, so the time of counting one latency is measured by itself; a request
+counts two, and one for each of its calls.
 
 Loss: one run is recorded as spans and scraped by a real Prometheus, if there is one; a profile is fitted from
 each, and planned for.
@@ -26,8 +26,9 @@ import aiohttp
 import numpy as np
 import uvloop
 
-from benchmarks.bench_gateway import load
+from benchmarks.bench_gateway import CALLERS
 from benchmarks.harness import Row, alone, paired
+from benchmarks.traced_gateways import traced_gateways
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.histograms import HistogramFit, fit_histograms
 from kwiken.plan import Budgets
@@ -35,8 +36,8 @@ from kwiken.planning import make_plan
 from kwiken.profile import Profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.runtime.process import TraceMode
 
-TARGET: Final = "benchmarks.chain:chain"
 SEARCH: Final = "kwiken.services.search:search"
 QUERIES: Final = ("asyncio gather", "read a file", "json decode error", "list comprehension", "open socket")
 SEARCHES: Final = 2  # at once
@@ -68,24 +69,18 @@ def _count_many() -> None:
 
 
 async def _cost(rounds: int, seconds: float) -> list[Row]:
+    ways: tuple[tuple[TraceMode, bool], ...] = (("off", False), ("off", True), ("sampled", True))
     with tempfile.TemporaryDirectory() as folder:
-        bare = ClusterSettings(metrics="off")
-        measured = ClusterSettings()
-        traced = ClusterSettings(traces=Path(folder))
-        async with (
-            Cluster(TARGET, bare) as without,
-            Cluster(TARGET, measured) as shown,
-            Cluster(TARGET, traced) as both,
-        ):
-            ways = [(without, False), (shown, True), (both, True)]
+        async with traced_gateways(Path(folder)) as gateways:
             costs: list[list[float]] = []
             for turn in range(rounds + 1):
                 cost = [0.0] * len(ways)
                 # Each is first, second and last in turn: what runs before leaves its traces in the caches.
                 for step in range(len(ways)):
-                    way = (turn + step) % len(ways)
-                    cluster, scraped = ways[way]
-                    cost[way] = await _cpu_us(cluster, seconds, scraped=scraped)
+                    index = (turn + step) % len(ways)
+                    mode, scraped = ways[index]
+                    async with _scraped(gateways.urls[mode]) if scraped else contextlib.nullcontext():
+                        cost[index] = await gateways.us_a_request(mode, seconds, CALLERS)
                 if turn:  # the first turn is a warm-up
                     costs.append(cost)
     name = "processor time of the gateway for a request of a chain of three stages"
@@ -97,23 +92,6 @@ async def _cost(rounds: int, seconds: float) -> list[Row]:
 
 def _cost_row(name: str, pairs: list[tuple[float, float]]) -> Row:
     return paired(name, "without metrics and traces", pairs, unit="us", least=1 / MAX_COST)
-
-
-async def _cpu_us(cluster: Cluster, seconds: float, *, scraped: bool) -> float:
-    """Processor time of the gateway for each request, microseconds."""
-    (pid,) = cluster.gateway_pids
-    before = _cpu_s(pid)
-    async with _scraped(cluster.gateway_url) if scraped else contextlib.nullcontext():
-        latencies, _ = await load(cluster.gateway_url, seconds)
-    return (_cpu_s(pid) - before) / len(latencies) * 1e6
-
-
-def _cpu_s(pid: int) -> float:
-    """Processor time of all threads of a process so far, seconds."""
-    return sum(
-        int((thread / "schedstat").read_text().split()[0]) / 1e9
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-    )
 
 
 @contextlib.asynccontextmanager

@@ -47,6 +47,7 @@ class Row:
             object.__setattr__(self, "met", self.ours <= self.target)
 
 
+Z_95 = 1.96  # 97.5% quantile of the normal distribution
 MIN_TIMED_S = 0.02  # a shorter time mostly shows the state of the caches
 
 
@@ -169,3 +170,18 @@ def paired(
         ratio=ratio,
         spread=(min(ratios), max(ratios)),
     )
+
+
+def median_interval(figures: Sequence[float]) -> tuple[float, float]:
+    """Confidence interval, of 95% or a little more, of the median of what figures are drawn from.
+
+    The number of figures below the median is binomial, whatever their distribution. So the interval lies
+    between two of the sorted figures, whose ranks are here taken from the normal approximation.
+
+    Args:
+        figures: independent figures, 1 or more; of very few, the interval is that of the lowest and highest.
+    """
+    ordered = sorted(figures)
+    half = Z_95 * math.sqrt(len(ordered)) / 2
+    low = math.floor((len(ordered) - 1) / 2 - half)
+    return ordered[max(0, low)], ordered[min(len(ordered) - 1, len(ordered) - 1 - low)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, side_by_side, timed
+from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, median_interval, side_by_side, timed
 from benchmarks.results import as_json, as_page, as_table, figure, machine
 
 
@@ -218,3 +220,17 @@ def test_runtime_benchmarks_run(name: str, capsys: pytest.CaptureFixture[str]) -
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 4
     assert all("us" in line for line in lines[1:])
+
+
+def test_the_interval_of_the_median_holds_it_in_nineteen_of_twenty_samples() -> None:
+    rng = random.Random(3)
+    held = 0
+    for _ in range(1000):
+        low, high = median_interval([rng.expovariate(1.0) for _ in range(41)])
+        held += low <= math.log(2) <= high
+    assert 0.95 <= held / 1000 <= 0.99
+
+
+def test_the_interval_of_few_figures_is_their_range() -> None:
+    assert median_interval([3.0, 1.0]) == (1.0, 3.0)
+    assert median_interval([2.0]) == (2.0, 2.0)

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from kwiken.runtime import Call, Executor, LocalTransport, Replica, SystemClock, local_replicas
 from kwiken.runtime.foreign import ForeignTransport
+from kwiken.runtime.transport.wire import format_traceparent
 from kwiken.service import Service
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -60,5 +61,5 @@ def call_of(stage: str, *inputs: Any, shard: int = 0, within_s: float = 5.0) -> 
         deadline=time.monotonic() + within_s,
         priority=0,
         trace_id=0xABC,
-        span_id=0xDEF,
+        traceparent=format_traceparent(0xABC, 0xDEF),
     )

@@ -19,6 +19,7 @@ from grpc import aio
 from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
 from kwiken.runtime.grpc.messages import payload_message, stage_answer_message
 from kwiken.runtime.transport import Call, LoadReport, Replica
+from kwiken.runtime.transport.wire import format_traceparent
 from kwiken.service import Service
 from tests.support.misbehaving import misbehaving, saying
 from tests.support.waiting import until
@@ -123,7 +124,7 @@ def call_of(
         deadline=time.monotonic() + deadline_s,
         priority=priority,
         trace_id=5,
-        span_id=span_id,
+        traceparent=format_traceparent(5, span_id),
         threads=threads,
     )
 

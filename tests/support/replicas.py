@@ -21,7 +21,7 @@ from kwiken.plan import (
 )
 from kwiken.runtime import Clock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica, Reply
+from kwiken.runtime.transport import Call, Replica, Reply, wire
 from kwiken.service import Reissue, Service, Stage
 from tests.support.virtual import VirtualClock
 
@@ -37,6 +37,11 @@ class Sent:
     at: float
     ended: float | None = None
     end: str = "running"  # or: answered, cancelled, or the name of an exception's type
+
+    @property
+    def parent(self) -> wire.Parent | None:
+        """Trace context that the replica got."""
+        return wire.parse_traceparent(self.call.traceparent)
 
 
 @dataclass

@@ -17,6 +17,8 @@ import msgspec
 class Outcome(StrEnum):
     """Outcome of an attempt (`kw.outcome`)."""
 
+    __hash__ = str.__hash__  # that of `Enum` is a function in Python; spans look attributes up by outcomes
+
     WON = "won"
     LOST = "lost"
     CANCELLED = "cancelled"
@@ -25,6 +27,8 @@ class Outcome(StrEnum):
 
 class AttemptKind(StrEnum):
     """Reason for sending an attempt (`kw.attempt.kind`)."""
+
+    __hash__ = str.__hash__  # as above
 
     PRIMARY = "primary"
     REISSUE = "reissue"

@@ -111,14 +111,16 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     stages = {stage.name: stage.span_id for stage in record.stages}
     below: list[SpanData] = []
     for stage in record.stages:
-        attempts = stage.attempts
-        copied = any(attempt.kind is AttemptKind.REISSUE for attempt in attempts)
-        helped = any(attempt.catch_up for attempt in attempts)
+        copied = helped = False
+        ends: dict[int, int] = {}  # end of the winning attempt by shard, nanoseconds since 1970
+        for attempt in stage.attempts:
+            copied = copied or attempt.kind is AttemptKind.REISSUE
+            helped = helped or attempt.catch_up
+            if attempt.outcome is Outcome.WON:
+                ends[attempt.shard] = attempt.end_ns
         name = labels("kw.stage", stage.name)
         below.append(_stage_span(record, stage, name, stages, labels, hedged=copied, late=helped))
-        # End of the winning attempt by shard, nanoseconds since 1970.
-        ends = {attempt.shard: attempt.end_ns for attempt in attempts if attempt.outcome is Outcome.WON}
-        below += [_attempt_span(record, stage, name, attempt, ends, labels) for attempt in attempts]
+        below += [_attempt_span(record, stage, name, attempt, ends, labels) for attempt in stage.attempts]
         hedged = hedged or copied
         partial = partial or stage.partial
         late = late or helped

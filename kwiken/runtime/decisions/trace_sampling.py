@@ -79,16 +79,19 @@ class RunningQuantile:
         self._first: list[float] = []
         self.value: float | None = None
 
-    def add(self, value: float) -> None:
-        """Count one value, above 0."""
-        if self.value is not None:
-            self.value *= self._up if value > self.value else self._down
-            return
+    def add(self, value: float) -> bool:
+        """Count one value, above 0; returns whether it is beyond the quantile of those before it."""
+        known = self.value
+        if known is not None:
+            beyond = value > known
+            self.value = known * (self._up if beyond else self._down)
+            return beyond
         self._first.append(max(value, LEAST_VALUE))
         if len(self._first) >= self._least:
             self._first.sort()
             self.value = self._first[min(int(self._share * self._least), self._least - 1)]
             self._first = []
+        return False
 
 
 def draw_of(trace_id: int) -> float:
@@ -143,15 +146,16 @@ class TraceSampler:
             asked: whether the caller records the trace.
             control: whether the request is one of the control share.
         """
-        reason = None
+        draw, share = draw_of(trace_id), self._drawn_share
         if asked:
             reason = KeepReason.ASKED
         elif control:
             reason = KeepReason.CONTROL
         elif self._slow.value is None:
             reason = KeepReason.FIRST
-        draw, share = draw_of(trace_id), self._drawn_share
-        return RequestSampling(draw, share, reason, reason is not None or draw < share)
+        else:
+            return RequestSampling(draw, share, None, draw < share)
+        return RequestSampling(draw, share, reason, kept=True)
 
     def note(self, request: RequestSampling, reason: KeepReason) -> None:
         """Note what happened to a request; its probability may rise, and it never falls."""
@@ -177,33 +181,21 @@ class TraceSampler:
             self.note(request, KeepReason.FAILED)
         elif partial:
             self.note(request, KeepReason.PARTIAL)
-        slow = False
-        if not failed:
-            slow = self._slow.value is not None and took_s > self._slow.value
-            self._slow.add(took_s)
+        slow = not failed and self._slow.add(took_s)
         self._exceptional += EXCEPTIONAL_GAIN * ((request.exceptional is not None) - self._exceptional)
-        kept = _decide(request, slow=slow)
-        if kept is None:
-            self.dropped += 1
+        # There are four cases:
+        # 1. Kept for certain from its start.
+        # 2. Slow: kept for certain.
+        # 3. Drawn, from all requests or from the exceptional ones, whichever share is larger.
+        # 4. Not drawn.
+        if request.reason is not None:
+            kept = Kept(request.reason, 1.0)
+        elif slow:
+            kept = Kept(KeepReason.SLOW, 1.0)
+        elif request.draw < request.share:
+            kept = Kept(request.exceptional or KeepReason.DRAWN, request.share)
         else:
-            self.kept[kept.reason] += 1
+            self.dropped += 1
+            return None
+        self.kept[kept.reason] += 1
         return kept
-
-
-def _decide(request: RequestSampling, *, slow: bool) -> Kept | None:
-    """Decide by all that is known of a request.
-
-    There are four cases:
-
-    1. Kept for certain from its start.
-    2. Slow: kept for certain.
-    3. Drawn, from all requests or from the exceptional ones, whichever share is larger.
-    4. Not drawn.
-    """
-    if request.reason is not None:
-        return Kept(request.reason, 1.0)
-    if slow:
-        return Kept(KeepReason.SLOW, 1.0)
-    if request.draw < request.share:
-        return Kept(request.exceptional or KeepReason.DRAWN, request.share)
-    return None

@@ -169,25 +169,16 @@ class Attempts(msgspec.Struct, eq=False):
             withheld=self.withheld,
         )
 
-    def record(self, attempt: Attempt, step: int | None, levels: int) -> None:
-        """Note an attempt, and that its request may be worth keeping, if the request is recorded.
+    def note_extra(self, attempt: Attempt, step: int | None, levels: int) -> None:
+        """Note that an attempt is more than a usual primary, which makes its request worth keeping.
 
         Args:
             attempt: attempt that is sent.
-            step: step of the race that asked for it; None for the primary.
+            step: step of the race that asked for it; None for a primary with priority or threads.
             levels: priority levels that it gains because the request is late, 0 or more.
         """
-        site = self.site
-        visit, request = site.visit, site.request
-        if visit is None:
-            return
-        attempt.shard = site.shard
-        attempt.span_id = request.next_span_id()
-        visit.attempts.append(attempt)
-        if step is None and not levels and attempt.threads == 1:
-            return
         # A copy that the plan's reissues pay for is not catch-up, though it may get priority too.
         attempt.catch_up = step == LATE or (step != COPY and (levels > 0 or attempt.threads > 1))
-        sampler, sampling = site.shared.sampler, request.sampling
+        sampler, sampling = self.site.shared.sampler, self.site.request.sampling
         if sampler is not None and sampling is not None:
             sampler.note(sampling, _KEEP_REASONS[LATE if step is None else step])

@@ -31,7 +31,7 @@ from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared, St
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream
+from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream, wire
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
@@ -128,9 +128,12 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
         stage.definition.idempotent,
         late_at,
     )
-    attempts = Attempts(site, Attempt(0, target, now, threads, target.take(now), not target.ejected))
-    if site.visit is not None:
-        attempts.record(attempts.first, None, budget.levels)
+    ticket, visit = target.take(now), site.visit
+    attempts = Attempts(site, Attempt(0, target, now, threads, ticket, not target.ejected, shard=site.shard))
+    if visit is not None:
+        visit.attempts.append(attempts.first)
+        if budget.levels or threads > 1:
+            attempts.note_extra(attempts.first, None, budget.levels)
     task = asyncio.current_task(request.loop)
     assert task is not None
     return HedgedCall(site, race, attempts, budget, CallerTask(task, task.cancelling()))
@@ -227,6 +230,11 @@ class HedgedCall(msgspec.Struct, eq=False):
         site = self.site
         request, stage = site.request, site.stage
         levels, sampling = self.budget.levels, request.sampling
+        context = request.context
+        if site.visit is not None and (sampling is None or sampling.kept):
+            # Other attempts have no spans at replicas, so they get ids only if a record is made.
+            attempt.span_id = request.next_span_id()
+            context = wire.format_traceparent(request.trace_id, attempt.span_id, sampled=request.sampled)
         call = Call(
             stage.name,
             site.args,
@@ -235,9 +243,8 @@ class HedgedCall(msgspec.Struct, eq=False):
             self.race.limit,
             min(request.priority + levels, MAX_PRIORITY) if levels else request.priority,
             request.trace_id,
-            attempt.span_id or request.span_id,
+            context,
             attempt.threads,
-            request.sampled if sampling is None else sampling.kept,
         )
         attempt.call = call
         try:
@@ -291,11 +298,21 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _open(self, step: int, target: ReplicaState, now: float, threads: int) -> Attempt:
         number = self.race.launched(step)
+        ticket, site = target.take(now), self.site
         attempt = Attempt(
-            number, target, now, threads, target.take(now), not target.ejected, KIND_OF_STEP[step]
+            number,
+            target,
+            now,
+            threads,
+            ticket,
+            not target.ejected,
+            KIND_OF_STEP[step],
+            shard=site.shard,
         )
         self.attempts.add(attempt)
-        self.attempts.record(attempt, step, self.budget.levels)
+        if site.visit is not None:
+            site.visit.attempts.append(attempt)
+            self.attempts.note_extra(attempt, step, self.budget.levels)
         return attempt
 
     # Events.

@@ -71,7 +71,8 @@ class Request(msgspec.Struct, eq=False):
         control: whether no lever touches the request.
         trace_id: id of its trace; 0 for none.
         span_id: id of its span; 0 for none.
-        sampled: whether replicas are to record their spans, unless `sampling` says so.
+        context: trace context for calls whose attempts have no ids, as W3C's header; empty for none.
+        sampled: whether replicas are to record the spans of attempts that have ids.
         sampling: sampling of its spans; None where they are not sampled.
         visits: its visits of stages so far, in the order of their start; None if nothing is recorded.
         start_ns: time of its arrival, nanoseconds since 1970; known if the request is recorded.
@@ -91,6 +92,7 @@ class Request(msgspec.Struct, eq=False):
     control: bool
     trace_id: int
     span_id: int
+    context: str = ""
     sampled: bool = False
     sampling: RequestSampling | None = None
     visits: list[StageVisit] | None = None
@@ -172,8 +174,8 @@ class Attempt(msgspec.Struct, eq=False):
         error: error message; None for no error.
         exception: exception of its handler, where the handler ran in this process; None for none.
         call: the call as it was handed to the transport; None before.
-        shard: number of the shard, from 0; known if the attempt is recorded.
-        span_id: id of its span, 64 bits; 0 if the attempt is not recorded.
+        shard: number of the shard, from 0.
+        span_id: id of its span, 64 bits; 0 as long as nothing refers to it.
         catch_up: whether the attempt was sent, or got priority or threads, because the request is late; for
             a copy, whether the catch-up budget pays for it. Known if the attempt is recorded.
     """

@@ -295,12 +295,16 @@ class Executor:
         self._counts.control += control
         asked = parent is not None and parent.sampled
         trace_id, span_id = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
-        sampler, sampling, start_ns = self._shared.sampler, None, 0
+        sampler, sampling, start_ns, context = self._shared.sampler, None, 0, ""
         if recording:
             trace_id, span_id = trace_id or new_id(self._rng, 128), new_id(self._rng, 64)
             start_ns = self._clock.time_ns()
             if sampler is not None:
                 sampling = sampler.begin(trace_id, asked=asked, control=control)
+                if not sampling.kept:
+                    context = wire.format_traceparent(trace_id, span_id, sampled=False)
+        elif parent is not None:
+            context = wire.format_traceparent(trace_id, span_id, sampled=asked)
         return Request(
             program,
             RequestBudget(program.request_budget),
@@ -311,6 +315,7 @@ class Executor:
             control,
             trace_id,
             span_id,
+            context,
             asked or self._observer is not None,
             sampling,
             [] if recording else None,

@@ -78,19 +78,19 @@ def _stage(
         error=visit.error,
         partial=visit.utility is not None,
         utility=1.0 if visit.utility is None else visit.utility,
-        attempts=[_attempt(attempt, zero_ns, worths) for attempt in visit.attempts],
+        attempts=[_attempt(request, attempt, zero_ns, worths) for attempt in visit.attempts],
         idempotent=definition.idempotent,
         threads=definition.threads,
     )
 
 
-def _attempt(attempt: Attempt, zero_ns: int, worths: list[float] | None) -> AttemptRecord:
+def _attempt(request: Request, attempt: Attempt, zero_ns: int, worths: list[float] | None) -> AttemptRecord:
     """Record of one attempt; one without an outcome was given up at once."""
     replica, call = attempt.target.replica, attempt.call
     outcome = Outcome.CANCELLED if attempt.outcome is None else OUTCOMES[attempt.outcome]
     start_ns = zero_ns + round(attempt.started * 1e9)
     record = AttemptRecord(
-        attempt.span_id,
+        attempt.span_id or request.next_span_id(),
         attempt.shard,
         attempt.number,
         KINDS[attempt.kind],

@@ -164,11 +164,7 @@ class GrpcCaller:
             except MethodError as error:
                 raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
         message = self._message(method, call)
-        trace = (
-            ((wire.TRACEPARENT, wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)),)
-            if call.trace_id
-            else None
-        )
+        trace = ((wire.TRACEPARENT, call.traceparent),) if call.traceparent else None
         channel = self._channel(replica)
         call.sent = self._now()
         if method.streams:

@@ -138,8 +138,7 @@ class HttpCaller:
             raise unfilled(stage, error) from error
         check_sent_size(stage.name, "path", len(target), MAX_TARGET)
         check_sent_size(stage.name, "body", len(body))
-        context = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
-        trace = f"{wire.TRACEPARENT}: {context}\r\n" if call.trace_id else ""
+        trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
         length = "" if self._bodiless else f"content-length: {len(body)}\r\n"
         head = f"{self._method} {target} HTTP/1.1\r\n{self._headers}{length}{trace}\r\n"
         return head.encode("ascii") + body

@@ -222,7 +222,6 @@ def _metadata(call: Call) -> SentMetadata | None:
         entries.append((wire.PRIORITY, str(call.priority)))
     if call.threads > 1:
         entries.append((wire.THREADS, str(call.threads)))
-    if call.trace_id:
-        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
-        entries.append((wire.TRACEPARENT, parent))
+    if call.traceparent:
+        entries.append((wire.TRACEPARENT, call.traceparent))
     return SentMetadata(entries) if entries else None

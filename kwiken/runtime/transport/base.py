@@ -34,10 +34,9 @@ class Call(msgspec.Struct):
         attempt: number of the attempt, from 0; 0 is the primary.
         deadline: moment after which the answer is useless, seconds of the injected clock's `monotonic`.
         priority: priority of the call; higher is more important.
-        trace_id: trace id of the request, as OpenTelemetry's integer.
-        span_id: span id of the attempt, the parent of the spans that the replica creates.
+        trace_id: trace id of the request, as OpenTelemetry's integer, for reports of errors; 0 for none.
+        traceparent: trace context for the replica, as W3C's header; empty for none.
         threads: number of threads that the handler may use, 1 or more.
-        sampled: whether the replica is to record the call's spans.
         sent: moment at which the transport wrote the call to a connection, seconds of the injected clock; 0
             until then. Set by the transport.
         first_byte: moment at which the first byte of the answer came, seconds; 0 until then. Set by the
@@ -51,9 +50,8 @@ class Call(msgspec.Struct):
     deadline: float
     priority: int
     trace_id: int
-    span_id: int
+    traceparent: str
     threads: int = 1
-    sampled: bool = True
     sent: float = 0.0
     first_byte: float = 0.0
 

@@ -156,10 +156,7 @@ class HttpTransport:
 
 def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
-    trace = ""
-    if call.trace_id:
-        parent = wire.format_traceparent(call.trace_id, call.span_id, sampled=call.sampled)
-        trace = f"{wire.TRACEPARENT}: {parent}\r\n"
+    trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""
     return (
         f"{endpoint.head}Content-Length: {length}\r\n"

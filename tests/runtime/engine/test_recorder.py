@@ -86,10 +86,8 @@ def test_a_replica_gets_the_span_of_its_attempt() -> None:
     script = Script(lambda *_: after(0.0))
     record = noted(script, one_stage())
     (entry,) = script.sent
-    assert (entry.call.trace_id, entry.call.span_id) == (
-        record.trace_id,
-        record.stages[0].attempts[0].span_id,
-    )
+    span_id = record.stages[0].attempts[0].span_id
+    assert entry.parent == Parent(record.trace_id, span_id, sampled=True)
 
 
 def test_callers_trace_is_continued() -> None:
@@ -107,7 +105,7 @@ def test_every_span_of_a_wide_request_has_an_id_of_its_own_that_its_replica_gets
     service = service_of(Stage(name="f", fanout=200, replicas=2), Stage(name="m", after=("f",)))
     script = Script(lambda *_: after(0.01))
     record = noted(script, service)
-    sent = [entry.call.span_id for entry in script.sent]
+    sent = [entry.parent.span_id for entry in script.sent if entry.parent is not None]
     noted_ids = [attempt.span_id for stage in record.stages for attempt in stage.attempts]
     assert sorted(sent) == sorted(noted_ids)
     ids = {record.span_id, *sent, *(stage.span_id for stage in record.stages)}
@@ -210,7 +208,7 @@ def test_nothing_is_noted_unless_asked_for() -> None:
         executor = executor_of(one_stage(), script)
         assert (await executor.run("q")).record is None
         assert (await executor.run("q", parent=Parent(5, 6, sampled=True))).record is None
-        assert [(entry.call.trace_id, entry.call.span_id) for entry in script.sent] == [(0, 0), (5, 6)]
+        assert [entry.parent for entry in script.sent] == [None, Parent(5, 6, sampled=True)]
         assert (await executor.run("q", note=True)).record is not None
 
     simulate(main)

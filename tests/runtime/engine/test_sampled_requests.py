@@ -15,11 +15,27 @@ from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW
 from kwiken.runtime.engine import executor as executor_module
 from kwiken.runtime.transport.wire import Parent
 from kwiken.service import Partial, Reissue, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
+from tests.support.replicas import (
+    Script,
+    Sent,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
 from tests.support.virtual import simulate
 
 NEVER = (1 << 64) - 1  # trace id that no draw takes
 ALWAYS = 1
+
+
+def sampled(entry: Sent) -> bool:
+    """Whether a replica was told to record its spans."""
+    assert entry.parent is not None
+    return entry.parent.sampled
 
 
 class Collector:
@@ -60,7 +76,7 @@ def run(behave: Any, *, trace_id: int, sampled: bool = False, **executor: Any) -
 def test_an_ordinary_request_is_dropped_and_replicas_are_told() -> None:
     collector, script = run(lambda *_: after(0.05), trace_id=NEVER)
     assert collector.records == []
-    assert [entry.call.sampled for entry in script.sent] == [False]
+    assert [sampled(entry) for entry in script.sent] == [False]
 
 
 def test_no_record_is_made_of_a_request_that_nobody_wants() -> None:
@@ -117,7 +133,7 @@ def test_a_drawn_request_is_kept_with_its_share_and_replicas_are_told() -> None:
     assert record.sample is not None
     assert (record.sample.reason, record.sample.share) == (KeepReason.DRAWN, 0.04)
     assert record.parent_span_id is None, "the caller does not record its span, so this one is the root"
-    assert [entry.call.sampled for entry in script.sent] == [True]
+    assert [sampled(entry) for entry in script.sent] == [True]
 
 
 def test_a_callers_sampled_flag_is_honoured() -> None:
@@ -125,13 +141,13 @@ def test_a_callers_sampled_flag_is_honoured() -> None:
     (record,) = collector.records
     assert record.sample is not None
     assert (record.sample.reason, record.parent_span_id) == (KeepReason.ASKED, 2)
-    assert [entry.call.sampled for entry in script.sent] == [True]
+    assert [sampled(entry) for entry in script.sent] == [True]
 
 
 def test_a_copy_makes_the_request_kept_from_then_on() -> None:
     collector, script = run(lambda _, call: after(0.01 if call.attempt else 0.5), trace_id=NEVER)
     assert [entry.call.attempt for entry in script.sent] == [0, 1]
-    assert [entry.call.sampled for entry in script.sent] == [False, True]
+    assert [sampled(entry) for entry in script.sent] == [False, True]
     (record,) = collector.records
     assert record.sample is not None
     assert record.sample.reason in (KeepReason.COPIED, KeepReason.SLOW)
@@ -155,3 +171,48 @@ def test_the_status_counts_kept_and_dropped_requests() -> None:
 
     traces = simulate(main)
     assert (traces["kept"]["first"], traces["dropped"]) == (1, 0)
+
+
+def test_calls_of_a_request_that_is_dropped_share_one_context_of_its_trace() -> None:
+    service = service_of(Stage(name="f", fanout=3), Stage(name="m", after=("f",)))
+    script, collector = Script(lambda *_: after(0.01)), Collector()
+
+    async def main() -> None:
+        executor = executor_of(service, script, observer=collector, sampler=learned_sampler())
+        await executor.run("q", parent=Parent(NEVER, 2, sampled=False))
+
+    simulate(main)
+    assert collector.records == []
+    (context,) = {entry.parent for entry in script.sent}
+    assert len(script.sent) == 4
+    assert context is not None
+    assert (context.trace_id, context.sampled) == (NEVER, False)
+    assert context.span_id != 2, "the caller's span is not the parent of calls"
+
+
+def test_attempts_that_no_replica_records_get_ids_of_their_own_with_the_record() -> None:
+    service = service_of(Stage(name="f", fanout=3), Stage(name="m", after=("f",)))
+    script, collector = Script(lambda *_: after(0.2)), Collector()  # slow, which shows at the end alone
+
+    async def main() -> None:
+        executor = executor_of(service, script, observer=collector, sampler=learned_sampler())
+        await executor.run("q", parent=Parent(NEVER, 2, sampled=False))
+
+    simulate(main)
+    (record,) = collector.records
+    assert record.sample is not None
+    assert record.sample.reason is KeepReason.SLOW
+    assert {entry.parent for entry in script.sent} == {Parent(NEVER, record.span_id, sampled=False)}
+    attempts = [attempt.span_id for stage in record.stages for attempt in stage.attempts]
+    ids = {record.span_id, *attempts, *(stage.span_id for stage in record.stages)}
+    assert len(ids) == 1 + 4 + 2
+    assert 0 not in ids
+
+
+def test_a_copy_of_a_request_that_is_kept_for_it_has_the_context_of_its_own_span() -> None:
+    collector, script = run(lambda _, call: after(0.01 if call.attempt else 0.5), trace_id=NEVER)
+    (record,) = collector.records
+    primary, copy = record.stages[0].attempts
+    sent = [entry.parent.span_id for entry in script.sent if entry.parent is not None]
+    assert sent == [record.span_id, copy.span_id]
+    assert primary.span_id not in (0, copy.span_id, record.span_id)

@@ -16,7 +16,7 @@ from kwiken.runtime import HandlerError
 from kwiken.runtime.process.log_limits import BURST
 from kwiken.runtime.tracebacks import BURST as SPANS_AT_ONCE
 from kwiken.runtime.tracebacks import MAX_MESSAGE, MAX_TRACE, ExceptionRecorder, brief_trace
-from kwiken.runtime.transport import Call, HttpTransport, Replica
+from kwiken.runtime.transport import Call, HttpTransport, Replica, wire
 from tests.support.server_processes import address_of, ask, running
 from tests.support.services_http import Ask, service
 
@@ -65,9 +65,10 @@ async def test_a_replica_logs_and_traces_what_its_handler_raises_and_answers_wit
         async with HttpTransport(service) as transport:
             for number in range(FAILING):
                 asked = (Ask(text="hi", fail=True),)
+                context = wire.format_traceparent(TRACE_ID, number + 1)
                 with pytest.raises(HandlerError) as caught:
                     await transport.call(
-                        replica, Call("middle", asked, 0, 0, time.monotonic() + 10, 0, TRACE_ID, number + 1)
+                        replica, Call("middle", asked, 0, 0, time.monotonic() + 10, 0, TRACE_ID, context)
                     )
                 assert str(caught.value) == "stage 'middle': ValueError: told to fail"
         process.send_signal(signal.SIGTERM)

@@ -28,7 +28,7 @@ from tests.support.waiting import until
 
 def call_of(stage: str, *args: Any, priority: int = 0, threads: int = 1) -> Call:
     deadline = time.monotonic() + 20
-    return Call(stage, args, 0, 0, deadline, priority, 0, 0, threads)
+    return Call(stage, args, 0, 0, deadline, priority, 0, "", threads)
 
 
 @contextlib.asynccontextmanager

@@ -35,7 +35,7 @@ def demo() -> Service:
 
 
 def call(stage: str, *args: object, deadline: float = float("inf")) -> Call:
-    return Call(stage, args, 0, 0, deadline, 0, 0, 0)
+    return Call(stage, args, 0, 0, deadline, 0, 0, "")
 
 
 async def test_runs_a_service_in_one_process() -> None:
@@ -132,7 +132,7 @@ async def test_who_asks_for_it_is_told_what_handlers_raise() -> None:
     def report(stage: str, trace_id: int, error: BaseException) -> None:
         told.append((stage, trace_id, repr(error)))
 
-    one = Call("broken", ("x",), 0, 0, float("inf"), 0, 5, 6)
+    one = Call("broken", ("x",), 0, 0, float("inf"), 0, 5, "")
     with pytest.raises(HandlerError):
         await LocalTransport(service, report=report).call(HERE, one)
     assert told == [("broken", 5, "KeyError('missing')")]
@@ -192,7 +192,7 @@ async def test_threads_are_passed_and_their_work_is_not_taken_for_elapsed_time(f
     service.add(Stage(name="s", handler=sharded if fanout > 1 else plain, fanout=fanout, threads=4))
     transport = LocalTransport(service)
     one, three = [
-        await transport.call(HERE, Call("s", ("x",), 0, 0, float("inf"), 0, 0, 0, threads))
+        await transport.call(HERE, Call("s", ("x",), 0, 0, float("inf"), 0, 0, "", threads))
         for threads in (1, 3)
     ]
     assert (one.value, three.value) == ("x 0 1", "x 0 3")
