@@ -24,7 +24,6 @@ from typing import Final
 from benchmarks.stress_services import STRESSORS
 from kwiken.contention import Crosstalk, Setting, StagePlan, StageProbe
 from kwiken.runtime.probes import (
-    MachineFacts,
     MachineProber,
     ProbeSettings,
     StageProber,
@@ -141,8 +140,9 @@ def document(rows: dict[str, Row], head: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def head_of(facts: MachineFacts, crosstalk: Crosstalk) -> list[str]:
+def head_of(crosstalk: Crosstalk) -> list[str]:
     """Lines that say where a history was recorded, and which sources were not kept apart there."""
+    facts = machine_facts()
     threads = 1 + max(len(each) for each in facts.siblings.values())
     lines = [
         "History that `kwiken probe stage` starts a new file with: stages of kwiken's search service and",
@@ -204,7 +204,7 @@ async def record(options: argparse.Namespace) -> None:
             return
         calibrations = {source: await prober.calibrate(source) for source in sources}
         if not recording.head:
-            recording.head = head_of(facts, await prober.crosstalk(calibrations))
+            recording.head = head_of(await prober.crosstalk(calibrations))
             recording.keep()
         probe = StageProber(
             prober, facts, calibrations=calibrations, window_s=options.window, advanced=lambda: None

@@ -22,7 +22,7 @@ VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
 MAX_RUNS: Final = 10_000  # of one workload
 MAX_IDENTITY_LENGTH: Final = 200
-MAX_DEVIATION: Final = 10.0  # of a score, or of a performance as a share of it
+MAX_DEVIATION: Final = 1.0  # of a score, or of a performance as a share of it
 MIN_ROWS: Final = 3  # workloads that are known whole: one is held out, and two show a spread
 L = TypeVar("L")
 
@@ -68,8 +68,8 @@ class Measured:
         runs: measured performance, without neighbours.
         tolerated: by source: measured pressure that costs 5% of the performance, from 0 to 1.
         caused: by source: measured pressure that one replica exerts, from 0 to 1.
-        tolerated_deviation: by source: standard deviation of `tolerated`, where it is known.
-        caused_deviation: by source: standard deviation of `caused`, where it is known.
+        tolerated_deviation: by source: standard deviation of `tolerated` from 0 to 1, where it is known.
+        caused_deviation: by source: standard deviation of `caused` from 0 to 1, where it is known.
     """
 
     name: str

@@ -73,7 +73,7 @@ MAX_SPEED: Final = 1.0  # a quota makes no processor faster
     type=Real(0.02, 10),
     default=0.2,
     show_default=True,
-    help="Seconds of one measurement; about 150 are made.",
+    help="Seconds of one measurement; at most 75 are made.",
 )
 @json_option
 @needs_extra("plan")

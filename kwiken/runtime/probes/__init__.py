@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.probes.build import build_kernels
-from kwiken.runtime.probes.facts import MachineFacts, machine_facts
+from kwiken.runtime.probes.facts import machine_facts
 from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
 from kwiken.runtime.probes.recorded import RECORDED_HISTORY
 from kwiken.runtime.probes.stage import ROUNDS, StageProber, StageTarget
@@ -11,7 +11,6 @@ from kwiken.runtime.probes.stage import ROUNDS, StageProber, StageTarget
 __all__ = [
     "RECORDED_HISTORY",
     "ROUNDS",
-    "MachineFacts",
     "MachineProber",
     "ProbeSettings",
     "StageProber",
