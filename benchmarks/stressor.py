@@ -1,7 +1,7 @@
 """One stress-ng stressor that runs on and on; its count of operations is read while the stressor runs.
 
-stress-ng starts processes for each run and tells its operations at the end. A start costs 10 ms of
-processor time and is no part of the workload. So one run goes on, and the count is read where stress-ng
+stress-ng starts processes for each run and tells its operations at the end. A start costs
+milliseconds and is no part of the workload. So one run goes on, and the count is read where stress-ng
 keeps it: in a word of memory that its processes share. The place of the word differs from release to
 release. The counter is the one word that rises while the stressor runs.
 """

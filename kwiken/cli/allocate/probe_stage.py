@@ -96,7 +96,7 @@ def command(
     """Run a stage of MODULE:SERVICE in a sandbox and measure what kwiken classify needs.
 
     The service answers the requests once, and the inputs of the stage are kept. The stage alone then runs on
-    them: at another size, with more replicas, on a slower class of node, and under rising contention. Each
+    them: at another size, with more replicas, on a slower class of node, and under contention. Each
     is chosen from the history so that it tells most.
     """
     if whole and sources:
