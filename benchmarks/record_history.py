@@ -158,7 +158,7 @@ def head_of(crosstalk: Crosstalk) -> list[str]:
 
 
 class Recording:
-    """Rows recorded so far, in a file beside the history.
+    """What is recorded so far, kept in a file beside the history.
 
     Args:
         out: path of the history.
@@ -224,7 +224,10 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=WINDOW_S, metavar="SECONDS")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C: nothing stays behind
-    asyncio.run(record(options))
+    try:
+        asyncio.run(record(options))
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; the same command goes on with what is missing") from None
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kwiken.runtime.process_id import family
+
 WORD_BYTES: Final = 8
 START_S: Final = 20.0  # for the stressor to run and its counter to be found
 LOOK_S: Final = 0.1  # between two looks at the shared memory
@@ -122,7 +124,7 @@ class Stressor:
                 for (start, _), first, second, third in zip(parts, *looks, strict=True)
                 for place in rising_words(first, second, third)
             ]
-            if len(rising) == 1 and len(list(family(self._process.pid))) > 1:
+            if len(rising) == 1 and len(family(self._process.pid)) > 1:
                 return rising[0]
         raise StressError(f"stress-ng --{self._name}: no single counter was found within {START_S:g} s")
 
@@ -149,12 +151,3 @@ def _shared_parts(process: int) -> Iterator[tuple[int, int]]:
         if words[1] == "rw-s" and "/dev/zero" in words:
             start, end = (int(word, 16) for word in words[0].split("-"))
             yield start, end - start
-
-
-def family(process: int) -> Iterator[int]:
-    """A process, and all that descends from it."""
-    yield process
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in (thread / "children").read_text(encoding="ascii").split():
-                yield from family(int(child))

@@ -17,6 +17,8 @@ from kwiken.contention.stage_plan import Setting
 MEDIAN_WIDENING: Final = 1.25  # of a median's standard error over a mean's, where errors are normal
 SHARED_ROUNDS: Final = 3.0  # rounds that the spread of all settings together counts for in each setting's own
 
+MAX_RUN_DEVIATION: Final = 1.0  # above, only that nothing is known of the ratio
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _WORKLOADS = re.compile(r"^\[\[workloads\]\]", re.MULTILINE)
 
@@ -74,6 +76,7 @@ def measured_runs(settings: Sequence[Setting], rounds: Floats) -> tuple[Measured
     shared = squares[1:].mean() / max(freedom, 1) if len(settings) > 1 else 0.0
     variances = (SHARED_ROUNDS * shared + squares) / (SHARED_ROUNDS + freedom)
     deviations = MEDIAN_WIDENING * np.sqrt(variances / len(rounds))
+    deviations = np.minimum(deviations, MAX_RUN_DEVIATION)
     deviations[0] = 0.0  # relative to itself
     performances = np.exp(base + np.median(ratios, axis=0))
     return tuple(

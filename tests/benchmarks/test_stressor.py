@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from benchmarks.record_history import Recording, document, row_of
-from benchmarks.stressor import StressError, Stressor, family, rising_words
+from benchmarks.stressor import StressError, Stressor, rising_words
 from kwiken.contention import MeasuredRun, Scores, Setting, StageProbe
+from kwiken.runtime.process_id import family
 from kwiken.workloads import Size, measurements_from_text
 from tests.support.waiting import until
 

@@ -42,6 +42,13 @@ def test_a_busy_round_does_not_count() -> None:
     assert half.deviation > 0.1
 
 
+def test_a_machine_that_stalls_all_the_time_still_gives_an_entry() -> None:
+    rounds = np.tile(TRUE, (5, 1))
+    rounds[::2, 1] /= 1000
+    half = measured_runs((BASE, HALF, MORE), rounds)[1]
+    assert half.deviation == 1.0
+
+
 def test_deviations_are_those_of_repeated_probes() -> None:
     rng = np.random.default_rng(0)
     found = [

@@ -38,6 +38,7 @@ from kwiken.runtime.probes.machine import MachineProber
 from kwiken.runtime.probes.record_inputs import Outcome
 from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, Page
 from kwiken.runtime.probes.sandbox import Sandbox
+from kwiken.runtime.process_id import family
 
 RECORD_S: Final = 120.0  # for the service to be set up and to answer the requests
 START_S: Final = 60.0  # for a replica to become ready
@@ -205,20 +206,11 @@ class _Replica:
             raise ProbeError(f"{self.name}: {_error_in(self._failure) or NO_MODULE}")
 
     def pin(self, processor: int) -> None:
-        """Keep the process and its children on one processor; children of later inherit that."""
-        for process in _family(self._process.pid):
+        """Keep the process and its children on one processor; later children inherit that."""
+        for process in family(self._process.pid):
             with contextlib.suppress(OSError):  # a thread or child that has ended
                 for thread in Path(f"/proc/{process}/task").iterdir():
                     os.sched_setaffinity(int(thread.name), {processor})
-
-
-def _family(process: int) -> Iterator[int]:
-    """A process, and all that descends from it and was not orphaned."""
-    yield process
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{process}/task").iterdir():
-            for child in (thread / "children").read_text(encoding="ascii").split():
-                yield from _family(int(child))
 
 
 class _Measurement:
