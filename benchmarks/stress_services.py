@@ -35,7 +35,7 @@ STRESSORS = {
     "pipe": StressedResource(1500),
     "stream": StressedResource(1, ("--stream-l3-size", "4M")),
     "memrate": StressedResource(1, ("--memrate-bytes", "4M")),
-    "sock": StressedResource(1),
+    "crypt": StressedResource(5),
     "hdd": StressedResource(100, ("--hdd-bytes", "16M")),
     "malloc": StressedResource(100),
     "jpeg": StressedResource(3),
