@@ -3,7 +3,7 @@
     python -m benchmarks.record_history [--out FILE] [--only NAME] [--source NAME] [--window S]
 
 What is done is kept in a file beside the result, so that an interrupted recording goes on where it was.
-Record on a quiet machine. A workload takes one to three minutes.
+Record on a quiet machine with two or more processors. A workload takes about a minute.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Final
 
-from benchmarks.stress_services import OPERATIONS
-from kwiken.contention import Setting, StagePlan, StageProbe
+from benchmarks.stress_services import STRESSORS
+from kwiken.contention import Crosstalk, Setting, StagePlan, StageProbe
 from kwiken.runtime.probes import (
     MachineProber,
     ProbeSettings,
@@ -45,6 +46,16 @@ SOURCES = (
     *("disk", "network"),
 )
 STAGES = ("parse", "spell", "lookup", "symbols", "rank", "snippets", "page")
+WINDOW_S = 0.15  # whole periods of a quota, so that windows hold equal shares of time
+PARTS: Final = {
+    "up": "sizes",
+    "out": "replicas",
+    "het": "classes",
+    "tolerated": "sources",
+    "caused": "sources",
+}
+Pairs = dict[str, tuple[float, float]]  # by label of a column: value and standard deviation
+Row = dict[str, Pairs]  # by part of the history
 
 
 def class_name(speed: float) -> str:
@@ -60,7 +71,7 @@ def targets(scratch: Path) -> dict[str, StageTarget]:
     search = "kwiken.services.search:search"
     found = {f"search/{stage}": StageTarget(search, stage, requests, folder) for stage in STAGES}
     if shutil.which("stress-ng"):
-        for name in OPERATIONS:
+        for name in STRESSORS:
             target = f"benchmarks.stress_services:{name}"
             found[f"stress-ng/{name}"] = StageTarget(target, "stress", empty, folder)
     else:
@@ -82,76 +93,126 @@ def plan(sources: Sequence[str]) -> StagePlan:
     return StagePlan(base, tuple(others), tuple(sources))
 
 
-def row_of(found: StageProbe) -> dict[str, Any]:
+def row_of(found: StageProbe) -> Row:
     """Row of each part of the history, by the labels of its columns."""
-    base = found.runs[0][0]
-    row: dict[str, Any] = {"up": {}, "out": {}, "het": {}}
-    for setting, performance in found.runs:
+    base = found.runs[0].setting
+    row: Row = {part: {} for part in PARTS}
+    for run in found.runs:
+        setting, told = run.setting, (run.performance, run.deviation)
         alone = setting.replicas == 1
         if alone and setting.node_class == base.node_class:
-            row["up"][f"{setting.size.cores:g}"] = performance
+            row["up"][f"{setting.size.cores:g}"] = told
         if setting.size == base.size and setting.node_class == base.node_class:
-            row["out"][str(setting.replicas)] = performance
+            row["out"][str(setting.replicas)] = told
         if alone and setting.size == base.size:
-            row["het"][setting.node_class] = performance
-    row["tolerated"] = {source: each.tolerated for source, each in found.scores.items()}
-    row["caused"] = {source: each.caused for source, each in found.scores.items()}
+            row["het"][setting.node_class] = told
+    for source, each in found.scores.items():
+        row["tolerated"][source] = each.tolerated, each.tolerated_deviation
+        row["caused"][source] = each.caused, each.caused_deviation
     return row
 
 
-def document(rows: dict[str, dict[str, Any]], where: str) -> str:
-    """History as TOML, with the columns that every row has."""
-    lines = [f"# {line}" for line in where.splitlines()]
-    lines += ["version = 1", "", "[reference]", f"cores = {REFERENCE_CORES:g}", f"memory_gb = {MEMORY_GB:g}"]
+def document(rows: dict[str, Row], head: Sequence[str]) -> str:
+    """History as TOML, with the columns that every row has.
+
+    Args:
+        rows: row by name of the workload.
+        head: lines of the comment at its head.
+    """
+    lines = [*(f"# {line}" for line in head), "version = 1", ""]
+    lines += ["[reference]", f"cores = {REFERENCE_CORES:g}", f"memory_gb = {MEMORY_GB:g}"]
     lines += [f'class = "{class_name(1.0)}"']
-    heads = {"up": "sizes", "out": "replicas", "het": "classes", "tolerated": "sources", "caused": "sources"}
-    for part, head in heads.items():
-        labels = [
-            label for label in next(iter(rows.values()))[part] if all(label in r[part] for r in rows.values())
-        ]
+    for part, field in PARTS.items():
+        first = next(iter(rows.values()))[part]
+        labels = [label for label in first if all(label in row[part] for row in rows.values())]
         if part in {"up", "out"}:
             labels.sort(key=float)
         told = {
             "up": [f"{{ cores = {label}, memory_gb = {MEMORY_GB:g} }}" for label in labels],
             "out": labels,
         }.get(part, [f'"{label}"' for label in labels])
-        lines += ["", f"[history.{part}]", f"{head} = [{', '.join(told)}]", f"[history.{part}.rows]"]
-        for name, row in rows.items():
-            values = ", ".join(f"{row[part][label]:.4g}" for label in labels)
-            lines.append(f'"{name}" = [{values}]')
+        lines += ["", f"[history.{part}]", f"{field} = [{', '.join(told)}]"]
+        for place, table in enumerate(("rows", "deviations")):
+            lines.append(f"[history.{part}.{table}]")
+            for name, row in rows.items():
+                values = ", ".join(f"{row[part][label][place]:.{4 - 2 * place}g}" for label in labels)
+                lines.append(f'"{name}" = [{values}]')
     return "\n".join(lines) + "\n"
 
 
-def read_rows(out: Path) -> dict[str, dict[str, Any]]:
-    """Rows of an earlier recording into the same file."""
-    kept = out.with_suffix(".json")
-    rows: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
-    return rows
+def head_of(crosstalk: Crosstalk) -> list[str]:
+    """Lines that say where a history was recorded, and which sources were not kept apart there."""
+    facts = machine_facts()
+    threads = 1 + max(len(each) for each in facts.siblings.values())
+    lines = [
+        "History that `kwiken probe stage` starts a new file with: stages of kwiken's search service and",
+        "stressors of stress-ng, measured everywhere. Recorded by `python -m benchmarks.record_history` on a",
+        f"machine with {len(facts.processors)} processors ({threads} a core), L3 of {facts.l3 >> 20} MiB.",
+        "Record your own on a quiet machine.",
+    ]
+    pairs = [f"{first} on {second} ({loss:.0%})" for first, second, loss in crosstalk.inseparable()]
+    if pairs:
+        lines.append("Not kept apart there, by the loss of the second while the first presses by half:")
+        lines += [f"  {pair}" for pair in pairs]
+    return lines
 
 
-def keep_rows(out: Path, rows: dict[str, dict[str, Any]], note: str) -> None:
-    """Write the history, and beside it what a later recording goes on with."""
-    out.with_suffix(".json").write_text(json.dumps(rows, indent=1))
-    out.write_text(document(rows, note))
+class Recording:
+    """What is recorded so far, kept in a file beside the history.
+
+    Args:
+        out: path of the history.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._kept = out.with_suffix(".json")
+        self.head: list[str] = []
+        self.rows: dict[str, Row] = {}
+        if self._kept.exists():
+            told = json.loads(self._kept.read_text())
+            if not isinstance(told, dict) or told.keys() != {"head", "rows"}:
+                raise SystemExit(f"{self._kept}: is of another recorder; remove the file, or give --out FILE")
+            self.head, self.rows = told["head"], told["rows"]
+
+    def keep(self) -> None:
+        """Write what is recorded, and the history of it, each whole or not at all."""
+        _replace(self._kept, json.dumps({"head": self.head, "rows": self.rows}, indent=1))
+        if self.rows:
+            _replace(self._out, document(self.rows, self.head))
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.fresh")
+    fresh.write_text(text)
+    fresh.replace(path)
 
 
 async def record(options: argparse.Namespace) -> None:
     """Record what is missing, and write the history after every workload."""
-    rows = read_rows(options.out)
+    recording = Recording(options.out)
     sources = tuple(options.source or SOURCES)
     facts = machine_facts()
     prober = MachineProber(await build_kernels(), facts, ProbeSettings(memory_gb=MEMORY_GB), lambda: None)
-    calibrations = {source: await prober.calibrate(source) for source in sources}
-    probe = StageProber(
-        prober, facts, calibrations=calibrations, window_s=options.window, advanced=lambda: None
-    )
     with tempfile.TemporaryDirectory(prefix="kwiken-history-") as scratch:
-        for name, target in targets(Path(scratch)).items():
-            if name in rows or (options.only and name not in options.only):
-                continue
+        missing = {
+            name: target
+            for name, target in targets(Path(scratch)).items()
+            if name not in recording.rows and (not options.only or name in options.only)
+        }
+        if not missing:
+            return
+        calibrations = {source: await prober.calibrate(source) for source in sources}
+        if not recording.head:
+            recording.head = head_of(await prober.crosstalk(calibrations))
+            recording.keep()
+        probe = StageProber(
+            prober, facts, calibrations=calibrations, window_s=options.window, advanced=lambda: None
+        )
+        for name, target in missing.items():
             start = time.monotonic()
-            rows[name] = row_of(await probe.run(target, plan(sources)))
-            keep_rows(options.out, rows, options.note)
+            recording.rows[name] = row_of(await probe.run(target, plan(sources)))
+            recording.keep()
             print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
 
 
@@ -160,10 +221,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("history.toml"))
     parser.add_argument("--only", action="append", metavar="NAME")
     parser.add_argument("--source", action="append", metavar="NAME", choices=SOURCES)
-    parser.add_argument("--window", type=float, default=0.2, metavar="SECONDS")
-    parser.add_argument("--note", default="Recorded by `python -m benchmarks.record_history`.")
+    parser.add_argument("--window", type=float, default=WINDOW_S, metavar="SECONDS")
     options = parser.parse_args()
-    asyncio.run(record(options))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as by Ctrl-C: nothing stays behind
+    try:
+        asyncio.run(record(options))
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; the same command goes on with what is missing") from None
 
 
 if __name__ == "__main__":

@@ -1,67 +1,68 @@
-"""Services of one stage each, whose calls are short runs of stress-ng's stressors; for recorded histories."""
+"""Services of one stage each, whose calls are operations of stress-ng's stressors; for recorded histories."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from benchmarks.stressor import Stressor
 from kwiken.service import Service
 
-CALL_S = 60.0
-# By stressor: bogus operations of one call, some tens of milliseconds of work on an ordinary processor.
-OPERATIONS = {
-    "cpu": 40,
-    "matrix": 300,
-    "memcpy": 8,
-    "vecmath": 100,
-    "qsort": 1,
-    "bsearch": 20,
-    "hash": 2500,
-    "branch": 4000,
-    "stream": 1,
-    "pipe": 60_000,
-    "sock": 30,
-    "hdd": 60,
-    "zlib": 2,
-    "memrate": 1,
+
+@dataclass(frozen=True)
+class StressedResource:
+    """One stressor.
+
+    Attributes:
+        operations: bogus operations of one call, some milliseconds of work on an ordinary processor.
+        options: options of the stressor: those that make all of its operations alike, and short.
+    """
+
+    operations: int
+    options: tuple[str, ...] = ()
+
+
+STRESSORS = {
+    "cpu": StressedResource(8, ("--cpu-method", "fft")),
+    "matrix": StressedResource(2, ("--matrix-method", "prod")),
+    "memcpy": StressedResource(10, ("--memcpy-method", "libc")),
+    "vecmath": StressedResource(10),
+    "qsort": StressedResource(1, ("--qsort-size", "16384")),
+    "hash": StressedResource(300, ("--hash-method", "murmur3_32")),
+    "branch": StressedResource(300),
+    "pipe": StressedResource(1500),
+    "stream": StressedResource(1, ("--stream-l3-size", "4M")),
+    "memrate": StressedResource(1, ("--memrate-bytes", "4M")),
+    "crypt": StressedResource(5),
+    "hdd": StressedResource(100, ("--hdd-bytes", "16M")),
+    "malloc": StressedResource(100),
+    "jpeg": StressedResource(3),
 }
 
 
-class StressError(Exception):
-    """A run of stress-ng failed."""
-
-
-def service_of(stressor: str, operations: int) -> Service:
+def service_of(name: str, operations: int, options: Sequence[str]) -> Service:
     """Service whose only stage runs a stressor.
 
     Args:
-        stressor: name of the stressor.
+        name: name of the stressor.
         operations: bogus operations of one call.
+        options: options of the stressor.
     """
-    service = Service(stressor)
+    service = Service(name)
 
+    @cache
+    def stressor() -> Stressor:
+        return Stressor(name, options, operations)
+
+    @service.stage(setup=stressor)
     async def stress(request: Any) -> int:
         del request
-        process = await asyncio.create_subprocess_exec(
-            *("stress-ng", f"--{stressor}", "1", f"--{stressor}-ops", str(operations), "--quiet"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            async with asyncio.timeout(CALL_S):
-                code = await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if code != 0:
-            raise StressError(f"stress-ng --{stressor} ended with exit code {code}")
-        return operations
+        return await stressor().call()
 
-    service.stage(name="stress")(stress)
     return service
 
 
-for _name, _operations in OPERATIONS.items():
-    globals()[_name] = service_of(_name, _operations)
+for _name, _stressed in STRESSORS.items():
+    globals()[_name] = service_of(_name, _stressed.operations, _stressed.options)

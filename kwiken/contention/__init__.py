@@ -12,7 +12,14 @@ from kwiken.contention.calibration import (
 from kwiken.contention.crosstalk import Crosstalk, loss
 from kwiken.contention.errors import ProbeError
 from kwiken.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
-from kwiken.contention.measured_stage import StageProbe, appended, without_workloads, workload_entry
+from kwiken.contention.measured_stage import (
+    MeasuredRun,
+    StageProbe,
+    appended,
+    measured_runs,
+    without_workloads,
+    workload_entry,
+)
 from kwiken.contention.ramp import Ramp, Scores, Window
 from kwiken.contention.simulated_machine import SimulatedResource, simulate_ramp
 from kwiken.contention.sources import PRIVATE_SOURCES, operations_of
@@ -31,6 +38,7 @@ __all__ = [
     "Calibration",
     "Crosstalk",
     "MachineProbe",
+    "MeasuredRun",
     "ProbeError",
     "Ramp",
     "Scores",
@@ -45,6 +53,7 @@ __all__ = [
     "class_speeds",
     "corrected_drives",
     "loss",
+    "measured_runs",
     "operations_of",
     "plan_stage",
     "probe_from_json",

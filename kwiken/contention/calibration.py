@@ -113,20 +113,24 @@ def corrected_drives(found: Calibration) -> tuple[float, ...]:
     return tuple(float(each) for each in drives)
 
 
-def monotone(values: Floats) -> Floats:
+def monotone(values: Floats, weights: Floats | None = None) -> Floats:
     """Closest values that never fall, by least squares: the pool-adjacent-violators algorithm.
 
     Args:
         values: (n,) values.
+        weights: (n,) weights of the values, above 0; None for equal ones.
     """
     means: list[float] = []
+    totals: list[float] = []
     counts: list[int] = []
-    for value in values:
+    for value, weight in zip(values, np.ones(len(values)) if weights is None else weights, strict=True):
         means.append(float(value))
+        totals.append(float(weight))
         counts.append(1)
         while len(means) > 1 and means[-2] > means[-1]:
+            total = totals[-2] + totals[-1]
+            mean = (means[-2] * totals[-2] + means[-1] * totals[-1]) / total
             count = counts[-2] + counts[-1]
-            mean = (means[-2] * counts[-2] + means[-1] * counts[-1]) / count
-            del means[-1], counts[-1]
-            means[-1], counts[-1] = mean, count
+            del means[-1], totals[-1], counts[-1]
+            means[-1], totals[-1], counts[-1] = mean, total, count
     return np.repeat(means, counts)

@@ -149,7 +149,13 @@ def _most_informative(matrix: Any, feasible: Sequence[bool], reference: object) 
         return []
     labels = [matrix.labels[column] for column in columns]
     given = np.array([labels.index(reference)])
-    chosen = first_columns(matrix.rows[:, columns], 2, level=matrix.level, given=given)
+    chosen = first_columns(
+        matrix.rows[:, columns],
+        2,
+        level=matrix.level,
+        given=given,
+        deviations=None if matrix.deviations is None else matrix.deviations[:, columns],
+    )
     return [labels[int(chosen[1])]]
 
 
@@ -165,7 +171,8 @@ def _sources(known: Measurements, wanted: Sequence[str], where: str) -> tuple[st
         return tuple(dict.fromkeys(wanted))
     if len(labels) <= DEFAULT_SOURCES:
         return tuple(labels)
-    columns = first_columns(known.tolerated.rows, DEFAULT_SOURCES, level=False)
+    matrix = known.tolerated
+    columns = first_columns(matrix.rows, DEFAULT_SOURCES, level=False, deviations=matrix.deviations)
     return tuple(labels[column] for column in columns.tolist())
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -100,3 +102,24 @@ def _started_posix(pid: int) -> str | None:
     )
     text = " ".join(found.stdout.split()[:-1])
     return text if text and not found.stdout.strip().rpartition(" ")[2].startswith("Z") else None
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants that are alive, parents before children.
+
+    Args:
+        pid: process id.
+    """
+    found = [pid]
+    for parent in found:
+        found += _children(parent)
+    return found
+
+
+def _children(pid: int) -> Iterable[int]:
+    """Children of a process, from each of its threads."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return found

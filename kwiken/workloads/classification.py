@@ -32,6 +32,8 @@ WORDS: Final = {
     "tolerated": "of tolerated pressure",
     "caused": "of caused pressure",
 }
+# By column: values, each with its standard deviation; None where that is not known.
+Entries = dict[int, list[tuple[float, float | None]]]
 PLANNED: Final = BayesianRows(0.05, RUN_DEVIATION**2)  # model that proposes the first measurements
 
 
@@ -244,7 +246,7 @@ class Classifier:
         methods: dict[str, Chosen | None] = {}
         found: dict[str, Completion] = {}
         apart: list[Run] = []
-        entries: dict[str, dict[int, list[float]]] = {"size": {}, "replicas": {}, "class": {}}
+        entries: dict[str, Entries] = {"size": {}, "replicas": {}, "class": {}}
         for run in measured.runs:
             kinds = _axis(run.place, known.reference)
             if kinds is None:
@@ -252,13 +254,19 @@ class Classifier:
                 continue
             for kind in kinds:
                 column = _matrix(known, kind).labels.index(_label_of(run.place, kind))
-                entries[kind].setdefault(column, []).append(float(np.log(run.performance)))
+                entry = float(np.log(run.performance)), run.deviation
+                entries[kind].setdefault(column, []).append(entry)
         for kind, by_label in entries.items():
             found[kind], methods[kind] = self._completed(measured.name, kind, by_label)
-        scores = {"tolerated": measured.tolerated, "caused": measured.caused}
-        for kind, told in scores.items():
+        scores = {
+            "tolerated": (measured.tolerated, measured.tolerated_deviation),
+            "caused": (measured.caused, measured.caused_deviation),
+        }
+        for kind, (told, deviations) in scores.items():
             labels = _matrix(known, kind).labels
-            by_column = {labels.index(source): [score] for source, score in told.items()}
+            by_column: Entries = {
+                labels.index(source): [(score, deviations.get(source))] for source, score in told.items()
+            }
             completed, methods[kind] = self._completed(measured.name, kind, by_column)
             found[kind] = replace(completed, mean=np.clip(completed.mean, 0.0, 1.0))
         mean, covariance, noise = _joined(known, found)
@@ -277,9 +285,7 @@ class Classifier:
             result = result.observed(run)
         return result
 
-    def _completed(
-        self, name: str, kind: str, entries: dict[int, list[float]]
-    ) -> tuple[Completion, Chosen | None]:
+    def _completed(self, name: str, kind: str, entries: Entries) -> tuple[Completion, Chosen | None]:
         """Completion of one matrix.
 
         There are three cases: 1. too few entries, 2. every column is measured, 3. some columns are not.
@@ -290,19 +296,49 @@ class Classifier:
             alone = "" if matrix.level and len(matrix.labels) == 1 else _first(matrix, entries)
             raise InputError(f"{told}, not {len(entries)}{alone}", where=f"workload {name!r}")
         columns = np.array(sorted(entries), dtype=np.int64)
-        values = np.array([float(np.mean(entries[column])) for column in columns.tolist()])
-        repeats = np.array([float(len(entries[column])) for column in columns.tolist()])
+        values, repeats, variances = _entries_as_arrays([entries[column] for column in columns.tolist()])
         if len(columns) == len(matrix.labels):
-            variance = RUN_DEVIATION**2 / repeats
-            return Completion(values, np.diag(variance), RUN_DEVIATION**2, columns), None
+            exact = RUN_DEVIATION**2 / repeats if variances is None else variances
+            return Completion(values, np.diag(exact), RUN_DEVIATION**2, columns), None
         key = (kind, tuple(columns.tolist()))
         if key not in self._chosen:
             replicas = matrix.labels if kind == "replicas" else None
-            self._chosen[key] = choose(matrix.rows, columns, candidates(replicas), level=matrix.level)
-        return self._chosen[key].complete(columns, values, repeats), self._chosen[key]
+            self._chosen[key] = choose(
+                matrix.rows,
+                columns,
+                candidates(replicas),
+                level=matrix.level,
+                deviations=matrix.deviations,
+            )
+        return self._chosen[key].complete(columns, values, repeats, variances), self._chosen[key]
 
 
-def first_columns(rows: Floats, count: int, *, level: bool, given: Ints | None = None) -> Ints:
+def _entries_as_arrays(
+    entries: list[list[tuple[float, float | None]]],
+) -> tuple[Floats, Floats, Floats | None]:
+    """(k,) means, numbers of measurements, and variances of the means; None where no deviation is known.
+
+    A measurement without a deviation is taken as if it had that of an ordinary run.
+    """
+    means = np.array([float(np.mean([value for value, _ in each])) for each in entries])
+    repeats = np.array([float(len(each)) for each in entries])
+    if all(deviation is None for each in entries for _, deviation in each):
+        return means, repeats, None
+    squares = [
+        sum((RUN_DEVIATION if deviation is None else deviation) ** 2 for _, deviation in each)
+        for each in entries
+    ]
+    return means, repeats, np.array(squares) / repeats**2
+
+
+def first_columns(
+    rows: Floats,
+    count: int,
+    *,
+    level: bool,
+    given: Ints | None = None,
+    deviations: Floats | None = None,
+) -> Ints:
     """Columns to measure first: greedily those that leave the least variance over the row.
 
     Args:
@@ -310,11 +346,12 @@ def first_columns(rows: Floats, count: int, *, level: bool, given: Ints | None =
         count: number of columns, the given ones included.
         level: whether each row has an unknown level.
         given: (g,) columns that are measured in any case; None for none.
+        deviations: (m, n) standard deviations of the entries, in their unit; None where they are not known.
 
     Returns:
         (count,) columns, in the order of choice.
     """
-    model = PLANNED.fit(rows, level=level)
+    model = PLANNED.fit(rows, level=level, deviations=deviations)
     chosen: list[int] = [] if given is None else given.tolist()
     while len(chosen) < count:
         left = {}
@@ -327,10 +364,12 @@ def first_columns(rows: Floats, count: int, *, level: bool, given: Ints | None =
     return np.array(chosen, dtype=np.int64)
 
 
-def _first(matrix: Matrix, entries: dict[int, list[float]]) -> str:
+def _first(matrix: Matrix, entries: Entries) -> str:
     """End of the message on too few entries: the columns to measure."""
     given = np.array(sorted(entries), dtype=np.int64)
-    columns = first_columns(matrix.rows, MIN_ENTRIES, level=matrix.level, given=given)
+    columns = first_columns(
+        matrix.rows, MIN_ENTRIES, level=matrix.level, given=given, deviations=matrix.deviations
+    )
     names = [label_text(matrix.labels[column]) for column in columns.tolist() if column not in entries]
     return f"; measure {' and '.join(names)} next"
 

@@ -16,6 +16,7 @@ from kwiken.arrays import Floats, Ints
 
 MANY_ROWS_PER_COLUMN = 10  # from which the rows are factored by their covariance
 MIN_VARIANCE = 1e-10  # of an entry: keeps systems of equations solvable where rows are exact
+EM_ROUNDS = 8  # of expectation and maximisation, where entries of the known rows are uncertain
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,8 @@ class Completion:
     """Predicted row, jointly with its uncertainty.
 
     Attributes:
-        mean: (n,) predicted values; entries that were measured are as measured.
+        mean: (n,) predicted values; entries that were measured are as measured, unless their own variances
+            are known: then they move toward what the other entries say.
         covariance: (n, n) covariance of the errors of the row without noise of measurement.
         noise: variance that a new measurement of one entry would add.
         columns: (k,) columns that were measured.
@@ -52,13 +54,20 @@ class Completion:
 class Model(Protocol):
     """Model of rows, fitted to the rows that are known whole."""
 
-    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+    def complete(
+        self,
+        columns: Ints,
+        values: Floats,
+        repeats: Floats | None = None,
+        variances: Floats | None = None,
+    ) -> Completion:
         """Predict a whole row from some of its entries.
 
         Args:
             columns: (k,) columns of the entries, each once.
             values: (k,) the entries, in the transformed unit of the model's rows.
             repeats: (k,) number of measurements that each entry is the mean of; None for one each.
+            variances: (k,) variance of each entry beyond the model's noise; None where it is not known.
         """
         ...  # pragma: no cover - a protocol
 
@@ -83,12 +92,14 @@ class Completer(Protocol):
         """Name of the method with its settings."""
         ...  # pragma: no cover - a protocol
 
-    def fit(self, rows: Floats, *, level: bool) -> Model:
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> Model:
         """Fit to rows that are known whole.
 
         Args:
             rows: (m, n) rows: natural logarithms, or scores from 0 to 1.
             level: whether each row has an unknown level of its own.
+            deviations: (m, n) standard deviations of the entries, in their unit; None where they are not
+                known. Methods from a source, and baselines, take every entry alike.
         """
         ...  # pragma: no cover - a protocol
 
@@ -112,24 +123,31 @@ class GaussianModel:
     level: bool
     freedom: float = np.inf
 
-    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+    def complete(
+        self,
+        columns: Ints,
+        values: Floats,
+        repeats: Floats | None = None,
+        variances: Floats | None = None,
+    ) -> Completion:
         """Condition the distribution of rows on some entries; the level is estimated with them."""
-        given = self._conditioned(columns, repeats)
-        mean, surprise = self._means(given, columns, values[None, :])
+        given = self._conditioned(columns, repeats, variances)
+        mean, surprise = self._means(given, columns, values[None, :], as_measured=variances is None)
         found = Completion(mean[0], given.covariance, self.noise, columns)
         return found.scaled(float(surprise[0]))
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Predict several rows that were measured in the same columns: the same covariance serves all."""
-        given = self._conditioned(columns, None)
-        means, surprise = self._means(given, columns, values)
+        given = self._conditioned(columns, None, None)
+        means, surprise = self._means(given, columns, values, as_measured=True)
         deviation = Completion(self.mean, given.covariance, self.noise, columns).deviation
         return means, surprise[:, None] * deviation
 
-    def _conditioned(self, columns: Ints, repeats: Floats | None) -> _Conditioned:
+    def _conditioned(self, columns: Ints, repeats: Floats | None, variances: Floats | None) -> _Conditioned:
         """Part of the conditioning that does not depend on the values."""
-        shares = np.ones(len(columns)) if repeats is None else 1.0 / repeats
-        known = self.covariance[np.ix_(columns, columns)] + np.diag(self.noise * shares)
+        noise = self.noise * (np.ones(len(columns)) if repeats is None else 1.0 / repeats)
+        noise = noise if variances is None else noise + variances
+        known = self.covariance[np.ix_(columns, columns)] + np.diag(noise)
         weights = np.asarray(np.linalg.inv(known), dtype=float)
         gain = self.covariance[:, columns] @ weights
         covariance = self.covariance - gain @ self.covariance[columns]
@@ -138,7 +156,9 @@ class GaussianModel:
             covariance = covariance + np.outer(untold, untold) / weights.sum()
         return _Conditioned(weights, gain, covariance)
 
-    def _means(self, given: _Conditioned, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
+    def _means(
+        self, given: _Conditioned, columns: Ints, values: Floats, *, as_measured: bool
+    ) -> tuple[Floats, Floats]:
         """(b, n) predicted rows, and (b,) factors on their deviations, by how surprising the entries are."""
         rest = values - self.mean[columns]
         level = np.zeros((len(values), 1))
@@ -146,7 +166,8 @@ class GaussianModel:
             level = (rest @ given.weights.sum(axis=0) / given.weights.sum())[:, None]
         rest = rest - level
         means = self.mean + level + rest @ given.gain.T
-        means[:, columns] = values
+        if as_measured:
+            means[:, columns] = values
         if np.isinf(self.freedom):
             return means, np.ones(len(values))
         told = max(len(columns) - self.level, 0)
@@ -185,8 +206,9 @@ class ColumnMeans:
         """Name of the method."""
         return "column means"
 
-    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
         """Fit the mean row, and one variance of all entries around it."""
+        del deviations  # plain means
         mean, rest = centred(rows, level=level)
         size = rows.shape[1]
         return GaussianModel(mean, np.zeros((size, size)), max(float(rest.var()), MIN_VARIANCE), level)
@@ -209,8 +231,9 @@ class FoldIn:
         """Name of the method with its settings."""
         return f"fold-in, rank {self.rank}, ridge {self.ridge:g}"
 
-    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
         """Factor the rows; ridge regression is conditioning on unit row factors and noise of size `ridge`."""
+        del deviations  # the source knows none
         mean, rest = centred(rows, level=level)
         if len(rows) > MANY_ROWS_PER_COLUMN * rows.shape[1]:  # the same by a small matrix
             squares, vectors = np.linalg.eigh(rest.T @ rest)
@@ -241,12 +264,54 @@ class BayesianRows:
         """Name of the method with its settings."""
         return f"Bayesian rows, prior {self.prior_share:g}, noise {self.noise:g}"
 
-    def fit(self, rows: Floats, *, level: bool) -> GaussianModel:
-        """Fit the posterior of the covariance."""
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
+        """Fit the posterior of the covariance, by expectation and maximisation for uncertain entries."""
         mean, rest = centred(rows, level=level)
-        count, size = rows.shape
-        sample = rest.T @ rest / max(count - 1, 1)
-        apart = np.trace(sample) / size * np.eye(size)
-        covariance = (1.0 - self.prior_share) * sample + self.prior_share * apart
+        count = len(rows)
+        covariance = self._shrunk(rest.T @ rest / max(count - 1, 1))
+        for _ in range(0 if deviations is None else EM_ROUNDS):
+            assert deviations is not None
+            latent, spread = _expected(mean, covariance, rows, deviations**2, level=level)
+            mean, rest = centred(latent, level=level)
+            covariance = self._shrunk((rest.T @ rest + spread) / max(count - 1, 1))
         freedom = count - 1 + self.prior_share * count
         return GaussianModel(mean, covariance, self.noise, level, float(max(freedom, 1.0)))
+
+    def _shrunk(self, sample: Floats) -> Floats:
+        """Covariance pulled toward that of equal, independent columns."""
+        size = len(sample)
+        apart = np.trace(sample) / size * np.eye(size)
+        covariance: Floats = (1.0 - self.prior_share) * sample + self.prior_share * apart
+        return covariance
+
+
+def _expected(
+    mean: Floats, covariance: Floats, rows: Floats, variances: Floats, *, level: bool
+) -> tuple[Floats, Floats]:
+    """(m, n) expected true rows given uncertain ones, without their levels, and the sum of their covariances.
+
+    Args:
+        mean: (n,) mean row.
+        covariance: (n, n) covariance of true rows around it.
+        rows: (m, n) uncertain rows.
+        variances: (m, n) variances of their errors.
+        level: whether each row has an unknown level.
+    """
+    size = len(mean)
+    noise = (variances + MIN_VARIANCE)[:, :, None] * np.eye(size)
+    weights = np.linalg.inv(covariance + noise)
+    rest = rows - mean
+    gain = covariance @ weights
+    errors = covariance - gain @ covariance
+    if level:
+        totals = weights.sum(axis=2)
+        whole = totals.sum(axis=1)
+        rest = rest - (np.einsum("mn,mn->m", rest, totals) / whole)[:, None]
+        untold = 1.0 - gain.sum(axis=2)
+        errors = errors + untold[:, :, None] * untold[:, None, :] / whole[:, None, None]
+    latent = mean + np.einsum("mij,mj->mi", gain, rest)
+    spread = errors.sum(axis=0)
+    if level:  # rows and their errors are told without their levels
+        centre = np.eye(size) - 1.0 / size
+        latent, spread = latent - latent.mean(axis=1, keepdims=True), centre @ spread @ centre
+    return latent, spread

@@ -42,8 +42,9 @@ class GradientDescent:
         """Name of the method with its settings."""
         return f"gradient descent, rank {self.rank}"
 
-    def fit(self, rows: Floats, *, level: bool) -> DescentModel:
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> DescentModel:
         """Keep the rows: each completion descends over them and the new row together."""
+        del deviations  # the source knows none
         return DescentModel(self, rows, level)
 
 
@@ -61,11 +62,17 @@ class DescentModel:
     rows: Floats
     level: bool
 
-    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+    def complete(
+        self,
+        columns: Ints,
+        values: Floats,
+        repeats: Floats | None = None,
+        variances: Floats | None = None,
+    ) -> Completion:
         """Descend over the known rows and the new one; see `Model.complete`."""
         mean = self.complete_all(columns[None, :], values[None, :])[0]
         closed = FoldIn(self.settings.rank, self.settings.penalty).fit(self.rows, level=self.level)
-        spread = closed.complete(columns, values, repeats)
+        spread = closed.complete(columns, values, repeats, variances)
         return Completion(mean, spread.covariance, spread.noise, columns)
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:

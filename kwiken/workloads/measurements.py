@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20
 MAX_RUNS: Final = 10_000  # of one workload
 MAX_IDENTITY_LENGTH: Final = 200
+MAX_DEVIATION: Final = 1.0  # of a score, or of a performance as a share of it
 MIN_ROWS: Final = 3  # workloads that are known whole: one is held out, and two show a spread
 L = TypeVar("L")
 
@@ -48,10 +49,12 @@ class Run:
     Attributes:
         place: where the workload ran.
         performance: performance of all replicas together: requests, completions or instructions per second.
+        deviation: standard deviation of the performance, as a share of it; None where it is not known.
     """
 
     place: Place
     performance: float
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Measured:
         runs: measured performance, without neighbours.
         tolerated: by source: measured pressure that costs 5% of the performance, from 0 to 1.
         caused: by source: measured pressure that one replica exerts, from 0 to 1.
+        tolerated_deviation: by source: standard deviation of `tolerated` from 0 to 1, where it is known.
+        caused_deviation: by source: standard deviation of `caused` from 0 to 1, where it is known.
     """
 
     name: str
@@ -73,6 +78,8 @@ class Measured:
     runs: tuple[Run, ...]
     tolerated: Mapping[str, float]
     caused: Mapping[str, float]
+    tolerated_deviation: Mapping[str, float] = field(default_factory=dict)
+    caused_deviation: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +90,13 @@ class Matrix:
         labels: (n,) sizes, numbers of replicas, node classes or sources, one for each column.
         rows: (m, n) logarithms of performance, or scores from 0 to 1; (0, n) where there is one column only.
         level: whether a row has an unknown level: performance has, scores have not.
+        deviations: (m, n) standard deviations of the entries, 0 where one is not known; None where none is.
     """
 
     labels: tuple[Any, ...]
     rows: Floats
     level: bool
+    deviations: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,21 +135,25 @@ class _Reference(_Struct, frozen=True):
 class _Up(_Struct, frozen=True):
     sizes: list[Size]
     rows: dict[str, list[float]]
+    deviations: dict[str, list[float]] = {}
 
 
 class _Out(_Struct, frozen=True):
     replicas: list[int]
     rows: dict[str, list[float]]
+    deviations: dict[str, list[float]] = {}
 
 
 class _Het(_Struct, frozen=True):
     classes: list[str]
     rows: dict[str, list[float]]
+    deviations: dict[str, list[float]] = {}
 
 
 class _Scores(_Struct, frozen=True):
     sources: list[str]
     rows: dict[str, list[float]]
+    deviations: dict[str, list[float]] = {}
 
 
 class _History(_Struct, frozen=True):
@@ -153,6 +166,7 @@ class _History(_Struct, frozen=True):
 
 class _Run(_Struct, frozen=True):
     performance: float
+    deviation: float | None = None
     cores: float | None = None
     memory_gb: float | None = None
     replicas: int = 1
@@ -166,6 +180,8 @@ class _Workload(_Struct, frozen=True):
     runs: list[_Run] = []
     tolerated: dict[str, float] = {}
     caused: dict[str, float] = {}
+    tolerated_deviation: dict[str, float] = {}
+    caused_deviation: dict[str, float] = {}
 
 
 class _Document(_Struct, frozen=True):
@@ -252,7 +268,8 @@ def _performance(
     for place, row in enumerate(rows):
         if not (np.isfinite(row).all() and (row > 0).all()):
             raise ValueError(f"{path}.rows.{list(table.rows)[place]}: performance must be finite and above 0")
-    return Matrix(tuple(labels), np.log(rows), level=True)
+    deviations = _deviations(path, field, labels, table.rows, table.deviations)
+    return Matrix(tuple(labels), np.log(rows), level=True, deviations=deviations)
 
 
 def _scores(name: str, table: _Scores | None) -> Matrix:
@@ -265,7 +282,8 @@ def _scores(name: str, table: _Scores | None) -> Matrix:
     for place, row in enumerate(rows):
         if not ((row >= 0) & (row <= 1)).all():  # NaN fails too
             raise ValueError(f"{path}.rows.{list(table.rows)[place]}: scores must be from 0 to 1")
-    return Matrix(tuple(table.sources), rows, level=False)
+    deviations = _deviations(path, "sources", table.sources, table.rows, table.deviations)
+    return Matrix(tuple(table.sources), rows, level=False, deviations=deviations)
 
 
 def _rows(path: str, field: str, labels: Sequence[Any], rows: Mapping[str, Sequence[float]]) -> Floats:
@@ -284,6 +302,26 @@ def _rows(path: str, field: str, labels: Sequence[Any], rows: Mapping[str, Seque
     return np.array([list(row) for row in rows.values()], dtype=float)
 
 
+def _deviations(
+    path: str,
+    field: str,
+    labels: Sequence[Any],
+    rows: Mapping[str, Sequence[float]],
+    told: Mapping[str, Sequence[float]],
+) -> Floats | None:
+    """Standard deviations in the order of the rows; rows without any are taken as exact."""
+    if not told:
+        return None
+    for name, row in told.items():
+        if name not in rows:
+            raise ValueError(f"{path}.deviations.{name}: no row of that name; there are {', '.join(rows)}")
+        if len(row) != len(labels):
+            raise ValueError(f"{path}.deviations.{name}: has {len(row)} values for {len(labels)} {field}")
+        if not all(0 <= each <= MAX_DEVIATION for each in row):  # NaN fails too
+            raise ValueError(f"{path}.deviations.{name}: must be from 0 to {MAX_DEVIATION:g}")
+    return np.array([told.get(name, [0.0] * len(labels)) for name in rows], dtype=float)
+
+
 def _measured(workload: _Workload, known: Measurements, path: str) -> Measured:
     if len(workload.identity) > MAX_IDENTITY_LENGTH:
         raise ValueError(f"{path}.identity: must have at most {MAX_IDENTITY_LENGTH} characters")
@@ -300,8 +338,23 @@ def _measured(workload: _Workload, known: Measurements, path: str) -> Measured:
                 raise ValueError(f"{path}.{name}: no workload of the history was measured at {source!r}")
             if not 0 <= score <= 1:
                 raise ValueError(f"{path}.{name}.{source}: must be from 0 to 1, not {score}")
+    for name, scores, deviations in (
+        ("tolerated", workload.tolerated, workload.tolerated_deviation),
+        ("caused", workload.caused, workload.caused_deviation),
+    ):
+        for source, deviation in deviations.items():
+            if source not in scores:
+                raise ValueError(f"{path}.{name}_deviation.{source}: `{name}` has no score for this source")
+            _check_deviation(deviation, f"{path}.{name}_deviation.{source}")
     return Measured(
-        workload.name, workload.measure, workload.identity, runs, workload.tolerated, workload.caused
+        workload.name,
+        workload.measure,
+        workload.identity,
+        runs,
+        workload.tolerated,
+        workload.caused,
+        workload.tolerated_deviation,
+        workload.caused_deviation,
     )
 
 
@@ -309,6 +362,8 @@ def _run(run: _Run, known: Measurements, path: str) -> Run:
     reference = known.reference
     if not 0 < run.performance < math.inf:
         raise ValueError(f"{path}.performance: must be a finite number above 0, not {run.performance}")
+    if run.deviation is not None:
+        _check_deviation(run.deviation, f"{path}.deviation")
     try:
         size = Size(
             reference.size.cores if run.cores is None else run.cores,
@@ -325,7 +380,12 @@ def _run(run: _Run, known: Measurements, path: str) -> Run:
         if label not in matrix.labels:
             there = ", ".join(_label(each) for each in matrix.labels[:8])
             raise ValueError(f"{path}: no {kind} {_label(label)} in the history; it has {there}")
-    return Run(place, run.performance)
+    return Run(place, run.performance, run.deviation)
+
+
+def _check_deviation(deviation: float, path: str) -> None:
+    if not 0 <= deviation <= MAX_DEVIATION:  # NaN fails too
+        raise ValueError(f"{path}: must be from 0 to {MAX_DEVIATION:g}, not {deviation}")
 
 
 def _check_source(name: str, path: str) -> None:

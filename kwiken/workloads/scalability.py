@@ -53,13 +53,15 @@ class Scalability:
         """Name of the method with its settings."""
         return f"scalability law, noise {self.noise:g}"
 
-    def fit(self, rows: Floats, *, level: bool) -> ScalabilityModel:
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> ScalabilityModel:
         """Fit the law to each row, and a Gaussian distribution to the rows' parameters.
 
         Args:
             rows: (m, n) logarithms of performance.
             level: must be true: performance has an unknown level.
+            deviations: not used: the law's own noise stands for them.
         """
+        del deviations
         assert level, "scale-out rows have an unknown level"
         counts = np.array(self.replicas, dtype=float)
         noise = np.full(len(counts), self.noise)
@@ -89,18 +91,25 @@ class ScalabilityModel:
     noise: float
     misfit: float
 
-    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+    def complete(
+        self,
+        columns: Ints,
+        values: Floats,
+        repeats: Floats | None = None,
+        variances: Floats | None = None,
+    ) -> Completion:
         """Find the most probable curve, with its covariance by Laplace's approximation."""
-        parameters, covariance = self._fit(columns, values[None, :], repeats)
+        parameters, covariance = self._fit(columns, values[None, :], repeats, variances)
         mean = _curves(self.replicas, parameters)[0]
-        mean[columns] = values
+        if variances is None:
+            mean[columns] = values
         slopes = _slopes(self.replicas, parameters)[0]
         whole = slopes @ covariance[0] @ slopes.T
         return Completion(mean, whole, self.noise + self.misfit, columns)
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Predict several rows that were measured in the same columns; see `Model.predict`."""
-        parameters, covariance = self._fit(columns, values, None)
+        parameters, covariance = self._fit(columns, values, None, None)
         means = _curves(self.replicas, parameters)
         means[:, columns] = values
         slopes = _slopes(self.replicas, parameters)
@@ -109,9 +118,11 @@ class ScalabilityModel:
         noise[columns] = 0.0
         return means, np.sqrt(np.maximum(variance, 0.0) + noise)
 
-    def _fit(self, columns: Ints, values: Floats, repeats: Floats | None) -> tuple[Floats, Floats]:
+    def _fit(
+        self, columns: Ints, values: Floats, repeats: Floats | None, variances: Floats | None
+    ) -> tuple[Floats, Floats]:
         shares = np.ones(len(columns)) if repeats is None else 1.0 / repeats
-        noise = self.noise * shares + self.misfit
+        noise = self.noise * shares + self.misfit + (0.0 if variances is None else variances)
         precision = np.asarray(np.linalg.inv(self.spread), dtype=float)
         return _fitted(self.replicas[columns], values, noise, self.mean, precision)
 

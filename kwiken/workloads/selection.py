@@ -27,6 +27,7 @@ COVERED: Final = 0.9  # share of held-out errors that their predicted interval m
 NORMAL_QUANTILE: Final = 1.6449  # half width of that interval, in standard deviations
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # factor on standard deviations
 MIN_DEVIATION: Final = 1e-12  # where a method claims to know exactly
+SURE_DEVIATION: Final = 0.05  # of an entry, score or logarithm: a surer one weighs hardly more in the choice
 RANKS: Final = (1, 2, 3)
 RIDGES: Final = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of `FoldIn` (Paragon section 3.4)
 PRIOR_SHARES: Final = (0.002, 0.05, 0.3)
@@ -53,15 +54,22 @@ class Chosen:
     error: float
     errors: dict[str, float]
 
-    def complete(self, columns: Ints, values: Floats, repeats: Floats | None = None) -> Completion:
+    def complete(
+        self,
+        columns: Ints,
+        values: Floats,
+        repeats: Floats | None = None,
+        variances: Floats | None = None,
+    ) -> Completion:
         """Complete a row with calibrated standard deviations; see `Model.complete`.
 
         Args:
             columns: (k,) columns of the entries, each once.
             values: (k,) the entries: natural logarithms, or scores from 0 to 1.
             repeats: (k,) number of measurements that each entry is the mean of; None for one each.
+            variances: (k,) variance of each entry beyond the model's noise; None where it is not known.
         """
-        return self.model.complete(columns, values, repeats).scaled(self.scale)
+        return self.model.complete(columns, values, repeats, variances).scaled(self.scale)
 
 
 def candidates(replicas: Sequence[int] | None = None) -> tuple[Completer, ...]:
@@ -76,57 +84,98 @@ def candidates(replicas: Sequence[int] | None = None) -> tuple[Completer, ...]:
     return (ColumnMeans(), *folded, *bayesian, *laws)
 
 
-def choose(rows: Floats, columns: Ints, methods: Sequence[Completer], *, level: bool) -> Chosen:
+def choose(
+    rows: Floats,
+    columns: Ints,
+    methods: Sequence[Completer],
+    *,
+    level: bool,
+    deviations: Floats | None = None,
+) -> Chosen:
     """Choose the method that best predicts held-out rows from the columns that a new row has.
 
     Each known row is held out in turn; all of its entries but those of `columns` are hidden, and predicted
-    from the other rows (episodic validation, Paragon section 3.4).
+    from the other rows (episodic validation, Paragon section 3.4). Uncertain entries weigh less.
 
     Args:
         rows: (m, n) known rows, 3 or more: natural logarithms, or scores from 0 to 1.
         columns: (k,) columns of the new row's entries; not all.
         methods: methods to choose from, one or more.
         level: whether each row has an unknown level.
+        deviations: (m, n) standard deviations of the entries, in their unit; None where they are not known.
 
     Raises:
         InputError: for too few rows.
     """
     if len(rows) < MIN_ROWS:
         raise InputError(f"needs {MIN_ROWS} or more workloads that are measured whole, not {len(rows)}")
-    tried = [(held_out(rows, columns, method, level=level), method) for method in methods]
-    errors = {method.name: float(np.mean(np.abs(missed))) for (missed, _), method in tried}
-    (missed, deviation), best = min(tried, key=lambda each: float(np.mean(np.abs(each[0][0]))))
+    tried = [(held_out(rows, columns, each, level=level, deviations=deviations), each) for each in methods]
+    errors = {method.name: found.mean_error for found, method in tried}
+    found, best = min(tried, key=lambda each: each[0].mean_error)
     return Chosen(
         name=best.name,
-        model=best.fit(rows, level=level),
-        scale=calibration(missed, deviation),
+        model=best.fit(rows, level=level, deviations=deviations),
+        scale=calibration(found.missed, found.deviation),
         error=errors[best.name],
         errors=errors,
     )
 
 
-def held_out(rows: Floats, columns: Ints, method: Completer, *, level: bool) -> tuple[Floats, Floats]:
-    """Errors of predicting hidden entries of known rows, and their predicted standard deviations.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Predictions of entries that were hidden.
+
+    Attributes:
+        missed: (h, n) predicted less measured values.
+        deviation: (h, n) standard deviations of these, by the model and the measurement together.
+        weights: (h, n) weights of the errors in their mean.
+    """
+
+    missed: Floats
+    deviation: Floats
+    weights: Floats
+
+    @property
+    def mean_error(self) -> float:
+        """Weighted mean of the absolute errors."""
+        return float(np.average(np.abs(self.missed), weights=self.weights))
+
+
+def held_out(
+    rows: Floats, columns: Ints, method: Completer, *, level: bool, deviations: Floats | None = None
+) -> HeldOut:
+    """Errors of predicting hidden entries of known rows, for h rows held out and n - k hidden columns.
 
     Args:
         rows: (m, n) known rows, transformed.
         columns: (k,) columns that are not hidden; not all.
         method: method of completion.
         level: whether each row has an unknown level.
-
-    Returns:
-        Two arrays (h, n - k) for h rows held out: predicted less true values, and standard deviations.
+        deviations: (m, n) standard deviations of the entries, in their unit; None where they are not known.
     """
     hidden = np.setdiff1d(np.arange(rows.shape[1]), columns)
     judged = np.linspace(0, len(rows) - 1, min(len(rows), MAX_HELD_OUT)).astype(int)
-    missed, deviations = [], []
+    known = np.zeros_like(rows) if deviations is None else deviations
+    missed, predicted, measured = [], [], []
     for fold in range(min(MAX_FOLDS, len(judged))):
         group = judged[fold :: min(MAX_FOLDS, len(judged))]
-        model = method.fit(np.delete(rows, group, axis=0), level=level)
-        means, deviation = model.predict(columns, rows[group][:, columns])
+        sure = None if deviations is None else np.delete(known, group, axis=0)
+        model = method.fit(np.delete(rows, group, axis=0), level=level, deviations=sure)
+        if deviations is None:
+            means, deviation = model.predict(columns, rows[group][:, columns])
+        else:
+            each = [model.complete(columns, rows[r, columns], None, known[r, columns] ** 2) for r in group]
+            means = np.array([found.mean for found in each])
+            deviation = np.array([found.deviation for found in each])
         missed.append((means - rows[group])[:, hidden])
-        deviations.append(deviation[:, hidden])
-    return np.concatenate(missed), np.concatenate(deviations)
+        predicted.append(deviation[:, hidden])
+        measured.append(known[group][:, hidden])
+    error = np.concatenate(measured)
+    return HeldOut(
+        missed=np.concatenate(missed),
+        deviation=np.hypot(np.concatenate(predicted), error),
+        weights=1.0 / (SURE_DEVIATION**2 + error**2),
+    )
 
 
 def calibration(missed: Floats, deviation: Floats) -> float:

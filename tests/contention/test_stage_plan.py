@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.contention import (
+    MeasuredRun,
     Scores,
     Setting,
     StageProbe,
@@ -88,12 +89,12 @@ def test_an_unknown_source_is_refused() -> None:
 def test_an_entry_is_read_and_classified(name: str) -> None:
     plan = plan_stage(known(), processors=4, speeds=SPEEDS, where="h.toml")
     runs = tuple(
-        (setting, performance)
+        MeasuredRun(setting, performance, 0.01)
         for setting, performance in zip(
             (plan.reference, *plan.others), (100.0, 170.0, 190.0, 45.5), strict=True
         )
     )
-    scores = {source: Scores(0.4, 0.3) for source in plan.sources}
+    scores = {source: Scores(0.4, 0.3, 0.05, 0.05) for source in plan.sources}
     text = appended(HEAD, [workload_entry(name, StageProbe(runs, scores))])
     (read,) = (measurements := measurements_from_text(text, where="m.toml")).workloads
     assert read.name == name

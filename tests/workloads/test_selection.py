@@ -51,7 +51,7 @@ def test_column_means_are_chosen_where_columns_have_nothing_in_common() -> None:
 def test_a_row_is_judged_without_itself() -> None:
     rows = np.random.default_rng(0).normal(size=(12, 6))
     columns = np.array([0, 1])
-    missed, _ = held_out(rows, columns, FoldIn(3, 1e-3), level=False)
+    missed = held_out(rows, columns, FoldIn(3, 1e-3), level=False).missed
     assert missed.shape == (12, 4)
     within = FoldIn(3, 1e-3).fit(rows, level=False).predict(columns, rows[:, columns])[0] - rows
     assert np.abs(missed).mean() > np.abs(within[:, 2:]).mean()

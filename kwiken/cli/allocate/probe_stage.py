@@ -73,7 +73,7 @@ MAX_SPEED: Final = 1.0  # a quota makes no processor faster
     type=Real(0.02, 10),
     default=0.2,
     show_default=True,
-    help="Seconds of one measurement; about 150 are made.",
+    help="Seconds of one measurement; at most 75 are made.",
 )
 @json_option
 @needs_extra("plan")
@@ -96,7 +96,7 @@ def command(
     """Run a stage of MODULE:SERVICE in a sandbox and measure what kwiken classify needs.
 
     The service answers the requests once, and the inputs of the stage are kept. The stage alone then runs on
-    them: at another size, with more replicas, on a slower class of node, and under rising contention. Each
+    them: at another size, with more replicas, on a slower class of node, and under contention. Each
     is chosen from the history so that it tells most.
     """
     if whole and sources:
@@ -119,7 +119,7 @@ def command(
 
     known = measurements_from_text(text, where=where, min_workloads=0)
     _check_new(workload, known, where)
-    from kwiken.runtime.probes import StageTarget, machine_facts
+    from kwiken.runtime.probes import ROUNDS, StageTarget, machine_facts
 
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
@@ -127,7 +127,7 @@ def command(
     plan = plan_stage(known, processors=count, speeds=speeds, sources=sources, where=where)
     plan = whole_plan(known, processors=count, speeds=speeds) if whole else plan
     goal = StageTarget(target, known_name, Path(requests), folder)
-    with progress(f"probing {workload}", total=2 + len(plan.others) + len(plan.sources)) as bar:
+    with progress(f"probing {workload}", total=1 + ROUNDS + len(plan.sources)) as bar:
         found = run_probe(_probe(goal, plan, calibrated, window_s, bar.advance))
     if out is not None:
         _append(out, text, workload, found)
@@ -231,19 +231,32 @@ def _append(out: str, text: str, workload: str, found: StageProbe) -> None:
 def _show(workload: str, found: StageProbe) -> None:
     from kwiken.contention import setting_text
 
-    reference = found.runs[0][1]
+    reference = found.runs[0].performance
     rows = [
-        (setting_text(setting), f"{performance:.4g}", f"{performance / reference:.2f}")
-        for setting, performance in found.runs
+        (
+            setting_text(run.setting),
+            f"{run.performance:.4g}",
+            _plus_minus(run.performance / reference, run.performance / reference * run.deviation),
+        )
+        for run in found.runs
     ]
     print_table(workload, ("setting", "calls/s", "times the reference"), rows, to_stdout=True)
-    rows = [(source, f"{each.tolerated:.2f}", f"{each.caused:.2f}") for source, each in found.scores.items()]
+    rows = [
+        (
+            source,
+            _plus_minus(each.tolerated, each.tolerated_deviation),
+            _plus_minus(each.caused, each.caused_deviation),
+        )
+        for source, each in found.scores.items()
+    ]
     print_table("", ("source of contention", "tolerated", "caused"), rows, to_stdout=True)
     note(f"sizes and classes were played by {found.played_by}; memory is not limited")
     if found.rough:
         note(f"not near a line when calibrated, so that scores are rough: {', '.join(found.rough)}")
-    if any(each.tolerated == 0 for each in found.scores.values()):
-        note("tolerated 0.00: the lowest level of the ramp costs the stage 5% already")
+
+
+def _plus_minus(value: float, deviation: float) -> str:
+    return f"{value:.2f} ± {deviation:.2f}"
 
 
 def _told(workload: str, found: StageProbe) -> dict[str, Any]:
@@ -254,14 +267,17 @@ def _told(workload: str, found: StageProbe) -> dict[str, Any]:
         "rough": found.rough,
         "runs": [
             {
-                "cores": setting.size.cores,
-                "memory_gb": setting.size.memory_gb,
-                "replicas": setting.replicas,
-                "class": setting.node_class,
-                "performance": performance,
+                "cores": run.setting.size.cores,
+                "memory_gb": run.setting.size.memory_gb,
+                "replicas": run.setting.replicas,
+                "class": run.setting.node_class,
+                "performance": run.performance,
+                "deviation": run.deviation,
             }
-            for setting, performance in found.runs
+            for run in found.runs
         ],
-        "tolerated": {source: each.tolerated for source, each in found.scores.items()},
-        "caused": {source: each.caused for source, each in found.scores.items()},
+        **{
+            field: {source: getattr(each, field) for source, each in found.scores.items()}
+            for field in ("tolerated", "caused", "tolerated_deviation", "caused_deviation")
+        },
     }

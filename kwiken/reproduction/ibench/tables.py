@@ -92,13 +92,13 @@ def _conclude_knees(results: list[list[tuple[float, float, int]]]) -> Findings:
                 "Section 5.4",
                 "mean error of a tolerated score, points of 100",
                 percent(float(tolerated.mean())),
-                note=f"{SIMULATED}; levels are 10 points apart",
+                note=SIMULATED,
             ),
             row(
                 "Section 5.4",
                 "mean error of a caused score, points of 100",
                 percent(float(caused.mean())),
-                note=f"{SIMULATED}; levels are 10 points apart",
+                note=SIMULATED,
             ),
             row(
                 "Section 5.4",

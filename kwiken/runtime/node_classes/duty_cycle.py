@@ -12,10 +12,11 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from kwiken.runtime.process_id import family
 
 TICK_S: Final = 0.005  # interval of checks
 BURST_S: Final = 0.010  # time over which an unused share is kept, like the period of a quota
@@ -173,7 +174,7 @@ class DutyCycles:
 
 def _spent(member: _Member, *, scan: bool) -> float:
     """Processor time that a process and its children have used since the last call, seconds."""
-    pids = _family(member.process.pid) if scan else list(member.used_s)
+    pids = family(member.process.pid) if scan else list(member.used_s)
     spent = 0.0
     for pid in pids:
         try:
@@ -184,20 +185,3 @@ def _spent(member: _Member, *, scan: bool) -> float:
         spent += used - member.used_s.get(pid, 0.0)
         member.used_s[pid] = used
     return spent
-
-
-def _family(pid: int) -> list[int]:
-    """A process and its descendants that are alive."""
-    found = [pid]
-    for parent in found:
-        found += _children(parent)
-    return found
-
-
-def _children(pid: int) -> Iterable[int]:
-    """Children of a process, from each of its threads."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (thread / "children").read_text(encoding="ascii").split())
-    return found

@@ -1,7 +1,7 @@
 """Probe of a stage: sandboxed replicas are called with recorded inputs, at several settings and levels.
 
-Every setting is compared with the reference measured just before and after it, so that a machine whose speed
-drifts does not count.
+Settings are measured in rounds, and each is compared with the reference at the start and end of its round, so
+that a machine whose speed drifts does not count.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from kwiken.contention import (
     Calibration,
+    MeasuredRun,
     ProbeError,
     Ramp,
     Scores,
@@ -27,6 +29,7 @@ from kwiken.contention import (
     StagePlan,
     StageProbe,
     Window,
+    measured_runs,
 )
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.probes.facts import MachineFacts
@@ -35,13 +38,14 @@ from kwiken.runtime.probes.machine import MachineProber
 from kwiken.runtime.probes.record_inputs import Outcome
 from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, Page
 from kwiken.runtime.probes.sandbox import Sandbox
+from kwiken.runtime.process_id import family
 
 RECORD_S: Final = 120.0  # for the service to be set up and to answer the requests
 START_S: Final = 60.0  # for a replica to become ready
 CALLS_S: Final = 30.0  # for a window to hold enough calls
 POLL_S: Final = 0.01
 SETTLE_S: Final = 0.1  # after a setting or level has changed
-RUN_WINDOWS: Final = 4  # windows of a setting; their median counts
+ROUNDS: Final = 5  # turns of all settings
 MIN_CALLS: Final = 20  # in a window: one call more or less must not be seen
 MAX_STRETCH: Final = 5.0  # of a window, for slow stages
 NO_MODULE: Final = "it ended without a reason"
@@ -72,7 +76,7 @@ class StageProber:
         facts: facts of this machine.
         calibrations: calibrations by source; one that is missing is made.
         window_s: length of one window, seconds.
-        advanced: called after each setting and each ramp.
+        advanced: called after the recording, each round of the settings, and each ramp.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class StageProber:
                     calibrated = await self._calibrated(measured, source)
                     rough += [] if calibrated.linear else [source]
                     scores[source] = await self._ramp(measured, calibrated)
-        return StageProbe(tuple(runs), scores, tuple(rough), limits.method.value)
+        return StageProbe(runs, scores, tuple(rough), limits.method.value)
 
     @contextlib.contextmanager
     def _off_the_victim(self) -> Iterator[None]:
@@ -132,17 +136,18 @@ class StageProber:
         finally:
             os.sched_setaffinity(0, before)
 
-    async def _runs(self, measured: _Measurement, plan: StagePlan) -> list[tuple[Setting, float]]:
-        references = [await measured.performance(plan.reference)]
-        self._advanced()
-        relative = []
-        for setting in plan.others:
-            performance = await measured.performance(setting)
-            references.append(await measured.performance(plan.reference))
-            relative.append((setting, performance / ((references[-2] + references[-1]) / 2)))
+    async def _runs(self, measured: _Measurement, plan: StagePlan) -> tuple[MeasuredRun, ...]:
+        """Performance of every setting, in rounds that start and end with the reference."""
+        settings = (plan.reference, *plan.others)
+        rounds = []
+        for _ in range(ROUNDS):
+            turn = []
+            for setting in (*settings, plan.reference):
+                await measured.play(setting)
+                turn.append(await measured.window())
+            rounds.append(turn)
             self._advanced()
-        reference = sum(references) / len(references)
-        return [(plan.reference, reference), *((setting, ratio * reference) for setting, ratio in relative)]
+        return measured_runs(settings, np.array(rounds))
 
     async def _calibrated(self, measured: _Measurement, source: str) -> Calibration:
         """Calibration of a source as given, or made now while the stage rests."""
@@ -201,10 +206,11 @@ class _Replica:
             raise ProbeError(f"{self.name}: {_error_in(self._failure) or NO_MODULE}")
 
     def pin(self, processor: int) -> None:
-        """Keep the process's threads on one processor."""
-        with contextlib.suppress(OSError):  # a thread that has ended
-            for thread in Path(f"/proc/{self._process.pid}/task").iterdir():
-                os.sched_setaffinity(int(thread.name), {processor})
+        """Keep the process and its children on one processor; later children inherit that."""
+        for process in family(self._process.pid):
+            with contextlib.suppress(OSError):  # a thread or child that has ended
+                for thread in Path(f"/proc/{process}/task").iterdir():
+                    os.sched_setaffinity(int(thread.name), {processor})
 
 
 class _Measurement:
@@ -230,12 +236,6 @@ class _Measurement:
         """Let the replicas of the setting run, or pause."""
         for each in self._playing:
             each.page.write(RUN, int(running))
-
-    async def performance(self, setting: Setting) -> float:
-        """Median performance of a setting over some windows, calls per second."""
-        await self.play(setting)
-        found = sorted([await self.window() for _ in range(RUN_WINDOWS)])
-        return (found[(RUN_WINDOWS - 1) // 2] + found[RUN_WINDOWS // 2]) / 2
 
     async def window(self) -> float:
         """Calls per second over a window, which is longer for slow stages; from completion to completion.
