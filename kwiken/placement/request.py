@@ -95,7 +95,23 @@ class Request:
         return [float(value) for value in self.class_deviation]
 
     @cached_property
-    def typical_rate(self) -> Floats:
+    def typical_size(self) -> int:
+        """Index of the size that performs most for its cost, by the median over the classes."""
+        return int(np.argmax(self._typical_rate / self.cost.mean(axis=1)))
+
+    @cached_property
+    def typical_count(self) -> int | None:
+        """Number of replicas of the typical size that meet the target, by the median over the classes.
+
+        None where no number that is allowed does.
+        """
+        counts = np.arange(1, len(self.efficiency) + 1)
+        reached = self.efficiency * counts * self._typical_rate[self.typical_size]
+        enough = np.flatnonzero(reached >= self.required * (1 - 1e-9))
+        return int(enough[0]) + 1 if enough.size else None
+
+    @cached_property
+    def _typical_rate(self) -> Floats:
         """(k,) median over the classes of `rate` by size, work per second."""
         return np.asarray(np.median(self.rate, axis=1))
 

@@ -90,7 +90,7 @@ def fill(
             closed.add(zone)
         sizing.add(node, size)
         wanted -= 1
-        if spread is Spread.NONE and (key := key_of(node)) is not None:
+        if wanted and spread is Spread.NONE and (key := key_of(node)) is not None:
             heapq.heappush(waiting, (*key, node))
 
 
