@@ -77,6 +77,8 @@ def fill(
     nodes, keys = ranked
     zones, spread = sizing.ledger.cluster.zones, sizing.request.workload.spread
     wanted = count - len(sizing.replicas)
+    if wanted <= 0:  # a workload whose need has fallen may have more replicas than it reserves now
+        return
     # One node of a zone closes the others, so their number says nothing about how far the ranking is read.
     places = first_places(keys, len(nodes) if spread is Spread.ZONE else wanted)
     rows = zip(*(key[places].tolist() for key in keys), nodes[places].tolist(), strict=True)
