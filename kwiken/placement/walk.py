@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -152,7 +153,9 @@ def _offers(
                 heapq.heappush(waiting, (-float(rank(request, ledger, score)[0]), node, int(score.size[0])))
 
 
-def offers_by_size(request: Request, ledger: NodeLedger, found: Contention) -> list[list[tuple[int, int]]]:
+def offers_by_size(
+    request: Request, ledger: NodeLedger, found: Contention
+) -> list[Iterator[tuple[int, int]]]:
     """Nodes and sizes for walks over the same nodes, each best first, for replicas that share no node.
 
     Args:
@@ -172,15 +175,12 @@ def offers_by_size(request: Request, ledger: NodeLedger, found: Contention) -> l
     at = np.maximum(largest, 0) * request.rate.shape[1] + ledger.cluster.class_of[nodes]
     quality = request.rate.ravel()[at] * (1.0 - found.loss)
     quality[largest == NO_SIZE] = 0.0
-    by_cost_ = quality / request.cost.ravel()[at]
-    ranks = np.concatenate((quality[-1:], by_cost_[::-1]))
+    ranks = np.concatenate((quality[-1:], (quality / request.cost.ravel()[at])[::-1]))
     order = np.argsort(-ranks, axis=1, kind="stable")
     size = np.take_along_axis(np.concatenate((largest[-1:], largest[::-1])), order, axis=1)
-    ranked = (ranks > 0).sum(axis=1)
-    return [
-        list(zip(row[:end], sizes_[:end], strict=True))
-        for row, sizes_, end in zip(nodes[order].tolist(), size.tolist(), ranked.tolist(), strict=True)
-    ]
+    ranked = (ranks > 0).sum(axis=1)  # no other node can take a replica
+    rows = zip(nodes[order].tolist(), size.tolist(), ranked.tolist(), strict=True)
+    return [islice(zip(some, sizes_, strict=True), end) for some, sizes_, end in rows]
 
 
 def _descending(rank: Floats) -> Iterator[tuple[int, float]]:

@@ -224,25 +224,25 @@ def _tolerable(difference: Floats, hardness: Floats) -> Bools:
         difference: (s, m) tolerance less pressure.
         hardness: (s,) order of the sources, largest first.
     """
-    fine = np.all(difference >= -ROUNDING, axis=0)
-    if fine.any():
+    tolerable = difference >= -ROUNDING
+    if (fine := tolerable.all(axis=0)).any():
         return np.asarray(fine)
     order = np.argsort(-hardness, kind="stable")
-    allowed = np.zeros(len(order))
-    passing = np.ones(difference.shape[1], dtype=np.bool_)  # by the sources so far
-    for level, source in enumerate(order.tolist(), start=1):
-        passing &= difference[source] >= -ROUNDING
-        if passing.any():
+    difference, violated = difference[order], ~tolerable[order]
+    count = np.zeros(difference.shape[1], dtype=np.int64)  # of the sources so far that are violated, by node
+    for level in range(len(order)):
+        count += violated[level]
+        if not count.all():
             continue
-        for place in range(level - 1, -1, -1):
-            row = order[place]
-            others = np.delete(order[:level], place)
-            left = np.all(difference[others] >= -allowed[others, None] - ROUNDING, axis=0)
+        for place in range(level, -1, -1):
+            left = count == violated[place]  # by all other sources
             # As little as lets one node pass that the others leave; if they leave none, all that is missing.
-            missing = -difference[row, left].max() if left.any() else -difference[row].min()
-            allowed[row] = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
-            if left.any():
+            helped = bool(left.any())
+            missing = -difference[place, left].max() if helped else -difference[place].min()
+            allowed = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
+            count -= violated[place]
+            violated[place] = difference[place] < -allowed - ROUNDING
+            count += violated[place]
+            if helped:
                 break
-        rows = order[:level]
-        passing = np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0)
-    return np.asarray(passing)
+    return np.asarray(count == 0)
