@@ -215,34 +215,25 @@ def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
 
 
 def _tolerable(difference: Floats, hardness: Floats) -> Bools:
-    """(m,) nodes that pass for every source, hardest first; with backtracking where none is left.
+    """(m,) nodes that pass for every source, hardest first; a source that leaves none allows a violation.
 
-    Where a source leaves no node, its violation is allowed in steps, and if that does not help, violations of
-    the sources before it are.
+    The violation is allowed in steps, as little as lets one node pass of those that the sources before it
+    left. There is always such a node, so the source's way back to sources before it is never taken.
 
     Args:
         difference: (s, m) tolerance less pressure.
         hardness: (s,) order of the sources, largest first.
     """
     tolerable = difference >= -ROUNDING
-    if (fine := tolerable.all(axis=0)).any():
-        return np.asarray(fine)
-    order = np.argsort(-hardness, kind="stable")
-    difference, violated = difference[order], ~tolerable[order]
-    count = np.zeros(difference.shape[1], dtype=np.int64)  # of the sources so far that are violated, by node
-    for level in range(len(order)):
-        count += violated[level]
-        if not count.all():
-            continue
-        for place in range(level, -1, -1):
-            left = count == violated[place]  # by all other sources
-            # As little as lets one node pass that the others leave; if they leave none, all that is missing.
-            helped = bool(left.any())
-            missing = -difference[place, left].max() if helped else -difference[place].min()
-            allowed = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
-            count -= violated[place]
-            violated[place] = difference[place] < -allowed - ROUNDING
-            count += violated[place]
-            if helped:
-                break
-    return np.asarray(count == 0)
+    passing = tolerable.all(axis=0)
+    if passing.any() or not len(passing):
+        return np.asarray(passing)
+    passing = np.ones(difference.shape[1], dtype=np.bool_)
+    for source in np.argsort(-hardness, kind="stable").tolist():
+        left = passing & tolerable[source]
+        if not left.any():
+            missing = -float(difference[source, passing].max())
+            allowed = STEP_OF_TOLERANCE * math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE)
+            left = passing & (difference[source] >= -allowed - ROUNDING)
+        passing = left
+    return passing
