@@ -22,7 +22,7 @@ from kwiken.placement.quality import Contention, contention_loss, contention_on,
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Forecast, Replica, Sizing, Trial
-from kwiken.placement.walk import Rank, by_cost, by_quality, offers_by_size, take, trim, walk
+from kwiken.placement.walks import Rank, by_cost, by_quality, offers_by_size, take, trim, walk
 
 __all__ = [
     "MANIFESTS",

@@ -123,7 +123,10 @@ class NodeLedger:
         node = draw.node
         self._residents[node].remove(draw)
         if not self._residents[node]:
-            self.free_cores[node], self.free_memory_gb[node] = self.cluster.cores[node], self.cluster.memory_gb[node]
+            self.free_cores[node], self.free_memory_gb[node] = (
+                self.cluster.cores[node],
+                self.cluster.memory_gb[node],
+            )
             self.pressure[:, node] = 0.0
             self._bearable[:, node] = self.slack[:, node] = np.inf
             return

@@ -77,7 +77,7 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
         ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
     ratio = ratios.max(axis=0, initial=0.0)
     least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
-    refused = (slack < least_slack[:, None]).any(axis=0)
+    refused: Bools = np.any(slack < least_slack[:, None], axis=0)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss

@@ -289,7 +289,9 @@ class Sizing:
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
         by_sizes = math.fsum([(rate * request.size_deviations[size]) ** 2 for size, rate in by_size.items()])
-        by_classes = math.fsum([(rate * request.class_deviations[one]) ** 2 for one, rate in by_class.items()])
+        by_classes = math.fsum(
+            [(rate * request.class_deviations[one]) ** 2 for one, rate in by_class.items()]
+        )
         deviation = math.sqrt(
             request.base_deviation**2
             + request.count_deviations[count - 1] ** 2

@@ -88,7 +88,7 @@ class ParagonScheduler:
         return ranks
 
     def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
-        """Place what is left of a reservation where the violation is least, by the source's backtracking."""
+        """Place what is left of a reservation where the violation is least."""
         request, free = sizing.request, anti_affinity(sizing)
         rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
         nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
@@ -201,8 +201,8 @@ def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
     # Slack and pressure above `FULL` count as `FULL`, so no node has more slack, and none more pressure.
     least_slack[least_slack > FULL] = np.inf
     most_pressure[most_pressure >= FULL] = np.inf
-    fine = (ledger.slack >= least_slack[:, None]).all(axis=0)
-    fine &= (ledger.pressure <= most_pressure[:, None]).all(axis=0)
+    fine: Bools = np.all(ledger.slack >= least_slack[:, None], axis=0)
+    fine &= np.all(ledger.pressure <= most_pressure[:, None], axis=0)
     return np.asarray(nodes[fine[nodes]])
 
 
@@ -225,9 +225,9 @@ def _tolerable(difference: Floats, hardness: Floats) -> Bools:
         hardness: (s,) order of the sources, largest first.
     """
     tolerable = difference >= -ROUNDING
-    passing = tolerable.all(axis=0)
-    if passing.any() or not len(passing):
-        return np.asarray(passing)
+    passing: Bools = np.all(tolerable, axis=0)
+    if passing.any() or not passing.size:
+        return passing
     passing = np.ones(difference.shape[1], dtype=np.bool_)
     for source in np.argsort(-hardness, kind="stable").tolist():
         left = passing & tolerable[source]
