@@ -26,6 +26,8 @@ from typing import Final
 
 import pytest
 
+from tests.support.source_trees import tree
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = (
     "kwiken",
@@ -150,11 +152,6 @@ class Named:
     @property
     def doc(self) -> str:
         return ast.get_docstring(self.node) or ""
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def file_of(module: str) -> Path:
@@ -309,7 +306,7 @@ def family() -> frozenset[str]:
     bases: dict[str, set[str]] = {}
     for room in {package.partition(".")[0] for package in PACKAGES}:
         for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(tree(path)):
+            for node in tree(path).body:
                 if isinstance(node, ast.ClassDef):
                     bases[node.name] = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     found = {"KwikenError"}

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.source_trees import tree
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ROOT / "kwiken"
 
@@ -86,9 +88,11 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
         "kwiken.runtime.live_page",
+        "kwiken.runtime.gateway.observation",
         "kwiken.runtime.gateway",
         "kwiken.runtime.grpc",
         "kwiken.runtime.process",
+        "kwiken.runtime.cluster.state",
         "kwiken.runtime.cluster",
         "kwiken.runtime.probes",
         "kwiken.runtime.upkeep",
@@ -183,11 +187,6 @@ def package_of(module: str) -> str:
 
 def modules_of(*packages: str) -> Iterator[str]:
     yield from (module for module in MODULES if package_of(module) in packages)
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:

@@ -14,6 +14,7 @@ from kwiken.advice.contents import (
     RecordBusyTime,
     RecordLonger,
     RequestKind,
+    SharedCall,
     TraceRareKinds,
 )
 
@@ -28,6 +29,7 @@ __all__ = [
     "RecordBusyTime",
     "RecordLonger",
     "RequestKind",
+    "SharedCall",
     "TraceRareKinds",
     "advise",
 ]

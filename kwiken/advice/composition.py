@@ -19,6 +19,7 @@ from kwiken.advice.contents import (
     RecordLonger,
     RequestKind,
     Setting,
+    SharedCall,
     TraceRareKinds,
 )
 from kwiken.diagnosis import explain
@@ -152,13 +153,15 @@ def _steps(
     needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
     if profile.requests < needed:
         yield RecordLonger(requests=profile.requests, needed=needed)
-    copied = [] if study is None else [each.stage for each in _settings(profile, study)]
+    settings = () if study is None else _settings(profile, study)
+    copied = [each.stage for each in settings]
     reads, writes = taken_for(profile)
     unsure = tuple(name for name in reads if name in copied)
     if unsure:
         yield ConfirmReads(stages=unsure)
     if writes and (found is None or any(_serves(profile, name, leading) for name in writes)):
         yield ConfirmWrites(stages=writes)
+    yield from _shared_calls(settings)
     beyond = _out_of_reach(profile, leading)
     if beyond:
         yield OutOfReach(services=beyond)
@@ -170,6 +173,19 @@ def _steps(
     rare = tuple(kind.name for kind in others if kind.requests < MIN_REQUESTS_FOR_ADVICE)
     if rare:
         yield TraceRareKinds(kinds=rare, needed=MIN_REQUESTS_FOR_ADVICE)
+
+
+def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:
+    """Routes for which the settings of several stages have different delays."""
+    routes: dict[tuple[str, str], list[Setting]] = {}
+    for each in settings:
+        routes.setdefault((each.service, each.route), []).append(each)
+    for same in routes.values():
+        delays = [each.after_ms for each in same]
+        if min(delays) < max(delays):
+            yield SharedCall(
+                stages=tuple(each.stage for each in same), first_ms=min(delays), last_ms=max(delays)
+            )
 
 
 def _serves(profile: Profile, stage: str, services: Sequence[str]) -> bool:

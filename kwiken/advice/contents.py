@@ -127,6 +127,22 @@ class OutOfReach(_Struct, frozen=True, tag_field="step", tag="out_of_reach"):
     services: tuple[str, ...]
 
 
+class SharedCall(_Struct, frozen=True, tag_field="step", tag="shared_call"):
+    """Export with care: settings of several stages are for one route, which proxies cannot tell apart.
+
+    An export gives the route the latest of their delays, so it copies fewer calls than the plan.
+
+    Attributes:
+        stages: names of the stages with settings for the route.
+        first_ms: their earliest delay, milliseconds.
+        last_ms: their latest delay, milliseconds.
+    """
+
+    stages: tuple[str, ...]
+    first_ms: float
+    last_ms: float
+
+
 class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kinds"):
     """Record other kinds of requests: there are too few of them for advice.
 
@@ -140,7 +156,14 @@ class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kin
 
 
 NextStep = (
-    RecordLonger | RecordBusyTime | RecordAgain | ConfirmReads | ConfirmWrites | OutOfReach | TraceRareKinds
+    RecordLonger
+    | RecordBusyTime
+    | RecordAgain
+    | ConfirmReads
+    | ConfirmWrites
+    | OutOfReach
+    | SharedCall
+    | TraceRareKinds
 )
 
 

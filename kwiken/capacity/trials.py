@@ -79,7 +79,8 @@ class Trial:
         copies: number of copies per call.
         extra_load: work of copies, as a share of the work of calls.
         utilisation: share of the replicas' time in use, copies included; 0 for a stage that is not sized.
-        calls_ms: (n, width) latency of each call without copies; None for sizes with copies.
+        calls_ms: (n, width) time until each call's answer reaches the caller, without copies; None for sizes
+            with copies.
     """
 
     latency_ms: Floats
@@ -101,6 +102,7 @@ class _StageCalls:
         pauses: (m,) what pauses do to these calls at a single replica.
         place: (m,) flat position of each call in the matrix of calls.
         called: (n, width) whether there was a call.
+        lag_ms: (n, width) time that answers lie at the caller, milliseconds; None for none.
     """
 
     arrival: Floats
@@ -109,6 +111,7 @@ class _StageCalls:
     pauses: LonePauses
     place: Ints
     called: Bools
+    lag_ms: Floats | None
 
     def at(self, speed: float, *, alone: bool) -> Calls:
         """The calls at replicas of a speed.
@@ -121,6 +124,15 @@ class _StageCalls:
         if alone:
             work, rest = self.pauses.added(work, rest)
         return Calls(self.arrival, work, rest, np.full(len(work), -1))
+
+    def latency_of_requests(self, calls_ms: Floats) -> Floats:
+        """(n,): latency of the stage in each request, milliseconds; 0 where it was skipped.
+
+        Args:
+            calls_ms: (n, width) time until each call's answer reaches the caller; NaN for no call.
+        """
+        ends = calls_ms if self.lag_ms is None else calls_ms + self.lag_ms
+        return np.asarray(np.fmax.reduce(ends, axis=1, initial=0.0))
 
 
 @dataclass
@@ -287,7 +299,7 @@ class StageTrials:
         matrix = np.full(calls.called.shape, np.nan)
         matrix.ravel()[calls.place] = served.latency_ms
         return Trial(
-            latency_ms=np.asarray(np.fmax.reduce(matrix, axis=1, initial=0.0)),
+            latency_ms=calls.latency_of_requests(matrix),
             policy=station.reissue,
             copies=float(served.copies.sum() / max(1, primaries.count)),
             extra_load=extra,
@@ -315,7 +327,13 @@ def _stage_calls(start: Floats, primaries: Primaries, pauses: LonePauses) -> _St
     order = np.argsort(arrival, kind="stable")
     place = place[order]
     return _StageCalls(
-        arrival[order], work.ravel()[place], rest.ravel()[place], pauses.at(place), place, called
+        arrival[order],
+        work.ravel()[place],
+        rest.ravel()[place],
+        pauses.at(place),
+        place,
+        called,
+        primaries.lag_ms,
     )
 
 

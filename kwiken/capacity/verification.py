@@ -93,7 +93,7 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
         work_ms, rest_ms = primaries.work_ms / trials.speed(place, size), primaries.rest_ms
         if trials.sized(place) and size.replicas == 1:
             work_ms, rest_ms = LonePauses.of(model, name, rows, primaries, factor).added(work_ms, rest_ms)
-        given[name] = Primaries(work_ms, rest_ms)
+        given[name] = Primaries(work_ms, rest_ms, primaries.lag_ms)
     try:
         found = simulate_queues(
             stations, arrivals, rng=np.random.default_rng([seed, 3]), given=given, warm_up=warm_up

@@ -25,6 +25,7 @@ from kwiken.profile import (
     contradicted,
     cost_of_one_call,
     costs,
+    unread_shares,
 )
 from kwiken.simulation import ROWS, PairedSimulation
 
@@ -43,6 +44,8 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
         in_degree: number of its parents.
         cut_short: share of the slowest requests in which a call of the stage was cancelled before its end: at
             a time-out, or because a copy had answered.
+        unread: share of what the slowest 5% of its calls took beyond its median in which answers lay unread
+            at a busy gateway, which no copy shortens; 0 where it is below a tenth or not known.
         tail_ratio: p99 over median of the stage.
         cost: its share of the cost of a request.
         alone: share by which p99 would fall if the whole budget went to this stage.
@@ -68,6 +71,7 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
     planned: float = 0.0
     in_degree: int = 0
     cut_short: float = 0.0
+    unread: float = 0.0
 
 
 class PathStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +152,8 @@ def explain(
     cut = {stage.name: np.asarray(stage.censored.any(axis=1)) for stage in profile.stages}
     blamed = blame(spent, total)
     services = _by_service(profile)
-    stories = _Stories(shape, blamed, shares, alone, _planned(plan), _among_slowest(cut, total))
+    slowest, unread = _among_slowest(cut, total), unread_shares(profile)
+    stories = _Stories(shape, blamed, shares, alone, _planned(plan), slowest, unread)
     return Explanation(
         service=profile.service,
         requests=profile.requests,
@@ -234,9 +239,11 @@ class _Stories:
         alone: Mapping[str, WhatIf],
         planned: Mapping[str, float],
         cut_short: Mapping[str, float],
+        unread: Mapping[str, float],
     ) -> None:
         self._shape, self._blamed, self._shares = shape, blamed, shares
-        self._alone, self._planned, self._cut_short = alone, planned, cut_short
+        self._alone, self._planned = alone, planned
+        self._cut_short, self._unread = cut_short, unread
 
     def of(self, stage: StageProfile, critical: float) -> StageStory:
         name = stage.name
@@ -257,6 +264,7 @@ class _Stories:
             planned=self._planned.get(name, 0.0),
             in_degree=len(stage.after),
             cut_short=self._cut_short[name],
+            unread=self._unread.get(name, 0.0),
         )
 
 

@@ -36,7 +36,7 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of the rows: the replica's name, after the stage's where it does not begin with that."""
+        """Labels of the rows: a replica's name, with the stage's before it unless it begins with that."""
         return tuple(
             name if name != ALL_REPLICAS and name.startswith(self.stage) else f"{self.stage} {name}"
             for name in self.replicas
@@ -46,8 +46,8 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
 def heat_maps(profile: Profile, *, columns: int = DEFAULT_COLUMNS) -> tuple[Heat, ...]:
     """Heat map of every stage that was called, except a request's own time (Kwiken Figure 5.2).
 
-    A call counts at its request's start, with its latency as it would have been without copies; a cancelled
-    call with the time until it was cancelled.
+    A call stands in the interval in which its request started. Its latency is that without copies; that of a
+    cancelled call is the time until it was cancelled.
 
     Args:
         profile: recorded requests.

@@ -101,7 +101,7 @@ def hedges(
         for name in names
         if not _has_host(plan.stages[name].match, targets.get(name))
     ]
-    notes = [*_host_notes(guessed if needs == NEEDS_HOST else []), *_merge_notes(found, bystanders)]
+    notes = [*_host_notes(guessed if needs == NEEDS_HOST else []), *_merge_notes(plan, found, bystanders)]
     notes += _policy_notes(plan)
     return merged, notes
 
@@ -184,18 +184,31 @@ def _host_notes(guessed: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _merge_notes(found: Mapping[Call, list[str]], bystanders: Mapping[Call, list[str]]) -> Iterator[str]:
+def _merge_notes(
+    plan: Plan, found: Mapping[Call, list[str]], bystanders: Mapping[Call, list[str]]
+) -> Iterator[str]:
     for call, names in found.items():
         if len(names) > 1:
             yield (
                 f"stages {_listed(names)} are the same call ({plain(str(call))}): "
-                "they share the latest delay and the fewest copies of their policies"
+                f"they share the latest delay and the fewest copies of their policies{_later(plan, names)}"
             )
         if call in bystanders:
             yield (
                 f"the same call ({plain(str(call))}) also serves {_listed(bystanders[call])}, "
                 "which the plan does not reissue: its calls will be reissued too"
             )
+
+
+def _later(plan: Plan, names: Sequence[str]) -> str:
+    """What the latest delay of several stages loses; empty where all have the same."""
+    delays = [policy.after_ms for name in names if (policy := plan.stages[name].reissue) is not None]
+    first, last = min(delays), max(delays)
+    if first == last:
+        return ""
+    return (
+        f"; {first:.4g} ms became {last:.4g} ms, so the settings copy fewer calls than the plan, and cut less"
+    )
 
 
 def _policy_notes(plan: Plan) -> Iterator[str]:

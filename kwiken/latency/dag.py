@@ -12,7 +12,7 @@ from kwiken.errors import InputError
 
 
 class DagNode(Protocol):
-    """DagNode of a DAG: a stage by its name and its parents."""
+    """Node of a DAG: a stage by its name and its parents."""
 
     @property
     def name(self) -> str:
@@ -108,9 +108,10 @@ def end_to_end(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> F
 
 
 def critical_path(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -> Bools:
-    """Critical path of each request: the stages that it waited for (Kwiken section 2.1).
+    """Critical path of each request: the stages that the request waited for (Kwiken section 2.1).
 
-    Traced back from the last stage to end through the parent that ends last; of equal ends, the first stage.
+    The path is traced back from the stage that ends last, each time to the parent that ends last. Of stages
+    that end together, the first is taken.
 
     Args:
         stages: stages, parents before children.

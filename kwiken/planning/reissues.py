@@ -32,13 +32,11 @@ from kwiken.planning.notes import (
     SpendRefused,
     TooFewCalls,
 )
-from kwiken.profile import Profile, StageProfile, contradiction
+from kwiken.profile import Profile, contradiction, unread_shares
 from kwiken.service import Reissue
 
 MIN_REQUESTS_FOR_P99: Final = 1000  # requests below which p99 rests on ten of them or fewer
 MIN_REFUSED_NOTED: Final = 0.01  # share of the planned spend refused from which a note is given
-LATE_QUANTILE: Final = 0.95  # calls beyond it are late, for the note on answers that lay unread
-MIN_UNREAD_NOTED: Final = 0.1  # share of the lateness from which that note is given
 MIN_CORRELATION_NOTED: Final = 0.05  # correlation of copies from which a note is given
 
 
@@ -139,8 +137,7 @@ def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
     }
     if linked:
         notes.append(CopiesCorrelated(linked))
-    unread = {stage.name: share for stage in profile.stages if (share := _unread(stage)) >= MIN_UNREAD_NOTED}
-    if unread:
+    if unread := unread_shares(profile):
         notes.append(AnswersUnread(unread))
     left = [s for s in profile.stages if s.reissuable and s.name not in curves]
     rare = tuple(s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE)
@@ -150,16 +147,6 @@ def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
     if rare:
         notes.append(TooFewCalls(rare))
     return notes
-
-
-def _unread(stage: StageProfile) -> float:
-    """Share of the time beyond the median that answers of late calls lay at the gateway."""
-    if stage.lag_ms is None or np.isnan(stage.calls_ms).all():
-        return 0.0
-    median, late_ms = np.nanquantile(stage.calls_ms, (0.5, LATE_QUANTILE))
-    late = stage.calls_ms > late_ms
-    beyond = stage.calls_ms[late] - median
-    return float(np.minimum(stage.lag_ms[late], beyond).sum() / beyond.sum()) if late.any() else 0.0
 
 
 def spend_notes(refused: float) -> tuple[SpendRefused, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kwiken.profile.change_over_time import Drift, drift
 from kwiken.profile.codec import profile_from_json, profile_to_json
 from kwiken.profile.consistency import check_agrees, contradicted, contradiction
-from kwiken.profile.copy_estimates import gateway_lag, guess_by_kind, guess_copies
+from kwiken.profile.copy_estimates import gateway_lag, guess_by_kind, guess_copies, unread_shares
 from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
 from kwiken.profile.decay import decayed
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
@@ -59,6 +59,7 @@ __all__ = [
     "says_write",
     "spent_by_model",
     "taken_for",
+    "unread_shares",
     "weighted",
     "why_write",
 ]

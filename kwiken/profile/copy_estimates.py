@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.arrays import Floats
+from kwiken.profile.profile import Profile, StageProfile
 
 Ints = NDArray[np.int64]
 
@@ -30,6 +31,8 @@ MIN_CALLS_TO_GUESS = 100
 MIN_RELATIVE_WORK = 1e-3  # of the median work: less is raised to that, so that its logarithm is finite
 MAX_LAG_MS = 100.0  # a longer wait is a packet sent again (TCP waits 200 ms) or a paused replica: copies help
 CALLS_FOR_BASE = 200  # calls to a replica, in a row, whose quickest way back is taken for one without lag
+LATE_QUANTILE = 0.95  # calls beyond it are late, for the share of the time that their answers lay unread
+MIN_UNREAD_SHARE = 0.1  # of the lateness of a stage: less does not matter
 MIN_WORK_SHARE = 0.1  # of the median latency: with less, the waiting time may depend on the request too
 
 
@@ -118,6 +121,31 @@ def gateway_lag(read_ns: Ints, served_ns: Ints, replica: Ints) -> Floats:
     lag = np.empty(len(way))
     lag[order] = way[order] - np.repeat(least, np.diff(np.r_[starts, len(order)]))
     return np.where(lag <= MAX_LAG_MS, lag, 0.0)
+
+
+def unread_shares(profile: Profile) -> dict[str, float]:
+    """Share of what late calls took beyond the median in which their answers lay at the caller, by stage.
+
+    No copy shortens that share of a stage's tail.
+
+    Args:
+        profile: recorded calls; the slowest 5% of each stage's calls are late.
+
+    Returns:
+        Shares from `MIN_UNREAD_SHARE` to 1; stages below it are left out.
+    """
+    shares = {stage.name: _unread(stage) for stage in profile.stages}
+    return {name: share for name, share in shares.items() if share >= MIN_UNREAD_SHARE}
+
+
+def _unread(stage: StageProfile) -> float:
+    """Share of the time beyond the median that answers of late calls lay at the caller."""
+    if stage.lag_ms is None or np.isnan(stage.calls_ms).all():
+        return 0.0
+    median, late_ms = np.nanquantile(stage.calls_ms, (0.5, LATE_QUANTILE))
+    late = stage.calls_ms > late_ms
+    beyond = stage.calls_ms[late] - median
+    return float(np.minimum(stage.lag_ms[late], beyond).sum() / beyond.sum()) if late.any() else 0.0
 
 
 def _late(latency: Floats) -> Ints:

@@ -1,7 +1,7 @@
 """Paired simulation: many allocations on the same requests, copies and coins (common random numbers).
 
-Two allocations give different latencies only where their policies differ. So a small difference of a high
-percentile is visible, which the noise of independent draws would hide.
+Two allocations give different latencies only where their policies differ. This shows small differences of
+high percentiles, which the noise of independent draws would hide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability
 Risk = Callable[[Floats, int], float]  # function of the slowest latencies and the number of all requests
 
-ROWS = 10_000  # requests that a search uses at most, about
+ROWS = 10_000  # upper bound, roughly, of the requests that a search uses
 NEAR_P99 = (0.985, 0.995)  # quantiles that `smooth_p99` averages between
 CVAR_QUANTILE = 0.99
 TAIL = 1 - NEAR_P99[0]  # share of the slowest requests that every risk depends on
@@ -64,7 +64,7 @@ class PairedSimulation:
         profile: profile of the service.
         curves: curve of each stage that may be reissued; a copy has its distribution and correlation.
         rows: (n,) indices of requests; of more than `ROWS` an even subsample is used.
-        learned: curves whose policies are simulated, where they were learned on other requests than `curves`.
+        learned: curves that the policies are taken from, learned on other requests; None for `curves`.
         seed: seed of the copies and coins.
         tail: share of the slowest requests that the risk depends on, above 0 and at most 1. Requests that no
             choice can bring among them are left out.

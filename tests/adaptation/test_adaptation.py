@@ -17,7 +17,6 @@ from kwiken.adaptation import (
     Adaptation,
     Observation,
     Resize,
-    Shortage,
     Start,
     Stop,
 )
@@ -200,29 +199,6 @@ def apply(there: Mapping[str, tuple[str, float]], actions: list[Action]) -> dict
             case Stop():
                 assert after.pop(action.key)[0] == action.node
     return after
-
-
-def test_replicas_of_a_lost_node_are_placed_elsewhere_at_once() -> None:
-    nodes = cluster({"quick": 2})
-    adaptation = started(nodes, ask("w", 400, nodes, spread=Spread.NODE))
-    (node,) = {node for node, _ in where(adaptation).values()}
-    actions = adaptation.nodes_lost([node], 10.0)
-    assert [type(action) for action in actions] == [Start]
-    assert f"node {node} was lost" in actions[0].line
-    assert node not in {other for other, _ in where(adaptation).values()}
-    assert adaptation.performance("w")[0] >= 400
-    assert adaptation.node_back(node) == []  # nothing needs it
-
-
-def test_without_room_elsewhere_the_shortage_is_told_once_and_ends_when_the_node_is_back() -> None:
-    nodes = cluster({"quick": 2})
-    adaptation = started(nodes, ask("w", 1500, nodes))
-    (lost,) = [action for action in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(action, Shortage)]
-    assert lost.line == ("w: no room: node quick-1 was lost; 1500/s are needed, and the nodes can give 800/s")
-    for window in range(100):
-        assert adaptation.observe(window * WINDOW_S, {"w": seen(50.0, 1500.0)}) == []
-    assert {type(action) for action in adaptation.node_back("quick-1")} == {Start}
-    assert adaptation.performance("w")[0] >= 1500 * (1 - 1e-9)
 
 
 def test_best_effort_work_makes_room_and_comes_back() -> None:

@@ -21,6 +21,7 @@ from kwiken.advice import (
     RecordBusyTime,
     RecordLonger,
     RequestKind,
+    SharedCall,
     TraceRareKinds,
     advise,
 )
@@ -150,6 +151,24 @@ def test_next_steps_follow_from_what_the_traces_lack() -> None:
     assert steps[TraceRareKinds] == TraceRareKinds(kinds=("rare",), needed=200)
     assert set(getattr(steps[RecordBusyTime], "stages", ())) == {each.stage for each in found.settings}
     assert ConfirmReads not in steps  # spans of kwiken's own runtime state which calls may run twice
+
+
+def test_stages_that_are_one_route_to_a_proxy_are_told(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(4)
+    first = stage_of("first", rng.lognormal(1, 0.2, 800) + 300.0 * (rng.random(800) < 0.04))
+    second = stage_of("second", rng.lognormal(3, 0.2, 800) + 300.0 * (rng.random(800) < 0.04))
+    found = advised(profile_of(first, replace(second, after=("first",))))
+    assert SharedCall not in steps_of(found)
+    same = replace(second, after=("first",), match=first.match)
+    found = advised(profile_of(first, same))
+    delays = {each.stage: each.after_ms for each in found.settings}
+    assert delays["first"] < delays["second"]
+    step = steps_of(found)[SharedCall]
+    assert step == SharedCall(
+        stages=tuple(each.stage for each in found.settings),
+        first_ms=delays["first"],
+        last_ms=delays["second"],
+    )
 
 
 def test_reads_by_name_are_to_be_confirmed_and_a_change_is_to_be_traced_again(

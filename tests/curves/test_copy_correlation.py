@@ -112,7 +112,7 @@ def test_moments_of_correlated_copies_match_sampling(shards: int, coin: float) -
 def test_wide_fan_outs_wait_for_their_slowest_copies(shards: int, share: float) -> None:
     """Some of hundreds of copies are slower than the middle of the last of a few equal parts."""
     rng = np.random.default_rng(7)
-    calls = rng.lognormal(0, 1, (40_000 // shards, shards))
+    calls = rng.lognormal(0, 1, (20_000 // shards, shards))
     curve = reissue_curve(calls, correlation=0.3)
     policy = curve.policy(share, coin=1.0)
     assert policy is not None

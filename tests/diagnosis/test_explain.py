@@ -13,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from kwiken.cli.report.charts import draw_heat
+from kwiken.cli.report.sections import excess_sentence, excess_table
 from kwiken.cli.study.explain import _heat_lines, command
 from kwiken.diagnosis import Heat, explain
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import make_plan
-from kwiken.profile import Profile, StageProfile, profile_to_json
+from kwiken.profile import Profile, StageProfile, part_of, profile_to_json
 from tests.support.commands import refused, run
 
 StageOf = Callable[..., StageProfile]
@@ -86,6 +87,24 @@ def test_the_command_answers_who_makes_slow_requests_slow_first(faulty: Profile,
     assert "stage" in lines[3], "the profile does not say which services did the work"
     whole = next(line for line in lines if line.startswith("all "))
     assert whole.count("100%") == 2
+    assert any(line.startswith("ms more: mean over the 40 or 200 slowest requests, less") for line in lines)
+
+
+def test_the_rows_stand_in_the_order_of_the_sentence(faulty: Profile) -> None:
+    """At the slowest hundredth another service leads than at the slowest 5%, of which the sentence speaks."""
+    slow = 100.0 * (faulty.latency_ms >= np.sort(faulty.latency_ms)[-200])
+    slowest = 150.0 * (faulty.latency_ms >= np.sort(faulty.latency_ms)[-40])
+    times = np.stack([slow, slowest], axis=1)
+    known = replace(faulty, service_names=("often", "rarely"), service_ms=times)
+    one, five = explain(known).slow
+    assert (one.services[0].name, five.services[0].name) == ("rarely", "often")
+    assert [row[0] for row in excess_table((one, five)).body] == ["often", "rarely", "all"]
+    assert excess_sentence(five).split(": ")[1].startswith("often")
+    alone = explain(part_of(faulty, np.arange(1))).slow
+    assert "mean over the slowest request, less" in excess_table(alone).caption
+    assert excess_sentence(alone[-1]).startswith(
+        "The slowest 5% (1 request) takes no longer than the medians"
+    )
 
 
 def test_shares_of_the_mean_sum_to_one_over_a_chain(faulty: Profile) -> None:

@@ -154,7 +154,10 @@ class TestMerging:
         (found,), notes = hedges(plan, {}, needs="grpc")
         assert found.stages == ("first", "second")
         assert (found.after_ms, found.copies, found.probability, found.share) == (30, 1, 0.5, 0.1)
-        assert any("'first', 'second' are the same call" in note for note in notes)
+        [merged] = [note for note in notes if "'first', 'second' are the same call" in note]
+        assert merged.endswith(
+            "; 10 ms became 30 ms, so the settings copy fewer calls than the plan, and cut less"
+        )
         assert any("also serves 'third'" in note for note in notes)
 
     def test_the_same_path_elsewhere_is_another_call(self) -> None:

@@ -70,7 +70,7 @@ def test_loss_budgets_hold_on_requests_not_seen(stage_of: StageOf, profile_of: P
         profile = two_fan_outs(stage_of, profile_of, requests=1500, seed=seed)
         study = study_plan(profile, PlanSettings(budgets=Budgets(utility_loss=0.002), created=CREATED))
         later = two_fan_outs(stage_of, profile_of, requests=4000, seed=100 + seed)
-        found = simulate(later, study.plan, requests=20_000)
+        found = simulate(later, study.plan, requests=8000)
         losses.append(found.utility_loss)
         gains.append(1 - found.after_ms.var() / found.before_ms.var())
         assert found.reissue == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,10 +43,26 @@ def model() -> LoadModel:
     return load_model(queue_profile(rate_of(0.5), requests=8000, seed=7))
 
 
-@pytest.fixture(autouse=True)
-def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third of the calls is enough to tell what is asked here."""
-    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 15_000)
+@pytest.fixture(scope="module", autouse=True)
+def short_looks() -> Iterator[None]:
+    """A quarter of the calls is enough to tell what is asked here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard_module, "CALLS_PER_LOOK", 15_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(model: LoadModel) -> PlanStudy:
+    """The plan that accounts for the load of the profile."""
+    return plan_under_load(model, STUDY, requests=8000)
+
+
+@pytest.fixture(scope="module")
+def crowded() -> LoadModel:
+    """A load at which copies at once, never cancelled, make the tail worse."""
+    return load_model(
+        queue_profile(rate_of(0.7), requests=4000, seed=9), QueueSettings(cancel="none", dispatch="random")
+    )
 
 
 def greedy(profile: Profile, *, fraction: float = 1.0, after_ms: float = 0.0) -> PlanStudy:
@@ -78,8 +94,7 @@ class TestUnderLoad:
 
 
 class TestPlanUnderLoad:
-    def test_the_fixed_point_is_reached_and_reported(self, model: LoadModel) -> None:
-        found = plan_under_load(model, STUDY, requests=8000)
+    def test_the_fixed_point_is_reached_and_reported(self, model: LoadModel, found: PlanStudy) -> None:
         plan = found.plan
         assert load_of(found).settled
         assert 1 < load_of(found).rounds < MAX_ROUNDS
@@ -93,27 +108,23 @@ class TestPlanUnderLoad:
         [note] = of_kind(found.notes, PlannedAtLoad)
         assert (note.factor, note.rate_per_s) == (1.0, load_of(found).simulation.rate_per_s)
 
-    def test_its_intervals_move_with_what_is_expected(self, model: LoadModel) -> None:
-        expected = plan_under_load(model, STUDY, requests=8000).plan.expected
+    def test_its_intervals_move_with_what_is_expected(self, found: PlanStudy) -> None:
+        expected = found.plan.expected
         assert expected is not None
         for name, (low, high) in expected.bounds.after.items():
             assert low <= getattr(expected.after, name) * 1.1
             assert high >= getattr(expected.after, name) * 0.9
 
-    def test_time_outs_are_learned_at_the_load_planned_for(self, model: LoadModel) -> None:
+    def test_time_outs_are_learned_at_the_load_planned_for(self, model: LoadModel, found: PlanStudy) -> None:
         """At 1.6 times the load calls are slower, so what is late there is later."""
-        calm, busy = (plan_under_load(model, STUDY, load=load, requests=8000).plan for load in (1.0, 1.6))
-        times = [plan.stages["rank"].reissue for plan in (calm, busy)]
+        busy = plan_under_load(model, STUDY, load=1.6, requests=5000).plan
+        times = [plan.stages["rank"].reissue for plan in (found.plan, busy)]
         assert times[0] is not None
         if times[1] is not None:  # else refused, which is a later time-out still
             assert times[1].after_ms > 1.2 * times[0].after_ms
 
-    def test_copies_that_hurt_are_refused_with_a_note(self) -> None:
-        model = load_model(
-            queue_profile(rate_of(0.7), requests=8000, seed=9),
-            QueueSettings(cancel="none", dispatch="random"),
-        )
-        found = plan_under_load(model, greedy, requests=8000)
+    def test_copies_that_hurt_are_refused_with_a_note(self, crowded: LoadModel) -> None:
+        found = plan_under_load(crowded, greedy, requests=4000)
         assert set(load_of(found).refused) == {"fetch", "rank"}
         assert all(entry.reissue is None for entry in found.plan.stages.values())
         [note] = of_kind(found.notes, CopiesRefused)
@@ -124,16 +135,14 @@ class TestPlanUnderLoad:
             assert guard.above <= guard.utilisation
 
     @pytest.mark.slow
-    def test_what_is_refused_at_last_neither_costs_nor_gains(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_refused_at_last_neither_costs_nor_gains(
+        self, crowded: LoadModel, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """In the last round there is no plan to follow that knows of the refusal."""
         monkeypatch.setattr(under_load, "MAX_ROUNDS", 1)
-        model = load_model(
-            queue_profile(rate_of(0.7), requests=4000, seed=9),
-            QueueSettings(cancel="none", dispatch="random"),
-        )
-        planned = greedy(model.profile)
+        planned = greedy(crowded.profile)
         assert planned.allocation.spent > 0 < sum(planned.allocation.gains.values())
-        study = plan_under_load(model, greedy, requests=4000)
+        study = plan_under_load(crowded, greedy, requests=4000)
         assert all(entry.reissue is None for entry in study.plan.stages.values())
         assert study.allocation.spent == pytest.approx(0.0, abs=1e-12)
         assert {*study.allocation.fractions.values(), *study.allocation.gains.values()} == {0.0}
@@ -148,7 +157,7 @@ class TestPlanUnderLoad:
         """The other stage is silent of a higher load, which is not to say that copies never hurt there."""
         monkeypatch.setattr(under_load, "MAX_SEARCHED_STAGES", 1)
         model = load_model(model.profile, QueueSettings(replicas={"fetch": 5}))
-        found = plan_under_load(model, partial(greedy, fraction=0.02, after_ms=60.0), requests=8000)
+        found = plan_under_load(model, partial(greedy, fraction=0.02, after_ms=60.0), requests=4000)
         assert not load_of(found).refused
         assert {*load_of(found).guards} == {"rank"}
         assert load_of(found).unsearched == ("fetch",)
@@ -183,7 +192,7 @@ class TestPlanUnderLoad:
 
     @pytest.mark.slow
     def test_few_calls_show_that_copies_help_plainly_and_never_that_they_hurt(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, crowded: LoadModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[tuple[int, bool]] = []
 
@@ -193,34 +202,30 @@ class TestPlanUnderLoad:
             return found
 
         monkeypatch.setattr(looks, "look", seen)
-        calm, busy = (
-            load_model(
-                queue_profile(rate_of(used), requests=4000, seed=9),
-                QueueSettings(cancel="none", dispatch="random"),
-            )
-            for used in (0.15, 0.7)
+        calm = load_model(
+            queue_profile(rate_of(0.15), requests=4000, seed=9),
+            QueueSettings(cancel="none", dispatch="random"),
         )
         assert not load_of(plan_under_load(calm, greedy, requests=4000)).refused
         assert {*asked} == {(5000, False)}
         asked.clear()
-        assert load_of(plan_under_load(busy, greedy, requests=4000)).refused
+        assert load_of(plan_under_load(crowded, greedy, requests=4000)).refused
         assert asked == [(5000, True), (15_000, True)] * 2
 
-    @pytest.mark.parametrize(("profiled", "simulated"), [(200, 5000), (2000, 8000), (8000, 20_000)])
+    @pytest.mark.parametrize(("profiled", "simulated"), [(200, 1000), (400, 1600), (800, 2000)])
     def test_what_is_expected_rests_on_requests_as_the_profile_has_them(
-        self, profiled: int, simulated: int
+        self, profiled: int, simulated: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        model = load_model(queue_profile(rate_of(0.3), requests=profiled))
+        monkeypatch.setattr(under_load, "MIN_REQUESTS", 1000)
+        monkeypatch.setattr(under_load, "MAX_REQUESTS", 2000)
+        model = load_model(queue_profile(rate_of(0.03), requests=profiled))  # too calm to search thresholds
         assert len(load_of(plan_under_load(model, STUDY)).simulation.before_ms) == simulated
 
     def test_copies_that_hurt_are_refused_at_unsearched_stages_too(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, crowded: LoadModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(under_load, "MAX_SEARCHED_STAGES", 1)
-        busy = queue_profile(rate_of(0.7), requests=8000, seed=9)
-        found = plan_under_load(
-            load_model(busy, QueueSettings(cancel="none", dispatch="random")), greedy, requests=8000
-        )
+        found = plan_under_load(crowded, greedy, requests=4000)
         assert set(load_of(found).refused) == {"fetch", "rank"}
         assert len(load_of(found).unsearched) == 1
         [note] = of_kind(found.notes, CopiesRefused)

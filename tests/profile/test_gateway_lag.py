@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.cli.shared import note_sentences
+from kwiken.cli.study.explain import command as explain_command
 from kwiken.curves import stage_curves
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import AnswersUnread
-from kwiken.profile import Profile, StageProfile, gateway_lag, part_of
+from kwiken.profile import Profile, StageProfile, gateway_lag, part_of, profile_to_json, unread_shares
 from kwiken.simulation import PairedSimulation
 from tests.support.notes import of_kind
 
@@ -84,6 +88,27 @@ def test_copies_are_bought_where_replicas_are_late(seen: Profile) -> None:
     assert list(note.shares) == ["gateway"]
     assert note.shares["gateway"] > 0.9
     assert "gateway 9" in note_sentences([note])[0]
+
+
+def test_the_share_that_no_copy_shortens_counts_late_calls_only(seen: Profile) -> None:
+    assert set(unread_shares(seen)) == {"gateway"}
+    prompt = np.where(seen.stage("gateway").calls_ms < 40, 0.9, 0.0)
+    other = replace(seen, stages=tuple(replace(stage, lag_ms=prompt) for stage in seen.stages))
+    assert unread_shares(other) == {}
+
+
+def test_explain_names_the_stages_whose_answers_lay_unread(seen: Profile, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    file.write_text(profile_to_json(seen))
+    shown = CliRunner().invoke(explain_command, [str(file)])
+    assert shown.exit_code == 0
+    [line] = [line for line in shown.stderr.splitlines() if "lay unread" in line]
+    assert "gateway 9" in line
+    assert "replicas" not in line
+    found = json.loads(CliRunner().invoke(explain_command, [str(file), "--json"]).stdout)
+    shares = {stage["name"]: stage["unread"] for stage in found["stages"]}
+    assert shares["replicas"] == 0
+    assert shares["gateway"] > 0.9
 
 
 def test_a_search_over_pairs_keeps_the_lag(seen: Profile) -> None:

@@ -40,8 +40,8 @@ class TestTakenApart:
     @pytest.mark.parametrize("factor", [0.5, 1.4])
     def test_other_loads_are_predicted(self, profile: Profile, factor: float) -> None:
         """The service, run at the other load: p99 within 10%."""
-        simulated = simulate_load(load_model(profile), factor=factor, requests=60_000).before
-        truth = ladder(queue_profile(rate_of(0.5 * factor), requests=200_000, seed=4).latency_ms)
+        simulated = simulate_load(load_model(profile), factor=factor, requests=40_000).before
+        truth = ladder(queue_profile(rate_of(0.5 * factor), requests=80_000, seed=4).latency_ms)
         for name in ("p50_ms", "p90_ms", "p99_ms"):
             assert getattr(simulated, name) == pytest.approx(getattr(truth, name), rel=0.1), name
 

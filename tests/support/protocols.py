@@ -190,15 +190,19 @@ class Relay:
 @contextlib.asynccontextmanager
 async def nothing_leaked() -> AsyncIterator[None]:
     """Check that a block leaves no task and no descriptor behind."""
-    await _warm_up()
-    tasks, descriptors = asyncio.all_tasks(), _descriptors()
-    yield
+    gc.freeze()  # a collection then scans what the block made, and not what all tests before it left
+    try:
+        await _warm_up()
+        tasks, descriptors = asyncio.all_tasks(), _descriptors()
+        yield
 
-    def is_clean() -> bool:
-        gc.collect()
-        return asyncio.all_tasks() <= tasks and _descriptors() <= descriptors
+        def is_clean() -> bool:
+            gc.collect()
+            return asyncio.all_tasks() <= tasks and _descriptors() <= descriptors
 
-    await until(is_clean, within_s=10.0)
+        await until(is_clean, within_s=10.0)
+    finally:
+        gc.unfreeze()
 
 
 async def _warm_up() -> None:

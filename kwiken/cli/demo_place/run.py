@@ -33,7 +33,7 @@ from kwiken.placement.schedulers import scheduler
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.upkeep import Seating, Upkeep, clusters_on_nodes
+from kwiken.runtime.upkeep import Assignment, Upkeep, clusters_on_nodes
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one stays up and loses a node
 CALL_S: Final = 0.045  # wanted time of one call on a small replica
@@ -240,14 +240,14 @@ async def _placed(
     admissions = admit_all(asked, NodeLedger(cluster), scheduler(name))
     placement = document(cluster, admissions, scheduler=name, confidence=CONFIDENCE)
     adaptation = Adaptation(asked, cluster, placement, scheduler(name))
-    seating = Seating(workloads={one.name: one.workload for one in asked}, nodes=there)
+    assignment = Assignment(workloads={one.name: one.workload for one in asked}, nodes=there)
     said: list[tuple[float, str]] = []
-    replicas = {service: seating.replicas(service, adaptation.keys) for service in SERVICES}
+    replicas = {service: assignment.replicas(service, adaptation.keys) for service in SERVICES}
     with_room = [service for service, places in replicas.items() if places.get(SERVICES[service])]
     async with clusters_on_nodes(_starts(with_room, settings), there, replicas) as on_nodes:
         upkeep = Upkeep(
             adaptation,
-            seating,
+            assignment,
             on_nodes.clusters,
             on_nodes.limits,
             say=lambda line: said.append((time.monotonic(), line)),

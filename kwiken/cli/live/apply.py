@@ -53,7 +53,7 @@ def command(
 
 def _local(state: Path, service: str) -> tuple[str, str]:
     """Address and token of the gateway that `kwiken up` started for a service."""
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     files = StateFiles(state, service)
     found = files.read()

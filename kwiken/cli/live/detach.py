@@ -14,7 +14,7 @@ from kwiken.cli.shared import note, room_in
 from kwiken.errors import InputError, KwikenError
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster import ClusterState, StateFiles
+    from kwiken.runtime.cluster.state import ClusterState, StateFiles
 
 READY_S: Final = 240.0
 POLL_S: Final = 0.05

@@ -12,7 +12,7 @@ from kwiken.cli.shared import note
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
 
 @click.command(short_help="Stop the local cluster.")
@@ -27,7 +27,7 @@ def command(*, service: str | None, state: str) -> None:
 
     Only processes that `kwiken up` started are signalled: both pid and start time must match its state.
     """
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     folder = Path(state)
     named = service.rpartition(":")[2] if service is not None else None
@@ -56,7 +56,7 @@ def command(*, service: str | None, state: str) -> None:
 
 def _of_same_supervisor(files: StateFiles) -> list[StateFiles]:
     """Other services whose supervisor is that of a service: they end with it."""
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     state, found = files.read(), []
     for each in StateFiles.all(files.folder) if state is not None else ():
@@ -68,7 +68,7 @@ def _of_same_supervisor(files: StateFiles) -> list[StateFiles]:
 
 
 def _stop(files: StateFiles) -> bool:
-    from kwiken.runtime.cluster import stop_cluster
+    from kwiken.runtime.cluster.state import stop_cluster
 
     try:
         return stop_cluster(files)

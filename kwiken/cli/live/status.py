@@ -15,7 +15,7 @@ from kwiken.cli.shared import json_option, note, print_json, print_table, say
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster import ClusterState, StateFiles
+    from kwiken.runtime.cluster.state import ClusterState, StateFiles
 
 UNWELL: Final = 1
 
@@ -38,7 +38,7 @@ def command(*, service: str | None, state: str, page: bool, watched: bool, as_js
     """
     if sum((page, watched, as_json)) > 1:
         raise click.UsageError("--page, --watch and --json exclude one another")
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     folder = Path(state)
     named = service.rpartition(":")[2] if service is not None else None

@@ -33,7 +33,8 @@ from kwiken.runtime.log_events import Event, about
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.runtime.cluster import Cluster, Layout, StateFiles
+    from kwiken.runtime.cluster import Cluster, Layout
+    from kwiken.runtime.cluster.state import StateFiles
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.service import Service
 
@@ -114,7 +115,7 @@ def command(
     if plan is not None:
         _check_plan(plan, services[0])
     from kwiken.machine import processors_given
-    from kwiken.runtime.cluster import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles
 
     files = [StateFiles(Path(state), service.name) for service in services]
     processes = sum(
@@ -346,20 +347,20 @@ async def _on_nodes(
     """Clusters on the nodes of a placement, and what keeps their targets, if there are any."""
     from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
 
-    adaptation, seating, nodes_file = placed.adaptation, placed.seating, placed.nodes_file
+    adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
     with contextlib.ExitStack() as claim:
         if nodes_file is not None:
             claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
         async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
             _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
-            if adaptation is None or seating is None:
+            if adaptation is None or assignment is None:
                 yield running.clusters, None
                 return
             yield (
                 running.clusters,
                 Upkeep(
                     adaptation,
-                    seating,
+                    assignment,
                     running.clusters,
                     running.limits,
                     say=functools.partial(_log, Event.UPKEEP_ACTED),

@@ -233,8 +233,10 @@ def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | N
         raise InputError("there are no traces and no profile among the files", where=files[0])
     for name, later in recordings.items():
         if plan is not None and plan.service != later.service:
+            how = "; --from PROFILE takes the plan's kind of requests, --kind NAME another"
             raise InputError(
-                f"is a plan for service {plan.service!r}; the requests of {name} are of {later.service!r}",
+                f"is a plan for service {plan.service!r}; the requests of {name} are of {later.service!r}"
+                f"{how if found.traces else ''}",
                 where=str(found.plans[0]),
             )
     return plan, recordings
@@ -312,7 +314,10 @@ def remarks(found: Judgement) -> list[str]:
     told = []
     if (passed := passed_budget(arm.spent, found.budget)) is not None:
         per_s = found.ledger.floor_per_s
-        told.append(f"{passed}, because the ledger grants {per_s:g} copies a second whatever they come to")
+        told.append(
+            f"{passed}, because the ledger denies none of the first {per_s:g} copies a second; "
+            "what is planned in hindsight keeps to the budget, so it may cut less"
+        )
     if arm.denied > 0:
         told.append(f"the ledger denied {arm.denied:.0%} of the copies that the plan asked for")
     return told

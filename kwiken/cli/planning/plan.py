@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.cli.planning.copies_and_load import show_thresholds
 from kwiken.cli.planning.load_options import (
     LOAD,
     load_summary,
@@ -18,7 +19,6 @@ from kwiken.cli.planning.load_options import (
 )
 from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
 from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.planning.reissue_limits import show_thresholds
 from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     MIB,

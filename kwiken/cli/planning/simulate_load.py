@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kwiken.cli.planning.copies_and_load import hurt_from
 from kwiken.cli.planning.load_options import queue_settings
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
-from kwiken.cli.planning.reissue_limits import hurt_from
 from kwiken.cli.shared import print_json, print_table, progress, say
 
 if TYPE_CHECKING:

@@ -105,9 +105,9 @@ def _reason(advice: Advice) -> str:
 
     doubt = advice.doubt
     if doubt is Doubt.FEW_REQUESTS:
-        return (
-            f"{count(advice.kind.requests, 'request')} are too few to plan on one half and judge on the other"
-        )
+        verb = "is" if advice.kind.requests == 1 else "are"
+        many = count(advice.kind.requests, "request")
+        return f"{many} {verb} too few to plan on one half and judge on the other"
     if doubt is Doubt.NO_ORDER:
         return "all requests carry the same start time, so none is later than another"
     if doubt is Doubt.NOTHING_TO_COPY:
@@ -159,6 +159,7 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         RecordAgain,
         RecordBusyTime,
         RecordLonger,
+        SharedCall,
         TraceRareKinds,
     )
 
@@ -182,6 +183,11 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
             told = (
                 f"Look into {_named(step.services, most)}: no setting copies work outside of the stages "
                 "alone; kwiken fit --spans shows the work inside of services"
+            )
+        case SharedCall():
+            told = (
+                f"Expect less from exported settings: to a proxy {_named(step.stages, most)} are one route, "
+                f"which gets the latest delay, {ms(step.last_ms)} instead of {ms(step.first_ms)}"
             )
         case RecordBusyTime():
             told = "Record the CPU time of calls; without it copies are charged by typical latency"

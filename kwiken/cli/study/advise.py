@@ -26,6 +26,7 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
+from kwiken.cli.study.fit import note_scattered
 from kwiken.errors import InputError
 from kwiken.printable import printable_json
 
@@ -83,6 +84,7 @@ def command(
     from kwiken.advice import advise
 
     chosen, others, fits = _read(traces, kind, once, copyable)
+    note_scattered(fits)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     with progress("planning and judging"):
         found, plan = advise(

@@ -21,6 +21,7 @@ from kwiken.cli.shared import (
     note,
     note_cut_short,
     note_few,
+    note_words,
     print_json,
     print_table,
     progress,
@@ -88,6 +89,7 @@ def command(
         print_json(story)
     else:
         _show(story, planned=plan is not None)
+        _note_unread(story)
         note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
         note_few(learned)
         if story.contradicted > MIN_CONTRADICTED_SHARE:
@@ -153,7 +155,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
         "critical",
         "p99/p50",
         "cost",
-        f"p99 cut by {story.budget:.0%}",
+        "p99 cut",
         "variance cut",
     )
     rows = []
@@ -175,6 +177,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
     title = f"{story.service}: {requests}{times}"
     print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
     say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
+    say(f"cuts: by copies at this stage alone, for {story.budget:.1%} of extra work")
     say(_effective(story))
     say("", f"critical paths ({story.effective_per_path:.1f} effective stages on the average one):")
     for path in story.paths[:MAX_PATHS_SHOWN]:
@@ -182,6 +185,14 @@ def _show(story: Explanation, *, planned: bool) -> None:
     if len(story.paths) > MAX_PATHS_SHOWN:
         say(f"          and {len(story.paths) - MAX_PATHS_SHOWN} more")
     say(*_heat_lines(story.heat))
+
+
+def _note_unread(story: Explanation) -> None:
+    """Note on the stages whose answers lay unread at a busy gateway, in the words of a plan's note."""
+    from kwiken.planning.notes import AnswersUnread
+
+    if unread := {stage.name: stage.unread for stage in story.stages if stage.unread}:
+        note(note_words(AnswersUnread(unread)))
 
 
 def _effective(story: Explanation) -> str:

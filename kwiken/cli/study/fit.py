@@ -52,6 +52,7 @@ UNLABELLED: Final = "(none)"  # the fit's name of the class of requests whose sp
 FEW: Final = "warning_few_requests"
 MAX_KINDS_SHOWN: Final = 20
 MIN_KINDS_LISTED: Final = 2
+MAX_ROWS_LISTED: Final = 500  # kinds or roots in a list; JSON has all
 _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -267,9 +268,30 @@ def _list(fits: Fits, *, as_json: bool) -> None:
         print_json(_listing(fits))
         return
     rows = [(root, str(number)) for root, number in fits.roots.items()]
-    print_table(f"Root operations: {len(rows)}", ("operation", "requests"), rows, to_stdout=True)
+    _list_table(f"Root operations: {len(rows)}", ("operation", "requests"), rows)
     say("")
-    print_table(f"Kinds of requests: {len(fits.kinds)}", KIND_HEAD, _kind_rows(fits.kinds), to_stdout=True)
+    _list_table(f"Kinds of requests: {len(fits.kinds)}", KIND_HEAD, _kind_rows(fits.kinds))
+    note_scattered(fits)
+
+
+def _list_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the first rows of a list, and the number of the others."""
+    print_table(title, head, rows[:MAX_ROWS_LISTED], to_stdout=True)
+    if len(rows) > MAX_ROWS_LISTED:
+        say(f"and {len(rows) - MAX_ROWS_LISTED:,} more; --json has all")
+
+
+def note_scattered(fits: Fits) -> None:
+    """Note that most kinds have a single request, and what would be right.
+
+    Args:
+        fits: learned kinds of requests.
+    """
+    if fits.scattered:
+        note(
+            f"note: most of the {len(fits.kinds):,} kinds have a single request, as where names of spans "
+            "hold identifiers (GET /item/17); record spans under the names of their routes (GET /item/{id})"
+        )
 
 
 KIND_HEAD: Final = ("kind", "requests", "p50 ms", "p99 ms", "stages")
@@ -298,7 +320,8 @@ def _show_kinds(fits: Fits, *, every: bool) -> None:
     note("")
     print_table("Kinds of requests", KIND_HEAD, _kind_rows(shown))
     if more > 0:
-        note(f"and {more} more; --list shows all")
+        note(f"and {more} more; --list shows them")
+    note_scattered(fits)
     if not every:
         learned = _kind_name(fits, fits.profiles[0])
         note(f"learned: {learned}; choose another kind by --kind NAME, or learn each by --all -o FOLDER")

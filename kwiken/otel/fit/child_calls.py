@@ -90,8 +90,9 @@ class Children:
         self._stages += stages
         if self._stages > MAX_STAGES:
             raise InputError(
-                f"there are {self._stages} stages, and at most {MAX_STAGES} fit; "
-                "try a root further down, or less depth"
+                f"there are {self._stages} stages, and at most {MAX_STAGES} fit; names of spans must be "
+                "routes (GET /item/{id}) and hold no identifiers (GET /item/17); if so, try a root further "
+                "down, or less depth"
             )
 
     def of(self, at: Ints) -> Calls:

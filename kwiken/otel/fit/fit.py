@@ -13,9 +13,9 @@ import numpy as np
 from kwiken.errors import InputError
 from kwiken.otel.fit.callees import Below, seen_below
 from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.like import fit_like, origin_of
-from kwiken.otel.fit.names import short_ends, short_names
+from kwiken.otel.fit.like_profile import fit_like, origin_of
 from kwiken.otel.fit.own import fit_own, sample_shares
+from kwiken.otel.fit.stage_names import short_ends, short_names
 from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
     BY_ROOT,
@@ -32,6 +32,7 @@ from kwiken.otel.trace import (
 )
 from kwiken.profile import Profile, decayed, weighted
 
+MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
 _MAX_REASONS_SHOWN: Final = 8
 _MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told
 
@@ -74,6 +75,11 @@ class Fits:
     kinds: tuple[Kind, ...]
     roots: Mapping[str, int]
     left_out: Mapping[str, str]
+
+    @property
+    def scattered(self) -> bool:
+        """Whether most of many kinds have a single request, as where names of spans hold identifiers."""
+        return len(self.kinds) >= MIN_KINDS_SCATTERED and self.kinds[len(self.kinds) // 2].requests == 1
 
 
 class FitOptions(TypedDict, total=False):
@@ -205,7 +211,14 @@ class _Read(NamedTuple):
             return ops[0]
         short = short_names(self.forest.names.operations[op] for op in ops)
         names = [short[self.forest.names.operations[op]] for op in ops]
-        return ops[_named([label(self.forest, op) for op in ops], names, wanted)]
+        labels = [label(self.forest, op) for op in ops]
+        if model is not None and wanted not in labels:
+            held = ", ".join(names[:_MAX_REASONS_SHOWN])
+            raise InputError(
+                f"is a profile of {wanted!r}, and the traces hold no such request; they hold {held}",
+                where="like",
+            )
+        return ops[_named(labels, names, wanted)]
 
     def learn(self, op: int) -> Profile:
         """Learn the profile of one kind, with counts of its own."""

@@ -12,9 +12,9 @@ from kwiken.errors import InputError
 from kwiken.otel.fit.call_matrices import build
 from kwiken.otel.fit.callees import Below, Callees, seen_below
 from kwiken.otel.fit.child_calls import Children
-from kwiken.otel.fit.names import distinct, fitted, short_names
-from kwiken.otel.fit.nested import MAX_DEPTH, Graph, Step, stages_below
+from kwiken.otel.fit.nested_stages import MAX_DEPTH, Graph, Step, stages_below
 from kwiken.otel.fit.service_times import service_times
+from kwiken.otel.fit.stage_names import distinct, fitted, short_names
 from kwiken.otel.trace import Forest, Requests, find_service_calls, label
 from kwiken.plan import SpanMatch
 from kwiken.profile import OWN_TIME, Origin, Profile

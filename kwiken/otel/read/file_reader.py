@@ -39,12 +39,18 @@ _OTHER_FIELDS: Final = (
         b'"localEndpoint"',
         "is Zipkin JSON; an OpenTelemetry collector reads it and writes OTLP JSON",
     ),
+    (b'"profile": "sha256:', "is a plan of kwiken, and traces are needed"),
+    (
+        b'"latency_ms":[',
+        "is a profile of kwiken, and traces are needed; `kwiken explain` and `plan` take profiles",
+    ),
     (b'"resource_spans"', "names its fields in snake_case; OTLP JSON has `resourceSpans`"),
 )
 _LOOKED_AT: Final = 4096  # bytes at the start of a file in which these fields are looked for
 # Lines of the collector's file exporter that hold no spans, where several pipelines write one file.
 _OTHER_SIGNALS: Final = (b'{"resourceLogs"', b'{"resourceMetrics"', b'{"resourceProfiles"')
 _SEVERAL: Final = "trailing characters"  # as msgspec says it
+_TRUNCATED: Final = "Input data was truncated"  # as msgspec says it
 _UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 Progress = Callable[[int], None]
@@ -334,7 +340,10 @@ def _reason(start: bytes) -> str:
 
 def _problem(error: Exception) -> str:
     """What is wrong with a document, by the decoder's error."""
-    return "is nested too deep" if isinstance(error, RecursionError) else str(error)
+    if isinstance(error, RecursionError):
+        return "is nested too deep"
+    told = str(error)
+    return f"{told}: the document has no end; copy or download it again" if told == _TRUNCATED else told
 
 
 def _line_of(error: Exception, document: memoryview, lines: _Lines) -> str:

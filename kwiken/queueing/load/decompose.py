@@ -8,6 +8,9 @@ The distribution of work has the measured mean and variation of busy times. Wait
 and rate by simulation. The rest is the residual: the distribution that, added to work and wait, gives the
 measured latencies. At the profile's own load the model therefore has the profile's percentiles, even if work
 or waits are wrong. At other loads only the waits change.
+
+The time that answers lay at the gateway is no part of these latencies. It is added after a call has raced its
+copies, and is at any load what it was when recorded, because the gateway has no load model.
 """
 
 from __future__ import annotations
@@ -122,25 +125,27 @@ def load_model(
     stages: dict[str, StageModel] = {}
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
-        distribution = call_distribution(stage)
-        calls = complete_calls(stage, distribution, rng)
+        raced = stage.without_lag()
+        distribution = call_distribution(raced)
+        calls = complete_calls(raced, distribution, rng)
         count = queues.replicas.get(stage.name, stage.replicas)
         rho = (
-            known_correlation(stage, distribution, copy_correlation)
+            known_correlation(raced, distribution, copy_correlation)
             if stage.reissuable and len(distribution)
             else 0.0
         )
-        station = _station(stage, distribution, rate, count, queues.utilisation.get(stage.name))
+        station = _station(raced, distribution, rate, count, queues.utilisation.get(stage.name))
         if station is None:
-            stages[stage.name] = _without_replicas(stage, calls, rate, rho)
+            model = _without_replicas(raced, calls, rate, rho)
         else:
-            stages[stage.name] = _decomposed(
+            model = _decomposed(
                 replace(station, dispatch=queues.dispatch, cancel=queues.cancel),
                 calls,
                 rate,
                 rho,
                 seed=seed,
             )
+        stages[stage.name] = replace(model, lag_ms=stage.lag_ms)
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
             "no stage has a measured busy time, so the effect of load is not known; give the share of the "

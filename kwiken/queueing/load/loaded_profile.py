@@ -50,9 +50,9 @@ def _stage_under_load(
     pairs = stage.pairs_ms
     return replace(
         stage,
-        calls_ms=calls,
+        calls_ms=calls if model.lag_ms is None else calls + model.lag_ms,
         censored=np.zeros(calls.shape, np.bool_),
         pairs_ms=None if pairs is None else model.latencies_at(pairs, factor, seed=seed),
         reissuable=stage.reissuable and not refused,
-        lag_ms=None,  # the model keeps latencies whole
+        lag_ms=model.lag_ms,
     )

@@ -37,11 +37,14 @@ class StageModel:
     Attributes:
         station: replicas and distributions of work and rest; without replicas where load does not act on it.
         utilisation: share of the replicas' time in use, background included; 0 without replicas.
-        calls_ms: (n, width) latencies of the profile, with estimates for cancelled calls; NaN for no call.
+        calls_ms: (n, width) latencies of the profile until the answer reached the caller, with estimates for
+            cancelled calls; NaN for no call.
         rest_ms: (n, width) the part of each latency that is neither work nor waiting.
         visits_per_s: visits (requests that call the stage) a second; a visit makes all calls of a row.
         misfit: the largest error of p50, p90 and p99 at the profile's own load, as a share of each.
         excess_wait: largest excess of work and wait alone over one of these, as a share of it; 0 for none.
+        lag_ms: (n, width) time that each answer lay at the caller, milliseconds, at any load; None where it
+            is not known.
     """
 
     station: Station
@@ -51,6 +54,7 @@ class StageModel:
     visits_per_s: float
     misfit: float = 0.0
     excess_wait: float = 0.0
+    lag_ms: Floats | None = None
     _distributions: dict[tuple[float, int], Floats] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -162,7 +166,8 @@ class StageModel:
             longer = np.maximum(0.0, rest + stalls.extra_wait_ms(factor))
             rest = np.where(stalls.caught[rows], longer, rest)
         work = self.station.work.draw(rng, rest.size).reshape(rest.shape)
-        return Primaries(np.where(np.isnan(rest), np.nan, work), rest)
+        lag = self.lag_ms[rows] if self.lag_ms is not None else None
+        return Primaries(np.where(np.isnan(rest), np.nan, work), rest, lag)
 
 
 @dataclass(frozen=True)

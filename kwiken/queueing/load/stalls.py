@@ -97,7 +97,7 @@ def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
     evidence = {
         stage.name: found
         for stage in profile.stages
-        if (found := _pause_evidence(stage, starts[stage.name])) is not None
+        if (found := _pause_evidence(stage.without_lag(), starts[stage.name])) is not None
     }
     later, passed = (sum(getattr(found, name) for found in evidence.values()) for name in ("later", "passed"))
     if later < MIN_LATER_CALLS or passed > MAX_PASSED_SHARE * later:

@@ -31,10 +31,13 @@ class Primaries:
     Attributes:
         work_ms: (n, width) times of work; NaN for no call.
         rest_ms: (n, width) times of rest, NaN in the same places.
+        lag_ms: (n, width) times that answers lie at the caller before the caller reads them. No copy shortens
+            them, because the caller reads the copy's answer as late. None for none.
     """
 
     work_ms: Floats
     rest_ms: Floats
+    lag_ms: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,9 @@ def _stage(
     calls = Calls(start[owner], work.ravel()[there], rest.ravel()[there], np.full(len(there), -1))
     served = serve(station, calls, serving)
     latency = np.zeros(len(start))
-    np.maximum.at(latency, owner, served.latency_ms)
+    lag = primaries.lag_ms if primaries is not None else None
+    read = served.latency_ms if lag is None else served.latency_ms + lag.ravel()[there]
+    np.maximum.at(latency, owner, read)
     return StageQueues(
         latency_ms=latency,
         calls=np.bincount(owner, minlength=len(start)),
@@ -182,6 +187,12 @@ def _work_and_rest(
         )
     if (np.isnan(work) != np.isnan(rest)).any() or (work < 0).any() or (rest < 0).any():
         raise InputError(f"stage {station.name!r}: times must be >= 0, or NaN for no call", where="given")
+    lag = primaries.lag_ms
+    if lag is not None and (lag.shape != work.shape or not (lag[~np.isnan(work)] >= 0).all()):
+        raise InputError(
+            f"stage {station.name!r}: lag_ms must have the shape {work.shape} and a time >= 0 for each call",
+            where="given",
+        )
     return work, rest
 
 

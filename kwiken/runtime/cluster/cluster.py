@@ -27,8 +27,7 @@ from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
-from kwiken.runtime.cluster.state import VERSION, ClusterState, NodeState
-from kwiken.runtime.cluster.state_folder import StateFolder
+from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, NodeState, StateFolder
 from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 from kwiken.runtime.process_id import Identity
@@ -391,7 +390,7 @@ class Cluster:
 
     def _state(self) -> ClusterState:
         return ClusterState(
-            version=VERSION,
+            version=STATE_VERSION,
             service=self.service.name,
             target=self._target,
             supervisor=self._supervisor,

@@ -1,7 +1,7 @@
 """Combined status of a cluster's gateways: one document of the form of one gateway's. Pure.
 
-Counts and rates add up. Shares over time are weighted by the work that they are of. Percentiles cannot be
-combined, so those of the slowest gateway stand.
+Counts and rates are added. A share of work is averaged, weighted by each gateway's work. Percentiles cannot
+be combined, so the slowest gateway's are taken.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _weighted(name: str, parts: Sequence[Figures]) -> float:
     return sum(float(part[name]) * float(part["work"]) for part in parts) / work if work else 0.0
 
 
-WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # by the work of each gateway
-# Fields that do not simply add up, and what becomes of the values that gateways know.
+WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # weights: the work of each gateway
+# Rules for fields that cannot be added; gateways that do not know a value are left out.
 RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(
         ("load", "line_ms", "p50_ms", "p99_ms", "worst_10s", "latency_ms", "failing", "uptime_s"), max

@@ -6,7 +6,6 @@ from kwiken.runtime.gateway.allowed_origins import is_loopback
 from kwiken.runtime.gateway.control import Control
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.plan_store import PlanStore
-from kwiken.runtime.gateway.replica_watch import watch_replicas
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import MAX_REQUEST, GatewaySettings
@@ -27,5 +26,4 @@ __all__ = [
     "is_loopback",
     "judge",
     "parse_endpoint",
-    "watch_replicas",
 ]

@@ -17,11 +17,10 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.loop_lag import ITERATIONS_TO_START, loop_iterations_of
 from kwiken.runtime.gateway.metrics import GatewayMetrics
+from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
 from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
-from kwiken.runtime.gateway.self_measurement import SelfMeasurement
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
 from kwiken.runtime.live_page import LivePage

@@ -28,8 +28,8 @@ from kwiken.runtime.gateway import (
     PlanStore,
     SharedPlan,
     parse_endpoint,
-    watch_replicas,
 )
+from kwiken.runtime.gateway.observation import watch_replicas
 from kwiken.runtime.grpc import RemoteTransport
 from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.metrics import pushed

@@ -65,7 +65,7 @@ class Stream:
         """Wait for the end, and return the whole answer; cancelling this cancels the call at the replica.
 
         Raises:
-            LostError: the answer ended before its end.
+            LostError: the connection broke off before the end of the answer.
             UnfitError: the answer does not have the stage's type.
             HandlerError: the replica ended the answer with an error.
             DeadlineError: the deadline passed before the end.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
-from kwiken.runtime.upkeep.seating import Seating
 from kwiken.runtime.upkeep.upkeep import Upkeep
 
-__all__ = ["Seating", "Upkeep", "clusters_on_nodes"]
+__all__ = ["Assignment", "Upkeep", "clusters_on_nodes"]

@@ -17,8 +17,8 @@ from kwiken.errors import InputError, KwikenError
 from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.readings import Readings
-from kwiken.runtime.upkeep.seating import Seating
 
 LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
@@ -30,7 +30,7 @@ class Upkeep:
 
     Args:
         adaptation: decides; its replicas at the start are those of the clusters.
-        seating: which replica of a cluster is which one of the adaptation.
+        assignment: which replica of a cluster is which one of the adaptation.
         clusters: running clusters by the name of their service.
         limits: limits of the processes of all clusters.
         say: told each action with its reason, as one line.
@@ -39,14 +39,14 @@ class Upkeep:
     def __init__(
         self,
         adaptation: Adaptation,
-        seating: Seating,
+        assignment: Assignment,
         clusters: Mapping[str, Cluster],
         limits: NodeLimits,
         *,
         say: Callable[[str], None],
     ) -> None:
         self._adaptation = adaptation
-        self._seating = seating
+        self._assignment = assignment
         self._clusters = clusters
         self._limits = limits
         self._say = say
@@ -80,7 +80,7 @@ class Upkeep:
             for replicas in self._adaptation.keys.values():
                 for key, where, _ in replicas:
                     if where in lost:
-                        self._seating.names.pop(key, None)
+                        self._assignment.names.pop(key, None)
                         await self._limits.end(key)
             await self._apply(self._adaptation.nodes_lost(lost, now_s))
         for node in [node for node, at_s in self._back_at_s.items() if at_s <= now_s]:
@@ -94,7 +94,7 @@ class Upkeep:
         """Whether a node that was lost can be played again."""
         try:
             with contextlib.suppress(InputError):  # it was never removed
-                self._limits.add_node(node, self._seating.nodes[node].limit)
+                self._limits.add_node(node, self._assignment.nodes[node].limit)
         except KwikenError as error:
             self._say(f"node {node} is not back: {error}")
             return False
@@ -131,10 +131,10 @@ class Upkeep:
 
     def _replicas_of(self, service: str) -> dict[str, tuple[str, dict[str, str]]]:
         """Stage of each workload of a service, with the keys of its replicas by their names, by workload."""
-        placed, names = self._adaptation.keys, self._seating.names
+        placed, names = self._adaptation.keys, self._assignment.names
         return {
             name: (workload.stage, {names[key]: key for key, _, _ in placed[name] if key in names})
-            for name, workload in self._seating.workloads.items()
+            for name, workload in self._assignment.workloads.items()
             if workload.service == service and workload.stage
         }
 
@@ -163,7 +163,7 @@ class Upkeep:
         if isinstance(action, Stop) and not self._wanted_for(action):
             return
         self._say(action.line)
-        workload = self._seating.workloads[action.workload]
+        workload = self._assignment.workloads[action.workload]
         cluster = self._clusters.get(workload.service) if workload.stage else None
         for one in [cluster] if cluster is not None else self._clusters.values():
             one.note_action(action.line)
@@ -173,10 +173,10 @@ class Upkeep:
             if isinstance(action, Stop):
                 await self._limits.end(action.key)
         elif isinstance(action, Stop):
-            await cluster.remove_replica(self._seating.names.pop(action.key, ""))
+            await cluster.remove_replica(self._assignment.names.pop(action.key, ""))
         elif isinstance(action, Resize):
             try:
-                cluster.resize_replica(self._seating.names.get(action.key, ""), action.cores)
+                cluster.resize_replica(self._assignment.names.get(action.key, ""), action.cores)
             except KwikenError as error:
                 self._say(f"{action.workload}: {action.key} keeps its cores: {error}")
 
@@ -198,7 +198,7 @@ class Upkeep:
                 place = ReplicaPlace(action.node, action.cores)
                 name = await cluster.add_replica(stage, place)
                 if self._runs(action.workload, action.key):
-                    self._seating.names[action.key] = name
+                    self._assignment.names[action.key] = name
                 else:  # given up while it started
                     await cluster.remove_replica(name)
         except (KwikenError, OSError) as error:
@@ -208,12 +208,12 @@ class Upkeep:
 
     async def _start_command(self, name: str, key: str, node: str, cores: float) -> None:
         """Start the command of best-effort work, if it has one; other work is started elsewhere."""
-        workload = self._seating.workloads[name]
+        workload = self._assignment.workloads[name]
         if workload.best_effort and workload.command:
             await self._limits.start(
                 workload.command,
                 name=key,
-                limit=Limit(cores, self._seating.nodes[node].speed),
+                limit=Limit(cores, self._assignment.nodes[node].speed),
                 node=node,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,

@@ -18,8 +18,7 @@ import pytest
 
 from kwiken.cli.live.detach import _last_log_line
 from kwiken.cli.live.up import crowd_line
-from kwiken.runtime.cluster import ClusterState, StateFiles
-from kwiken.runtime.cluster.state import VERSION, ProcessState
+from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState, StateFiles
 from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
 from tests.support.http_servers import Asked, Told, http_server
@@ -39,7 +38,7 @@ def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
 def cluster(service: str, url: str, identity: Identity, token_file: Path) -> ClusterState:
     gateway = ProcessState(identity=identity, url=url, restarts=0)
     return ClusterState(
-        version=VERSION,
+        version=STATE_VERSION,
         service=service,
         target=f"{service}:{service}",
         supervisor=identity,
@@ -140,7 +139,7 @@ class TestTrouble:
             del files
             raise PermissionError(1, "Operation not permitted")
 
-        monkeypatch.setattr("kwiken.runtime.cluster.stop_cluster", deny)
+        monkeypatch.setattr("kwiken.runtime.cluster.state.stop_cluster", deny)
         refused(
             run("down", "--state", str(tmp_path)), "theirs cannot be stopped: Operation not permitted; did"
         )

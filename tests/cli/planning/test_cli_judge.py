@@ -14,6 +14,8 @@ from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
 from tests.support.commands import refused, run
+from tests.support.gateway_traces import shop_request, spans_of
+from tests.support.span_trees import jaeger_json
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -49,7 +51,7 @@ def test_a_plan_is_shown_beside_the_other_ways(folder: Path) -> None:
 def test_a_passed_budget_is_said(folder: Path) -> None:
     told = run("judge", str(folder / "small.json"), str(folder / "profile.json")).stderr
     assert "the plan passed its budget" in told
-    assert "of 0.10%, because the ledger grants 3 copies a second" in told
+    assert "of 0.10%, because the ledger denies none of the first 3 copies a second" in told
     assert "the ledger denied" in told
 
 
@@ -135,3 +137,8 @@ def test_what_cannot_be_judged_is_refused(folder: Path) -> None:
     refused(
         run("judge", str(folder / "other.json"), profile), "is a plan for service 'another'; the requests of"
     )
+    traces = folder / "traces" / "day.json"
+    traces.parent.mkdir()
+    traces.write_text(jaeger_json(spans_of([shop_request(n) for n in range(30)])))
+    told = "are of 'shop-service'; --from PROFILE takes the plan's kind of requests, --kind NAME another"
+    refused(run("judge", plan, str(traces)), told)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from kwiken.cli.shared import options
 from tests.support.commands import one_refusal, refused, run
 from tests.support.hostile import profile_document
 from tests.support.traces import many
@@ -112,8 +113,9 @@ KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verb", READERS)
-def test_what_is_no_file_to_read(verb: str, kind: str, good: Path) -> None:
+def test_what_is_no_file_to_read(verb: str, kind: str, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, pattern = KINDS[kind]
+    monkeypatch.setattr(options, "MAX_PROFILE", 16 * MIB)  # a GiB of zeros takes seconds
     with tempfile.TemporaryDirectory(prefix="kw") as place:  # a socket's name must be short
         bad = Path(place) / "bad.json"
         make(bad)

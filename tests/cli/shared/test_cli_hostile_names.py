@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.runtime.cluster import ClusterState
-from kwiken.runtime.cluster.state import VERSION, ProcessState
+from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState
 from kwiken.runtime.process_id import Identity
 from tests.support.commands import refused, run
 from tests.support.hostile import (
@@ -236,7 +235,7 @@ def noted(folder: Path, server: http.server.ThreadingHTTPServer, *, suffix: str 
         identity=Identity(1, "x"), url=attacked("http://a"), restarts=0, stage=ATTACK, replica=ATTACK
     )
     state = ClusterState(
-        VERSION, attacked("shop"), ATTACK, own, True, ATTACK, gateway.url, [gateway], [replica]
+        STATE_VERSION, attacked("shop"), ATTACK, own, True, ATTACK, gateway.url, [gateway], [replica]
     )
     (folder / "shop.json").write_bytes(msgspec.json.encode(state))
     (folder / "shop.token").write_text("token\n")

@@ -42,10 +42,22 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> str:
     return written(tmp_path_factory.mktemp("advise"), requests)
 
 
-def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_step(traces: str) -> None:
+@pytest.fixture(scope="module")
+def text(traces: str) -> str:
+    """The answer as it is printed without options."""
     shown = run("advise", traces)
     assert shown.exit_code == 0, shown.stderr
-    lines = shown.stdout.splitlines()
+    return shown.stdout
+
+
+@pytest.fixture(scope="module")
+def document(traces: str) -> str:
+    """The answer as JSON."""
+    return run("advise", traces, "--json").stdout
+
+
+def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_step(text: str) -> None:
+    lines = text.splitlines()
     for line, question in zip(lines, QUESTIONS, strict=False):
         assert line.startswith(question)
     which, tail, gain, change, measure = lines[:5]
@@ -58,12 +70,12 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
     assert "Record 2,000 requests of this kind instead of 400" in measure
     for line in lines[:5]:
         assert len(line.split()) <= MAX_WORDS, line
-    assert "Who makes slow requests slow" in shown.stdout
-    assert "Settings to change" in shown.stdout
+    assert "Who makes slow requests slow" in text
+    assert "Settings to change" in text
 
 
-def test_the_gain_is_worded_by_what_the_interval_says(traces: str) -> None:
-    found = msgspec.json.decode(run("advise", traces, "--json").stdout, type=Advice)
+def test_the_gain_is_worded_by_what_the_interval_says(document: str) -> None:
+    found = msgspec.json.decode(document, type=Advice)
     judgement = found.judgement
     assert judgement is not None
     arm = judgement.arm("plan")
@@ -85,10 +97,9 @@ def test_the_gain_is_worded_by_what_the_interval_says(traces: str) -> None:
     assert "leaves p99 of the later half at" in gain(0.0, 0.0, 0.0, Doubt.ZERO_IN_INTERVAL)
 
 
-def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(traces: str) -> None:
-    told = run("advise", traces, "--json")
-    steps = json.loads(told.stdout)["steps"]
-    lines = run("advise", traces).stdout.splitlines()
+def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(text: str, document: str) -> None:
+    steps = json.loads(document)["steps"]
+    lines = text.splitlines()
     listed = lines[lines.index("What to measure next:") + 1 :]
     assert len(listed) == len(steps) > 1
     assert all(line.startswith("- ") and line.endswith(".") for line in listed)
@@ -96,10 +107,10 @@ def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(traces: str) -
     assert more in lines[4]
 
 
-def test_a_plan_that_is_kept_is_exported_by_name(traces: str, tmp_path: Path) -> None:
+def test_a_plan_that_is_kept_is_exported_by_name(traces: str, text: str, tmp_path: Path) -> None:
     plan = str(tmp_path / "plan.json")
     assert f"kwiken export {plan} --to envoy" in run("advise", traces, "--plan", plan).stdout
-    assert "--plan FILE keeps the plan for kwiken export" in run("advise", traces).stdout
+    assert "--plan FILE keeps the plan for kwiken export" in text
 
 
 def test_the_floor_serves_all_requests_of_which_the_traces_are_a_sample(traces: str) -> None:

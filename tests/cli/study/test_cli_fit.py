@@ -230,6 +230,27 @@ class TestFit:
         copied = {name for name, s in json.loads(Path(plan).read_text())["stages"].items() if "reissue" in s}
         assert copied <= {name for name, may in stages.items() if may}
 
+    def test_identifiers_in_names_are_told_and_long_lists_are_cut(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every request has a root operation of its own."""
+        document = json.loads(jaeger_json(spans_of([shop_request(n) for n in range(30)])))
+        for number, trace in enumerate(document["data"]):
+            for one in trace["spans"]:
+                if not one["references"]:
+                    one["operationName"] = f"GET /page/{number}"
+        path = tmp_path / "ids.json"
+        path.write_text(json.dumps(document))
+        monkeypatch.setattr("kwiken.cli.study.fit.MAX_ROWS_LISTED", 25)
+        shown = run("fit", str(path), "--list")
+        assert shown.stdout.count("and 5 more; --json has all") == 2
+        assert shown.stdout.count("GET /page/") == 25
+        told = "note: most of the 30 kinds have a single request, as where names of spans hold identifiers"
+        for command in (["fit", str(path), "--list"], ["fit", str(path)], ["advise", str(path)]):
+            assert told in run(*command).stderr
+        path.write_text(jaeger_json(spans_of([shop_request(n) for n in range(30)])))
+        assert "identifiers" not in run("fit", str(path), "--list").stderr
+
     def test_a_shop_behind_a_gateway_from_its_kinds_to_another_day(self, tmp_path: Path) -> None:
         requests = [shop_request(n) if n % 3 else cart_request(n) for n in range(120)]
         path, profile, plan = tmp_path / "day.json", str(tmp_path / "p.json"), str(tmp_path / "plan.json")

@@ -16,8 +16,8 @@ from kwiken.errors import InputError
 from kwiken.latency import end_to_end
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.names import distinct
 from kwiken.otel.fit.precedence import closure
+from kwiken.otel.fit.stage_names import distinct
 from kwiken.otel.trace.requests import choose
 from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from tests.otel.trace.test_cleaning import forest_of

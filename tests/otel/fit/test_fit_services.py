@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -273,8 +275,19 @@ def test_what_cannot_be_a_model_is_refused(tmp_path: Path) -> None:
     ):
         fit_profile([path], like=deep)
     cart = fit_profile([traces(tmp_path, spans_of([cart_request(n) for n in range(30)]), "c.json")])
-    with pytest.raises(InputError, match="no kind of requests is named 'cart-service:/api/v1/cart/add'"):
+    other = r"like: is a profile of 'cart-service:/api/v1/cart/add', and the traces hold no such request; they hold "
+    with pytest.raises(InputError, match=other):
         fit_profile([path], like=cart)
+
+
+def test_kinds_of_a_single_request_each_are_said_to_come_of_identifiers(tmp_path: Path) -> None:
+    whole = jaeger_json(spans_of([cart_request(n) for n in range(30)]))
+    document = json.loads(whole)
+    for number, trace in enumerate(document["data"]):
+        for span in trace["spans"]:
+            span["operationName"] = re.sub(r"cart/add$", f"cart/{number}", span["operationName"])
+    assert list_kinds([write(tmp_path / "ids.json", json.dumps(document))]).scattered
+    assert not list_kinds([write(tmp_path / "routes.json", whole)]).scattered
 
 
 Times = dict[str, float]

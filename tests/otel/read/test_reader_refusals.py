@@ -17,6 +17,10 @@ from hypothesis import strategies as st
 from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import SpanStore, columns, file_reader, inputs
+from kwiken.plan import Budgets
+from kwiken.planning import make_plan
+from kwiken.profile import profile_to_json
+from tests.support.profiles import small_profile
 from tests.support.span_trees import T0, Maker, Span, jaeger_json, layered_dag, otlp_lines, record
 
 GOOD = Maker(layered_dag(random.Random(1), 2), random.Random(1)).requests(3)
@@ -99,7 +103,15 @@ CASES: dict[str, tuple[str | bytes, str]] = {
     "a zip archive": (b"PK\x03\x04" + bytes(9), "is a zip archive; unpack it first"),
     "protobuf": (b"\0\0\x01\x10\x0a", "is binary, such as OTLP in protobuf; set `format: json`"),
     "tempo's trace of nothing": ('{"trace": 5}', "bad.json:1: Expected `object`, got `int`"),
-    "a profile of ours": ('{"version": 1, "service": "x", "stages": []}', "is neither OTLP JSON"),
+    "a profile of ours": (
+        profile_to_json(small_profile(20)),
+        "bad.json: is a profile of kwiken, and traces are needed; `kwiken explain` and `plan` take profiles",
+    ),
+    "latencies of a load": ('{"intended_s": 1.0, "latency_ms": 2.0}\n' * 3, "is neither OTLP JSON"),
+    "a plan of ours": (
+        make_plan(small_profile(300), budgets=Budgets(reissue=0.05), created="").to_json(),
+        "bad.json: is a plan of kwiken, and traces are needed",
+    ),
     "data that is no list": ('{"data": {"a": 1}}', "is neither OTLP JSON"),
     "data of numbers": ('{"data": [1]}', r"bad.json:1: data\[0\]: Expected `object`, got `int`"),
     "binary": (bytes(range(256)), "is binary"),
@@ -107,7 +119,10 @@ CASES: dict[str, tuple[str | bytes, str]] = {
     "utf-16 of the other order": (b"\xfe\xff" + LINES.encode("utf-16-be"), "is text in UTF-16"),
     "not utf-8 inside": (LINES.encode().replace(b"front", b"fr\xff\xfe!"), "bad.json:1: "),
     "xml": ("<traces/>", "is neither OTLP JSON"),
-    "cut in the first line": (LINES[:200], r"bad.json:1: Input data was truncated"),
+    "cut in the first line": (
+        LINES[:200],
+        r"bad.json:1: Input data was truncated: the document has no end; copy or download it again",
+    ),
     "cut in the last line": (LINES[:-50], r"bad.json:3: Input data was truncated"),
     "cut in a document": (jaeger_json(GOOD, indent=1)[:-30], r"bad.json:\d\d+: Input data was truncated"),
     "a broken line": (LINES + "{broken\n", r"bad.json:4: "),
@@ -324,7 +339,9 @@ def test_too_many_stages_are_refused(tmp_path: Path) -> None:
     calls = [Span(1, i, 1, "s", f"call {i}", T0 + i * 10, T0 + i * 10 + 5) for i in range(2, 1100)]
     path = tmp_path / "a.jsonl"
     path.write_text(otlp_lines([Span(1, 1, 0, "s", "root", T0, T0 + 20_000), *calls]))
-    with pytest.raises(InputError, match="there are 1098 stages, and at most 999 fit"):
+    with pytest.raises(
+        InputError, match=r"there are 1098 stages, and at most 999 fit; names of spans must be routes \(GET"
+    ):
         fit_profile([path])
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.runtime.cluster import StateFiles
+from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process_id import Identity
 from tests.support import commands
 from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
 
 TARGET = "tests.support.services_http:service"
+ONE_OF_EACH = ("--replicas", "middle=1", "--replicas", "last=1")
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -236,8 +237,7 @@ def listening_on(url: str, host: str) -> bool:
 
 def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_path: Path) -> None:
     state = ["--state", str(tmp_path / "state")]
-    counts = ["--replicas", "middle=1", "--replicas", "last=1"]
-    up = run("up", TARGET, *state, "--port", "0", "--detach", "--host", "0.0.0.0", *counts)
+    up = run("up", TARGET, *state, "--port", "0", "--detach", "--host", "0.0.0.0", *ONE_OF_EACH)
     try:
         assert up.returncode == 0, up.stderr
         assert "warning: the gateway listens on 0.0.0.0, so other machines may send" in up.stderr
@@ -255,7 +255,17 @@ def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_pat
 
 
 def test_what_up_itself_says_is_in_the_same_log_as_its_processes(tmp_path: Path) -> None:
-    words = ["--state", str(tmp_path), "--port", "0", "--host", "0.0.0.0", "--log-format", "json"]
+    words = [
+        "--state",
+        str(tmp_path),
+        "--port",
+        "0",
+        "--host",
+        "0.0.0.0",
+        "--log-format",
+        "json",
+        *ONE_OF_EACH,
+    ]
     with running("up", TARGET, *words) as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("http://127.0.0.1:")
@@ -268,7 +278,7 @@ def test_what_up_itself_says_is_in_the_same_log_as_its_processes(tmp_path: Path)
     told = {line["event"]: (line["level"], line["message"]) for line in lines}
     assert told["cluster_up"] == (
         "info",
-        f"echo is up with 6 replicas; control token in {StateFiles(tmp_path, 'echo').token}",
+        f"echo is up with 3 replicas; control token in {StateFiles(tmp_path, 'echo').token}",
     )
     assert told["cluster_stopping"] == ("info", "echo is stopping")
     level, message = told["gateway_exposed"]
@@ -277,7 +287,7 @@ def test_what_up_itself_says_is_in_the_same_log_as_its_processes(tmp_path: Path)
 
 def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with running("up", TARGET, "--state", str(state), "--port", "0") as up:
+    with running("up", TARGET, "--state", str(state), "--port", "0", *ONE_OF_EACH) as up:
         assert up.stdout is not None
         url = up.stdout.readline().strip()
         assert ask(url, "/v1/request", {"text": "hi"})[0] == 200
@@ -291,18 +301,18 @@ def test_ctrl_c_stops_everything(tmp_path: Path) -> None:
 def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
     """Not even a paused replica, which receives no event."""
     files = StateFiles(tmp_path, "echo")
-    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0", *ONE_OF_EACH) as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("http://")
         noted = files.read()
         assert noted is not None
-        assert len(noted.children) == 7
+        assert len(noted.children) == 4
         os.kill(noted.replicas[0].identity.pid, signal.SIGSTOP)
         up.kill()
         up.wait(10)
     until(lambda: not any(child.identity.alive for child in noted.children))
     # Its state file is outdated now; that prevents neither another start nor a stop.
-    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0", *ONE_OF_EACH) as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("http://")
         assert run("down", "--state", str(tmp_path)).stderr == "echo is stopped\n"
@@ -312,13 +322,13 @@ def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
 
 def test_down_ends_children_whose_supervisor_is_stuck(tmp_path: Path) -> None:
     files = StateFiles(tmp_path, "echo")
-    with running("up", TARGET, "--state", str(tmp_path), "--port", "0") as up:
+    with running("up", TARGET, "--state", str(tmp_path), "--port", "0", *ONE_OF_EACH) as up:
         assert up.stdout is not None
         assert up.stdout.readline().startswith("http://")
         noted = files.read()
         assert noted is not None
         os.kill(up.pid, signal.SIGSTOP)
-        from kwiken.runtime.cluster import stop_cluster
+        from kwiken.runtime.cluster.state import stop_cluster
 
         assert stop_cluster(files, stop_s=0.5)
         until(lambda: not any(child.identity.alive for child in noted.children))

@@ -258,20 +258,3 @@ async def test_a_killed_gateway_comes_back_with_its_plan(cluster: Cluster, clien
     assert (await cluster.status())["runtime"]["plan"] == plan.digest
     await cluster.put_plan(None)
     assert (await cluster.status())["runtime"]["plan"] is None
-
-
-async def test_a_replica_that_dies_again_and_again_is_not_replaced_in_a_rush(
-    cluster: Cluster, client: Client
-) -> None:
-    slot = pids(cluster, "last")[0]
-    others = set(pids(cluster, "last")[1:])
-    seen = {slot}
-    loop = asyncio.get_running_loop()
-    end = loop.time() + 2.0
-    while loop.time() < end:
-        for pid in set(pids(cluster, "last")) - others:
-            seen.add(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.02)
-    assert 2 <= len(seen) <= 6

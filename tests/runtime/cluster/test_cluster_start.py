@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kwiken.errors import DefinitionError, InputError, KwikenError
-from kwiken.runtime.cluster import Cluster, ClusterSettings, ClusterState, StateFiles, stop_cluster
-from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.state import ClusterState, ProcessState, StateFiles, stop_cluster
 from kwiken.runtime.process_id import Identity
 from tests.support.waiting import until
 

@@ -16,8 +16,9 @@ import pytest
 
 from kwiken.errors import InputError, KwikenError
 from kwiken.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.runtime.cluster import Cluster, ClusterSettings, StateFiles
+from kwiken.runtime.cluster import Cluster, ClusterSettings, slot
 from kwiken.runtime.cluster.child_process import Child, ChildError
+from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process import ReplicaSpec
 from kwiken.runtime.process_id import Identity
 from kwiken.runtime.transport import Replica
@@ -26,6 +27,12 @@ from tests.support.gateway_pids import gateway_pid
 from tests.support.waiting import until
 
 POISON = "tests.support.services_poison:service"
+
+
+@pytest.fixture
+def quick_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No growing pauses where the same process is ended again and again on purpose."""
+    monkeypatch.setattr(slot, "LONGEST_WAIT_S", slot.FIRST_WAIT_S)
 
 
 def of(
@@ -102,6 +109,7 @@ async def test_a_gateway_that_hangs_is_killed_and_replaced() -> None:
         assert cluster.gateway_url == url
 
 
+@pytest.mark.usefixtures("quick_restarts")
 async def test_requests_during_a_gateway_replacement_wait_and_are_not_refused() -> None:
     async with of(1) as cluster:
         for _ in range(2):
@@ -148,6 +156,7 @@ async def put(cluster: Cluster, plan: Plan | None, *, status: int = 200) -> None
         assert answer.status == status
 
 
+@pytest.mark.usefixtures("quick_restarts")
 async def test_a_plan_put_by_hand_outlives_the_gateway(files: StateFiles) -> None:
     files.folder.mkdir()
     files.plan.write_text("what a killed supervisor left")
@@ -183,6 +192,7 @@ async def test_on_a_full_disk_a_plan_put_by_hand_is_refused_and_the_clusters_own
         await eventually(told)
 
 
+@pytest.mark.usefixtures("quick_restarts")
 async def test_of_a_plans_file_and_one_put_by_hand_the_later_outlives_the_gateway(
     files: StateFiles, tmp_path: Path
 ) -> None:
@@ -212,9 +222,24 @@ async def test_no_process_is_killed_where_liveness_checks_are_off() -> None:
     async with of(1, unresponsive_s=0.0) as cluster:
         (pid,) = pids(cluster)
         os.kill(pid, signal.SIGSTOP)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(0.5)  # a check of no patience at all would have ended the process at once
         assert pids(cluster) == {pid}
         assert Identity.of(pid)
+
+
+async def test_a_replica_that_dies_again_and_again_is_not_replaced_in_a_rush() -> None:
+    async with of(2) as cluster:
+        others = set(sorted(pids(cluster))[1:])
+        seen: set[int] = set()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 2.0
+        while loop.time() < end:
+            for pid in pids(cluster) - others:
+                seen.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.02)
+        assert 2 <= len(seen) <= 6
 
 
 @pytest.fixture

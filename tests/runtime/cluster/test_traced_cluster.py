@@ -14,7 +14,7 @@ import aiohttp
 
 from kwiken.otel.fit import fit_profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.gateway.replica_watch import LOOK_S
+from kwiken.runtime.gateway.observation.replica_watch import LOOK_S
 from kwiken.runtime.process.log_limits import BURST
 from tests.support.server_processes import address_of, running
 from tests.support.server_processes import ask as post

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from kwiken.runtime.decisions import Admission, Limits
-from kwiken.runtime.gateway.loop_lag import LagWatch
+from kwiken.runtime.gateway.observation.loop_lag import LagWatch
 
 
 def test_a_long_line_turns_away_the_least_important_first() -> None:

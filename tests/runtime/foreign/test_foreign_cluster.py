@@ -20,7 +20,8 @@ from kwiken import Budgets, Plan, Reissue, StagePlan
 from kwiken.cli.demo.faults import DisturbedStage
 from kwiken.cli.live.status import _show, describe, unnoted
 from kwiken.plan import Costs
-from kwiken.runtime.cluster import Cluster, StateFiles
+from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.state import StateFiles
 from tests.support.commands import refused, run
 from tests.support.foreign_grpc import grpc_server
 

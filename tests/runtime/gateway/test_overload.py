@@ -17,9 +17,15 @@ from kwiken.runtime import OverloadError, SystemClock
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.loop_lag import EVERY_S, TIMERS_IN_MEDIAN, LagWatch, loop_iterations_of
+from kwiken.runtime.gateway.observation.loop_lag import (
+    EVERY_S,
+    TIMERS_IN_MEDIAN,
+    LagWatch,
+    loop_iterations_of,
+)
 from kwiken.runtime.transport import LocalTransport, local_replicas
 from kwiken.service import Service, Stage
+from tests.support.waiting import until
 
 LIMITS = Limits(requests=100, always=10, deadline_ms=10_000)
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -162,7 +168,7 @@ def test_a_saturated_gateway_turns_requests_away_and_recovers(
 
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             callers = [asyncio.create_task(caller(session)) for _ in range(60)]
-            await asyncio.sleep(2.0)
+            await until(lambda: {*statuses} >= {200, 503} or any(each.done() for each in callers))
             stop.set()
             await asyncio.gather(*callers)
             assert set(statuses) == {200, 503}

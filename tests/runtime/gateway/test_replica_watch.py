@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from kwiken.runtime.decisions import ReplicaState
-from kwiken.runtime.gateway import watch_replicas
-from kwiken.runtime.gateway.replica_watch import ReplicaChanges
+from kwiken.runtime.gateway.observation import watch_replicas
+from kwiken.runtime.gateway.observation.replica_watch import ReplicaChanges
 from kwiken.runtime.log_events import EVENT, Event
 from kwiken.runtime.transport import Replica
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.errors import InputError
-from kwiken.runtime.cluster import StateFiles
+from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.files import read_file
 from kwiken.runtime.process.gateway_process import _token
 

@@ -19,7 +19,7 @@ from kwiken.placement.schedulers import scheduler
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, PlayedNode
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.process_id import Identity
-from kwiken.runtime.upkeep import Seating, Upkeep
+from kwiken.runtime.upkeep import Assignment, Upkeep
 from kwiken.workloads import Spread
 from tests.support.clusters import cluster as cluster_of
 from tests.support.clusters import profile, requested
@@ -46,7 +46,7 @@ class Running:
         self.adaptation = Adaptation(requests, nodes, placement, scheduler("thrifty"))
         self.nodes = {node.name: PlayedNode(node_class="quick", cores=1) for node in nodes.nodes}
         workloads = {one.name: one.workload for one in requests}
-        self.seating = Seating(workloads=workloads, nodes=self.nodes)
+        self.assignment = Assignment(workloads=workloads, nodes=self.nodes)
         self.said: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -54,13 +54,13 @@ class Running:
         async with NodeLimits() as limits:
             for name, node in self.nodes.items():
                 limits.add_node(name, node.limit)
-            places = self.seating.replicas("echo", self.adaptation.keys)
+            places = self.assignment.replicas("echo", self.adaptation.keys)
             layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
             settings = ClusterSettings(grace_s=1.0, unresponsive_s=unresponsive_s)
             async with Cluster(TARGET, settings, layout=layout) as cluster:
                 self.limits = limits
                 upkeep = Upkeep(
-                    self.adaptation, self.seating, {"echo": cluster}, limits, say=self.said.append
+                    self.adaptation, self.assignment, {"echo": cluster}, limits, say=self.said.append
                 )
                 await upkeep.start_best_effort()
                 task = asyncio.create_task(upkeep.run())

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from kwiken.cli.live.placing.claim import claimed_nodes
 from kwiken.cli.live.placing.options import PlacementOptions, placement_options
-from kwiken.cli.live.placing.placed import Placed
+from kwiken.cli.live.placing.placement_inputs import Placed
 
 __all__ = ["Placed", "PlacementOptions", "claimed_nodes", "placement_options"]

@@ -14,8 +14,8 @@ from kwiken.errors import InputError
 def claimed_nodes(nodes_file: str, *, alone: bool) -> Iterator[None]:
     """Hold a lock on a document of nodes; the kernel releases the lock when this process ends.
 
-    Programs that only follow a placement share the nodes, because whoever made the placement has divided
-    them. A program that moves replicas knows its own ones alone, so that no other program may stand there.
+    Programs that only follow a placement may share the nodes: the placement has divided them. A program that
+    moves replicas needs the nodes for itself, since its ledger holds only its own replicas.
 
     Args:
         nodes_file: path of the document of nodes.

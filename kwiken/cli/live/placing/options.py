@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kwiken.cli.live.placing.placed import Placed, read_placed
+from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inputs
 from kwiken.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ class PlacementOptions:
         if self.workloads is not None or self.profiles is not None or self.target_p99:
             if self.nodes is None or self.workloads is None or self.profiles is None:
                 raise InputError("keeping targets needs --nodes, --workloads and --profiles")
-            from kwiken.cli.live.placing.kept import read_kept  # needs the libraries of planning
+            # Here, since it needs the libraries of planning.
+            from kwiken.cli.live.placing.target_inputs import read_target_inputs
 
-            return read_kept(
+            return read_target_inputs(
                 self.nodes,
                 self.workloads,
                 self.profiles,
@@ -72,7 +73,7 @@ class PlacementOptions:
             if self.nodes is not None:
                 raise InputError("needs --placement, or --workloads and --profiles", where="--nodes")
             return None
-        return read_placed(self.placement, self.nodes, services)
+        return read_placement_inputs(self.placement, self.nodes, services)
 
 
 def placement_options(main: F) -> F:

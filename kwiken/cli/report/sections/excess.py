@@ -19,37 +19,39 @@ def excess_sentence(slow: SlowRequests) -> str:
     Args:
         slow: slow requests, with the excess of each service.
     """
-    who = f"The slowest {slow.share:.0%} ({count(slow.requests, 'request')})"
+    verb = "takes" if slow.requests == 1 else "take"
+    who = f"The slowest {slow.share:.0%} ({count(slow.requests, 'request')}) {verb}"
     if not slow.leading:
-        return f"{who} take no longer than the medians of all {slow.by}s add up to"
+        return f"{who} no longer than the medians of all {slow.by}s add up to"
     parts = {part.name: part for part in slow.services}
     named = [f"{name} {ms(parts[name].excess_ms)} ({parts[name].share:.0%})" for name in slow.leading]
-    return (
-        f"{who} take {ms(slow.excess_ms)} more than the medians of all {slow.by}s add up to: "
-        f"{', '.join(named)}"
-    )
+    return f"{who} {ms(slow.excess_ms)} more than the medians of all {slow.by}s add up to: {', '.join(named)}"
 
 
 def excess_table(slow: Sequence[SlowRequests]) -> Table:
-    """Table with the excess of each service, largest first; the last row is the sum.
+    """Table with the excess of each service, largest first in the last of `slow`; the last row is the sum.
+
+    The rows are those with the largest excess in any of `slow`.
 
     Args:
         slow: excess by service for each share of slow requests, one or more.
     """
     order = [part.name for part in slow[-1].services]
-    order.sort(key=lambda name: -max(_part(each, name).excess_ms for each in slow))
-    shown, rest = order[:MAX_PARTS_SHOWN], order[MAX_PARTS_SHOWN:]
+    largest = sorted(order, key=lambda name: -max(_part(each, name).excess_ms for each in slow))
+    shown = [name for name in order if name in largest[:MAX_PARTS_SHOWN]]
+    rest = largest[MAX_PARTS_SHOWN:]
     rows = [_row(name, slow, [name]) for name in shown]
     if rest:
         rows.append(_row(f"{len(rest)} others", slow, rest))
     rows.append(_row("all", slow, order))
     by = slow[-1].by
     columns = [column for each in slow for column in (f"slowest {each.share:.0%}, ms more", "share")]
-    numbers = " or ".join(f"{each.requests:,}" for each in slow)
+    numbers = " or ".join(dict.fromkeys(f"{each.requests:,}" for each in slow))
+    which = "slowest request" if numbers == "1" else f"{numbers} slowest requests"
     return Table(
         head=(by, "median ms", *columns),
         body=tuple(rows),
-        caption=f"ms more: mean over the {numbers} slowest requests, less the {by}'s own median over all",
+        caption=f"ms more: mean over the {which}, less the {by}'s own median over all",
         strong=slow[-1].leading,
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kwiken.adaptation import Adaptation
     from kwiken.placement import Cluster, Placement
     from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
-    from kwiken.runtime.upkeep import Seating
+    from kwiken.runtime.upkeep import Assignment
     from kwiken.service import Service
 
 
@@ -27,17 +27,17 @@ class Placed:
         replicas: places by service and stage.
         nodes_file: path of the document of nodes; None where there is none.
         adaptation: keeps the targets; None to keep the replicas as they are.
-        seating: which replica is which one of the adaptation; None without one.
+        assignment: which replica is which one of the adaptation; None without one.
     """
 
     nodes: Mapping[str, PlayedNode]
     replicas: Mapping[str, Mapping[str, list[ReplicaPlace]]]
     nodes_file: str | None
     adaptation: Adaptation | None = None
-    seating: Seating | None = None
+    assignment: Assignment | None = None
 
 
-def read_placed(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:
+def read_placement_inputs(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:
     """Read a placement for some services, and the speeds of its nodes.
 
     Args:

@@ -1,4 +1,4 @@
-"""Seating: which replica of a running cluster is which one of a placement."""
+"""Assignment: which replica of a running cluster is which one of a placement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Keys = Mapping[str, Sequence[tuple[str, str, float]]]  # key, node and cores of 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seating:
+class Assignment:
     """Workloads on the nodes that this machine plays.
 
     Attributes:

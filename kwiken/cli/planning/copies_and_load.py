@@ -1,4 +1,4 @@
-"""Table of the utilisation from which copies hurt, for busy stages that `kwiken plan` considered."""
+"""Table "Copies and load" of `kwiken plan`: how busy a stage is, and from which utilisation copies hurt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show_thresholds(study: LoadStudy | None) -> None:
-    """Print a row per busy stage on stderr, also without a search; nothing if load was left out."""
+    """Print a row for each busy stage on stderr, searched or not; print nothing if the plan ignores load."""
     if study is None:
         return
     names = (*study.guards, *study.unsearched)

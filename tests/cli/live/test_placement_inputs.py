@@ -145,11 +145,11 @@ def test_workloads_with_predictions_are_placed_and_kept(
     found = keeping(tmp_path).read([SERVICE])
     assert found is not None
     assert found.adaptation is not None
-    assert found.seating is not None
+    assert found.assignment is not None
     assert [(place.node, place.cores) for place in found.replicas["hello"]["tidy"]] == [("a", 1.0)]
-    assert found.seating.names == {"first-0": "tidy-0"}
+    assert found.assignment.names == {"first-0": "tidy-0"}
     assert {name: len(keys) for name, keys in found.adaptation.keys.items()} == {"first": 1, "filler": 1}
-    assert found.seating.workloads["filler"].command == ("sleep", "600")
+    assert found.assignment.workloads["filler"].command == ("sleep", "600")
     told = "note: of other services, and so neither started nor given room: elsewhere"
     assert told in capsys.readouterr().err
     words = keeping(tmp_path).arguments()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kwiken.adaptation import Adaptation
-from kwiken.cli.live.placing.placed import Placed, check_stages, played_speeds
+from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE, note, read_text
 from kwiken.errors import InputError
 from kwiken.placement import (
@@ -20,7 +20,7 @@ from kwiken.placement import (
 )
 from kwiken.placement.schedulers import scheduler
 from kwiken.runtime.cluster import PlayedNode
-from kwiken.runtime.upkeep import Seating
+from kwiken.runtime.upkeep import Assignment
 from kwiken.workloads import Workload, profiles_from_json, workloads_from_toml
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"
 
 
-def read_kept(
+def read_target_inputs(
     nodes_file: str,
     workloads_file: str,
     profiles_file: str,
@@ -76,10 +76,10 @@ def read_kept(
     requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
     placement = _placement(placement_file, requests, cluster)
     adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
-    seating = Seating(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
+    assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
     _check_room(adaptation, wanted, workloads_file)
-    replicas = {name: seating.replicas(name, adaptation.keys) for name in sorted(names)}
-    return Placed(seating.nodes, replicas, nodes_file, adaptation, seating)
+    replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
+    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment)
 
 
 def _placement(file: str | None, requests: Sequence[Request], cluster: Cluster) -> Placement:

@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from kwiken.errors import InputError
-from kwiken.runtime.cluster.state import ClusterState, StateFiles
+from kwiken.runtime.cluster.state.documents import ClusterState
+from kwiken.runtime.cluster.state.files import StateFiles
 from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.cluster")

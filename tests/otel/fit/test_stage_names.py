@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.otel.fit.names import MAX_NAME, fitted, short_ends, short_names
+from kwiken.otel.fit.stage_names import MAX_NAME, fitted, short_ends, short_names
 
 WORDS = st.text("ab/{}*: ._", max_size=12)
 

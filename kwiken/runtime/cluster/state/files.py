@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import shlex
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -14,93 +13,12 @@ from typing import IO, Final
 import msgspec
 
 from kwiken.errors import InputError
+from kwiken.runtime.cluster.state.documents import ClusterState
 from kwiken.runtime.files import read_file
-from kwiken.runtime.process_id import Identity
 
-VERSION: Final = 2
 MAX_STATE: Final = 64 << 20  # bytes
-STOP_S: Final = 30.0  # for a supervisor to stop its cluster
-KILL_S: Final = 5.0  # for a killed process to end
 PRIVATE: Final = 0o600
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
-
-
-class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of one server process of the cluster.
-
-    Attributes:
-        identity: pid and start time.
-        url: URL that the process listens at.
-        restarts: number of restarts, 0 or more.
-        stage: stage of a replica; None for the gateway.
-        replica: name of a replica; None for the gateway.
-        node: name of the node that a replica stands on; None without nodes.
-        cores: number of the node's cores that it may use; None without nodes.
-    """
-
-    identity: Identity
-    url: str
-    restarts: int
-    stage: str | None = None
-    replica: str | None = None
-    node: str | None = None
-    cores: float | None = None
-
-
-class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a node that this machine plays.
-
-    Attributes:
-        node: name of the node.
-        node_class: name of its class.
-        cores: number of its cores.
-        speed: speed of a core as a share of this machine's.
-    """
-
-    node: str
-    node_class: str
-    cores: float
-    speed: float
-
-
-class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a cluster, as `down` and `status` need it.
-
-    Attributes:
-        version: version of the format.
-        service: name of the service.
-        target: service as it was given, `MODULE:SERVICE`.
-        supervisor: process that supervises the cluster.
-        ready: whether the gateway has been ready.
-        token_file: path of the token of the control routes.
-        url: URL for requests from this machine.
-        gateways: processes of the gateways that are running.
-        replicas: processes of the replicas.
-        nodes: nodes that this machine plays; empty for none.
-        actions: last actions that kept targets, each as one line; newest last.
-    """
-
-    version: int
-    service: str
-    target: str
-    supervisor: Identity
-    ready: bool
-    token_file: str
-    url: str
-    gateways: list[ProcessState]
-    replicas: list[ProcessState]
-    nodes: list[NodeState] = []
-    actions: list[str] = []
-
-    def __post_init__(self) -> None:
-        """Refuse other versions of the format."""
-        if self.version != VERSION:
-            raise ValueError(f"version must be {VERSION}, not {self.version}")
-
-    @property
-    def children(self) -> list[ProcessState]:
-        """Gateways and replicas."""
-        return [*self.gateways, *self.replicas]
 
 
 class StateFiles:
@@ -245,33 +163,3 @@ class StateFiles:
         """Remove state, token and plan; lock and log stay."""
         for path in (self.state, self.token, self.plan):
             path.unlink(missing_ok=True)
-
-
-def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:
-    """Stop a cluster from outside: its supervisor gracefully, and remaining processes by SIGKILL.
-
-    Only processes whose start time matches the state are signalled.
-
-    Args:
-        files: state files of the cluster.
-        stop_s: time that its supervisor may take, seconds.
-
-    Returns:
-        Whether any process was running.
-
-    Raises:
-        InputError: the state cannot be read.
-    """
-    state = files.read()
-    if state is None:
-        return False
-    ran = state.supervisor.signal(signal.SIGTERM)
-    if ran and not state.supervisor.wait(stop_s):
-        state.supervisor.signal(signal.SIGKILL)
-        state.supervisor.wait(KILL_S)
-    left = [each.identity for each in state.children]
-    gone = [identity for identity in left if identity.signal(signal.SIGKILL)]
-    for identity in gone:
-        identity.wait(KILL_S)
-    files.remove()
-    return ran or bool(gone)

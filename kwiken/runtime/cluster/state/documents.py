@@ -1,0 +1,89 @@
+"""Document of a running cluster's state, as `kwiken down` and `kwiken status` read it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kwiken.runtime.process_id import Identity
+
+STATE_VERSION: Final = 2
+
+
+class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State of one server process of the cluster.
+
+    Attributes:
+        identity: pid and start time.
+        url: URL that the process listens at.
+        restarts: number of restarts, 0 or more.
+        stage: stage of a replica; None for the gateway.
+        replica: name of a replica; None for the gateway.
+        node: name of the node that a replica stands on; None without nodes.
+        cores: number of the node's cores that it may use; None without nodes.
+    """
+
+    identity: Identity
+    url: str
+    restarts: int
+    stage: str | None = None
+    replica: str | None = None
+    node: str | None = None
+    cores: float | None = None
+
+
+class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State of a node that this machine plays.
+
+    Attributes:
+        node: name of the node.
+        node_class: name of its class.
+        cores: number of its cores.
+        speed: speed of a core as a share of this machine's.
+    """
+
+    node: str
+    node_class: str
+    cores: float
+    speed: float
+
+
+class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """State of a cluster, as `down` and `status` need it.
+
+    Attributes:
+        version: version of the format.
+        service: name of the service.
+        target: service as it was given, `MODULE:SERVICE`.
+        supervisor: process that supervises the cluster.
+        ready: whether the gateway has been ready.
+        token_file: path of the token of the control routes.
+        url: URL for requests from this machine.
+        gateways: processes of the gateways that are running.
+        replicas: processes of the replicas.
+        nodes: nodes that this machine plays; empty for none.
+        actions: last actions that kept targets, each as one line; newest last.
+    """
+
+    version: int
+    service: str
+    target: str
+    supervisor: Identity
+    ready: bool
+    token_file: str
+    url: str
+    gateways: list[ProcessState]
+    replicas: list[ProcessState]
+    nodes: list[NodeState] = []
+    actions: list[str] = []
+
+    def __post_init__(self) -> None:
+        """Refuse other versions of the format."""
+        if self.version != STATE_VERSION:
+            raise ValueError(f"version must be {STATE_VERSION}, not {self.version}")
+
+    @property
+    def children(self) -> list[ProcessState]:
+        """Gateways and replicas."""
+        return [*self.gateways, *self.replicas]
