@@ -85,14 +85,14 @@ class Measures:
         """Give back one replica, or else one size; None if the target would not stay met with room."""
         sizing = self._sizings[name]
         for place in reversed(range(len(sizing.replicas))):
-            kept = sizing.forecast(without=place)
+            kept = sizing.supposed(place, None)
             if len(sizing.replicas) > 1 and kept.performance >= SPARE_LEFT * kept.needed:
                 key, gone = self._replicas.remove(name, place)
                 return Stop(workload=name, key=key, node=self._replicas.node(gone), reason=reason)
         sizes = [replica.size for replica in sizing.replicas]
         for place in reversed(range(len(sizes))):
             for size in range(sizes[place]):
-                kept = sizing.forecast([*sizes[:place], size, *sizes[place + 1 :]])
+                kept = sizing.supposed(place, size)
                 cheaper = sizing.request.cores[size] < sizing.request.cores[sizes[place]]
                 if cheaper and kept.performance >= SPARE_LEFT * kept.needed:
                     sizing.resize(place, size)
@@ -141,14 +141,13 @@ class Measures:
         evicted: list[Action] = []
         while not (best := sizing.forecast()).met:
             choices = []
-            sizes = [replica.size for replica in sizing.replicas]
             for place, replica in enumerate(sizing.replicas):
                 for size in range(replica.size + 1, len(request.cores)):
                     more = float(request.all_cores[size] - request.all_cores[replica.size])
                     memory = float(request.memory_gb[size] - request.memory_gb[replica.size])
                     if more <= 0 or not self._replicas.could_fit(replica.node, more, memory):
                         continue
-                    grown = sizing.forecast([*sizes[:place], size, *sizes[place + 1 :]])
+                    grown = sizing.supposed(place, size)
                     gain = min(grown.performance, grown.needed) - best.performance
                     if gain > 0:
                         choices.append((gain / more, place, size, more, memory))

@@ -21,7 +21,8 @@ from kwiken.placement.placement import (
 from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
 from kwiken.placement.scheduler import Scheduler
-from kwiken.placement.sizing import Forecast, Rank, Replica, Sizing, Trial, by_cost, by_quality, trim, walk
+from kwiken.placement.sizing import Forecast, Replica, Sizing, Trial
+from kwiken.placement.walks import Rank, by_cost, by_quality, offers_by_size, take, trim, walk
 
 __all__ = [
     "MANIFESTS",
@@ -59,9 +60,11 @@ __all__ = [
     "explain_placement",
     "node_scores",
     "nodes_from_toml",
+    "offers_by_size",
     "placed_nodes",
     "request_for",
     "resume",
+    "take",
     "total_cost",
     "trim",
     "walk",

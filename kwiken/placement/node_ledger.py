@@ -122,6 +122,14 @@ class NodeLedger:
         """Give back what was drawn. The node's sums are built anew, so no rounding error piles up."""
         node = draw.node
         self._residents[node].remove(draw)
+        if not self._residents[node]:
+            self.free_cores[node], self.free_memory_gb[node] = (
+                self.cluster.cores[node],
+                self.cluster.memory_gb[node],
+            )
+            self.pressure[:, node] = 0.0
+            self._bearable[:, node] = self.slack[:, node] = np.inf
+            return
         free_cores, free_memory_gb = float(self.cluster.cores[node]), float(self.cluster.memory_gb[node])
         pressure, bearable = np.zeros(len(SOURCES)), np.full(len(SOURCES), np.inf)
         for resident in self._residents[node]:

@@ -13,7 +13,7 @@ from kwiken.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.placement.request import Request
 
 NO_SIZE: Final = -1
-FEW_NODES: Final = 256  # up to which all sources, or all sizes, are compared at once
+FEW_NODES: Final = 256  # up to which all sizes are compared at once
 FULL_PRESSURE: Final = 1.0  # what probes can exert; more pressure costs no more
 
 
@@ -72,13 +72,12 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
     count = pressure.shape[1]
     caused = request.all_caused
-    if count <= FEW_NODES:
-        ratios = pressure / request.tolerated[:, None]
-        np.minimum(ratios, FULL_PRESSURE, out=ratios, where=request.tolerated[:, None] >= FULL_PRESSURE)
-        ratio = ratios.max(axis=0, initial=0.0)
-        refused = np.any((slack < caused[:, None] - ROUNDING) & (caused[:, None] > 0), axis=0)
-    else:
-        ratio, refused = _by_source(request.tolerated, caused, pressure, slack)
+    ratios = pressure * (1.0 / request.tolerated)[:, None]
+    if (robust := request.tolerated >= FULL_PRESSURE).any():
+        ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
+    ratio = ratios.max(axis=0, initial=0.0)
+    least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
+    refused: Bools = np.any(slack < least_slack[:, None], axis=0)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss
@@ -88,25 +87,6 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     elif (crowded := np.flatnonzero(ratio > 1.0)).size:
         loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
     return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
-
-
-def _by_source(tolerated: Floats, caused: Floats, pressure: Floats, slack: Floats) -> tuple[Floats, Bools]:
-    """(m,) largest ratio of pressure to tolerance, and whether residents refuse the newcomer.
-
-    One source at a time over buffers of one row, which stay in the cache of a core.
-    """
-    count = pressure.shape[1]
-    ratio, row = np.zeros(count), np.empty(count)
-    refused, rowwise = np.zeros(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
-    for source, limit in enumerate(tolerated):
-        np.multiply(pressure[source], 1.0 / limit, out=row)
-        if limit >= FULL_PRESSURE:
-            np.minimum(row, FULL_PRESSURE, out=row)
-        np.maximum(ratio, row, out=ratio)
-        if caused[source] > 0:
-            np.less(slack[source], caused[source] - ROUNDING, out=rowwise)
-            np.logical_or(refused, rowwise, out=refused)
-    return ratio, refused
 
 
 def node_scores(

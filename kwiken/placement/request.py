@@ -18,6 +18,7 @@ from kwiken.placement.nodes import Cluster
 from kwiken.workloads import Workload, WorkloadProfile
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
+REL_ROUNDING: Final = 1e-9  # of performance
 MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
 
 
@@ -79,6 +80,11 @@ class Request:
         return self.workload.name
 
     @cached_property
+    def least(self) -> float:
+        """Performance below which the target is missed, up to rounding, whatever the headroom, per second."""
+        return self.required * (1 - REL_ROUNDING)
+
+    @cached_property
     def rates(self) -> list[list[float]]:
         """`rate` as plain numbers, which are faster one at a time, work per second."""
         rows: list[list[float]] = self.rate.tolist()
@@ -95,7 +101,23 @@ class Request:
         return [float(value) for value in self.class_deviation]
 
     @cached_property
-    def typical_rate(self) -> Floats:
+    def typical_size(self) -> int:
+        """Index of the size that performs most for its cost, by the median over the classes."""
+        return int(np.argmax(self._typical_rate / self.cost.mean(axis=1)))
+
+    @cached_property
+    def typical_count(self) -> int | None:
+        """Number of replicas of the typical size that meet the target, by the median over the classes.
+
+        None where no number that is allowed does.
+        """
+        counts = np.arange(1, len(self.efficiency) + 1)
+        reached = self.efficiency * counts * self._typical_rate[self.typical_size]
+        enough = np.flatnonzero(reached >= self.least)
+        return int(enough[0]) + 1 if enough.size else None
+
+    @cached_property
+    def _typical_rate(self) -> Floats:
         """(k,) median over the classes of `rate` by size, work per second."""
         return np.asarray(np.median(self.rate, axis=1))
 
@@ -108,6 +130,25 @@ class Request:
     def count_deviations(self) -> list[float]:
         """`count_deviation` as plain numbers, in log units."""
         return [float(value) for value in self.count_deviation]
+
+    @cached_property
+    def _cheaper(self) -> list[list[list[int]]]:
+        """By class and size: indices of the sizes that cost less, the cheapest first."""
+        found = []
+        for cost in self.cost.T:
+            order = np.argsort(cost, kind="stable").tolist()
+            costs = cost.tolist()
+            found.append([[one for one in order if costs[one] < costs[size]] for size in range(len(costs))])
+        return found
+
+    def cheaper(self, size: int, node_class: int) -> list[int]:
+        """Indices of the sizes that cost less on a class than a size, the cheapest first.
+
+        Args:
+            size: index of the size.
+            node_class: index of the class.
+        """
+        return self._cheaper[node_class][size]
 
     @cached_property
     def nested(self) -> bool:

@@ -90,12 +90,12 @@ def test_forecasts_follow_every_change_of_the_replicas(seed: int) -> None:
         move = rng.random()
         if sizes and move < 0.25:
             alone = [one.node for one in sizing.replicas].count(sizing.replicas[place].node) == 1
-            without = sizing.forecast(without=place).performance
+            without = sizing.supposed(place, None).performance
             sizing.remove(place)
             if alone:  # replicas on one node gain by each other's leaving
                 assert sizing.forecast().performance == pytest.approx(without)
         elif sizes and move < 0.5:
-            supposed = sizing.forecast([*sizes[:place], 0, *sizes[place + 1 :]]).performance
+            supposed = sizing.supposed(place, 0).performance
             sizing.resize(place, 0)
             assert sizing.forecast().performance == pytest.approx(supposed)
         else:

@@ -204,3 +204,15 @@ def test_least_loaded_takes_the_emptiest_node() -> None:
     reserved = Sizing(sizing.request, NodeLedger(cluster({"low": 9, "top": 9})))
     scheduler("reservation").place(reserved)
     assert len(reserved.replicas) == 9  # 2.94 times 3, rounded up
+
+
+@pytest.mark.parametrize("name", ["paragon", "interference-only", "heterogeneity-only", "least-loaded"])
+def test_a_workload_whose_need_has_fallen_keeps_its_replicas_on_a_full_cluster(name: str) -> None:
+    nodes = cluster({"top": 3}, cores=1.0)
+    about = profile({1: 1e3}, {"top": 1.0})
+    sizing = Sizing(requested(3e3, about, nodes), NodeLedger(nodes))
+    scheduler(name).place(sizing)
+    assert len(sizing.replicas) == 3
+    sizing.renew(requested(1e3, about, nodes))
+    scheduler(name).place(sizing)
+    assert len(sizing.replicas) == 3

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from kwiken.placement import Request, Sizing
 from kwiken.placement.schedulers.node_queue import fill, nodes_with_room
 
@@ -29,7 +27,7 @@ class Reservation:
 
 
 def reservation(request: Request, factor: float = 1.0) -> Reservation:
-    """Reservation of a user who knows how the workload performs on the most common class, alone.
+    """Reservation of a user who knows how the workload performs alone, at the median over the classes.
 
     Args:
         request: workload; best-effort work reserves as many replicas as it may have.
@@ -38,15 +36,11 @@ def reservation(request: Request, factor: float = 1.0) -> Reservation:
     Returns:
         Replicas of the size with the best performance for its cost, as many as the target needs.
     """
-    typical = request.typical_rate
-    size = int(np.argmax(typical / request.cost.mean(axis=1)))
-    most = len(request.efficiency)
+    most, enough = len(request.efficiencies), request.typical_count
     if not request.required:
-        return Reservation(size, most)
-    reached = request.efficiency * np.arange(1, most + 1) * typical[size]
-    enough = np.flatnonzero(reached >= request.required * (1 - 1e-9))
-    count = int(enough[0]) + 1 if enough.size else most
-    return Reservation(size, min(most, math.ceil(count * factor * request.reserved - 1e-9)))
+        return Reservation(request.typical_size, most)
+    count = most if enough is None else enough
+    return Reservation(request.typical_size, min(most, math.ceil(count * factor * request.reserved - 1e-9)))
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ def fill(
     nodes, keys = ranked
     zones, spread = sizing.ledger.cluster.zones, sizing.request.workload.spread
     wanted = count - len(sizing.replicas)
+    if wanted <= 0:  # a workload whose need has fallen may have more replicas than it reserves now
+        return
     # One node of a zone closes the others, so their number says nothing about how far the ranking is read.
     places = first_places(keys, len(nodes) if spread is Spread.ZONE else wanted)
     rows = zip(*(key[places].tolist() for key in keys), nodes[places].tolist(), strict=True)
@@ -90,7 +92,7 @@ def fill(
             closed.add(zone)
         sizing.add(node, size)
         wanted -= 1
-        if spread is Spread.NONE and (key := key_of(node)) is not None:
+        if wanted and spread is Spread.NONE and (key := key_of(node)) is not None:
             heapq.heappush(waiting, (*key, node))
 
 

@@ -12,6 +12,7 @@ from kwiken.arrays import Bools, Floats, Ints
 from kwiken.placement import ROUNDING, Sizing
 from kwiken.placement.schedulers.baselines import Reservation, reservation
 from kwiken.placement.schedulers.node_queue import anti_affinity, close, fill, nodes_with_room
+from kwiken.workloads import Spread
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
 MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
@@ -48,13 +49,17 @@ class ParagonScheduler:
         if self.by_contention:
             nodes = _unharmed(sizing, nodes, self.margin)
 
+        ranks = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of]
+        missing = wanted.count - len(sizing.replicas)
+        if 0 < missing < len(nodes) and sizing.request.workload.spread is not Spread.ZONE:
+            # The class comes first, so the fit matters on nodes of the best classes only.
+            by_class = ranks[nodes]
+            nodes = nodes[by_class <= np.partition(by_class, missing - 1)[missing - 1]]
+
         def keys(some: Ints) -> tuple[Floats, ...]:
-            by_class = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of[some]]
-            return (
-                (by_class, _distance(*_differences(sizing, some, self.margin)))
-                if self.by_contention
-                else (by_class,)
-            )
+            if not self.by_contention:
+                return (ranks[some],)
+            return ranks[some], _distance(*_differences(sizing, some, self.margin))
 
         def key_of(node: int) -> tuple[float, ...] | None:
             here = _with_room(sizing, wanted.size, np.array([node]))
@@ -63,7 +68,7 @@ class ParagonScheduler:
             return tuple(float(key[0]) for key in keys(here)) if here.size else None
 
         fill(sizing, wanted.size, wanted.count, (nodes, keys(nodes)), key_of)
-        if self.by_contention:
+        if self.by_contention and len(sizing.replicas) < wanted.count:
             self._place_with_violations(sizing, wanted)
 
     def satisfied(self, sizing: Sizing) -> bool:
@@ -72,17 +77,18 @@ class ParagonScheduler:
 
     def _rank_of_class(self, sizing: Sizing, size: int) -> Floats:
         """(c,) 0 for the best predicted class, and so on; classes that perform alike have one rank."""
-        rate = sizing.request.rate[size]
-        rank = np.zeros(len(rate))
+        rates = sizing.request.rates[size]
+        ranks = np.zeros(len(rates))
         if self.by_class:
-            left = np.ones(len(rate), dtype=np.bool_)
-            while left.any():
-                left &= rate < rate[left].max() * (1 - ROUNDING)
-                rank += left
-        return rank
+            rank, best = -1, math.inf
+            for node_class in sorted(range(len(rates)), key=rates.__getitem__, reverse=True):
+                if rates[node_class] < best * (1 - ROUNDING):
+                    rank, best = rank + 1, rates[node_class]
+                ranks[node_class] = rank
+        return ranks
 
     def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
-        """Place what is left of a reservation where the violation is least, by the source's backtracking."""
+        """Place what is left of a reservation where the violation is least."""
         request, free = sizing.request, anti_affinity(sizing)
         rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
         nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
@@ -186,13 +192,18 @@ def _distance(spare: Floats, margin: Floats) -> Floats:
 
 
 def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
-    """Those of some nodes where both sides tolerate each other with a margin, one source after the other."""
+    """Those of some nodes where both sides tolerate each other with a margin.
+
+    All nodes are compared, because two passes over whole arrays are faster than one that gathers columns.
+    """
     request, ledger = sizing.request, sizing.ledger
-    limits = zip(request.all_caused + kept, request.tolerated - kept, strict=True)
-    for source, (caused, tolerated) in enumerate(limits):
-        nodes = nodes[np.minimum(ledger.slack[source, nodes], FULL) - caused >= -ROUNDING]
-        nodes = nodes[tolerated - np.minimum(ledger.pressure[source, nodes], FULL) >= -ROUNDING]
-    return nodes
+    least_slack, most_pressure = request.all_caused + kept - ROUNDING, request.tolerated - kept + ROUNDING
+    # Slack and pressure above `FULL` count as `FULL`, so no node has more slack, and none more pressure.
+    least_slack[least_slack > FULL] = np.inf
+    most_pressure[most_pressure >= FULL] = np.inf
+    fine: Bools = np.all(ledger.slack >= least_slack[:, None], axis=0)
+    fine &= np.all(ledger.pressure <= most_pressure[:, None], axis=0)
+    return np.asarray(nodes[fine[nodes]])
 
 
 def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
@@ -204,34 +215,25 @@ def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
 
 
 def _tolerable(difference: Floats, hardness: Floats) -> Bools:
-    """(m,) nodes that pass for every source, hardest first; with backtracking where none is left.
+    """(m,) nodes that pass for every source, hardest first; a source that leaves none allows a violation.
 
-    Where a source leaves no node, its violation is allowed in steps, and if that does not help, violations of
-    the sources before it are.
+    The violation is allowed in steps, as little as lets one node pass of those that the sources before it
+    left. There is always such a node, so the source's way back to sources before it is never taken.
 
     Args:
         difference: (s, m) tolerance less pressure.
         hardness: (s,) order of the sources, largest first.
     """
-    fine = np.all(difference >= -ROUNDING, axis=0)
-    if fine.any():
-        return np.asarray(fine)
-    order = np.argsort(-hardness, kind="stable")
-    allowed = np.zeros(len(order))
-    passing = np.ones(difference.shape[1], dtype=np.bool_)  # by the sources so far
-    for level, source in enumerate(order.tolist(), start=1):
-        passing &= difference[source] >= -ROUNDING
-        if passing.any():
-            continue
-        for place in range(level - 1, -1, -1):
-            row = order[place]
-            others = np.delete(order[:level], place)
-            left = np.all(difference[others] >= -allowed[others, None] - ROUNDING, axis=0)
-            # As little as lets one node pass that the others leave; if they leave none, all that is missing.
-            missing = -difference[row, left].max() if left.any() else -difference[row].min()
-            allowed[row] = STEP_OF_TOLERANCE * max(0, math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE))
-            if left.any():
-                break
-        rows = order[:level]
-        passing = np.all(difference[rows] >= -allowed[rows, None] - ROUNDING, axis=0)
-    return np.asarray(passing)
+    tolerable = difference >= -ROUNDING
+    passing: Bools = np.all(tolerable, axis=0)
+    if passing.any() or not passing.size:
+        return passing
+    passing = np.ones(difference.shape[1], dtype=np.bool_)
+    for source in np.argsort(-hardness, kind="stable").tolist():
+        left = passing & tolerable[source]
+        if not left.any():
+            missing = -float(difference[source, passing].max())
+            allowed = STEP_OF_TOLERANCE * math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE)
+            left = passing & (difference[source] >= -allowed - ROUNDING)
+        passing = left
+    return passing
