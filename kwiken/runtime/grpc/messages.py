@@ -124,7 +124,8 @@ def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
             busy_tag, busy_ms, inflight_tag, inflight, latency_tag, latency_ms = LOAD.unpack_from(
                 message, end
             )
-            if (busy_tag, inflight_tag, latency_tag) == LOAD_TAGS:  # as this version sends it
+            # As this version sends it; one by one, without a tuple.
+            if busy_tag == BUSY_MS and inflight_tag == INFLIGHT and latency_tag == LATENCY_MS:
                 return message[start:end], checked_load(busy_ms, inflight, latency_ms)
     payload = b""
     values: dict[int, float] = {}
@@ -201,6 +202,12 @@ def _varint(number: int) -> bytes:
 
 def _read_varint(message: bytes, place: int) -> tuple[int, int]:
     """Number at a place, and the place after it."""
+    if place + 1 < len(message):  # nearly all numbers have one byte or two
+        first, second = message[place], message[place + 1]
+        if first <= LAST_ONE_BYTE:
+            return first, place + 1
+        if second <= LAST_ONE_BYTE:
+            return first & LAST_ONE_BYTE | second << 7, place + 2
     number = 0
     for shift in range(0, 7 * MAX_VARINT, 7):
         if place >= len(message):

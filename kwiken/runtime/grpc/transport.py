@@ -195,8 +195,7 @@ class SentMetadata(aio.Metadata):  # type: ignore[misc]  # grpcio has no types
     The base class builds a dictionary of lists, which costs about as much as the rest of a call's metadata.
     """
 
-    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
+    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:  # the base class's is not needed
         self._entries = entries
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
