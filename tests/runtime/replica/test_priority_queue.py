@@ -129,7 +129,6 @@ def test_a_cancelled_call_leaves_the_queue_and_delays_no_other() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         late = asyncio.ensure_future(call(9))
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
         late.cancel()  # it was about to start
         await asyncio.gather(late, return_exceptions=True)
         await call(10)
