@@ -26,6 +26,7 @@ BUSY_MS, INFLIGHT, LATENCY_MS = LOAD_TAGS = (2 << 3 | 1, 3 << 3 | 5, 4 << 3 | 1)
 LOAD: Final = struct.Struct("<BdBIBd")  # a replica's load report: each value after its tag
 VARINT: Final = 0
 MAX_VARINT: Final = 10  # bytes
+MAX_HEADS: Final = 4096  # different lengths of payloads whose heads are kept
 LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
 
@@ -35,7 +36,12 @@ def payload_message(payload: bytes) -> bytes:
     Args:
         payload: value of the field.
     """
-    return b"\x0a" + _varint(len(payload)) + payload
+    return _payload_head(len(payload)) + payload
+
+
+@functools.lru_cache(maxsize=MAX_HEADS)
+def _payload_head(length: int) -> bytes:
+    return bytes((PAYLOAD,)) + _varint(length)
 
 
 def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: bytes = b"") -> bytes:
@@ -59,7 +65,7 @@ def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
         inputs: inputs of the handler, encoded.
         stage: name of the stage.
     """
-    return payload_message(inputs) + _stage_field(stage)
+    return _payload_head(len(inputs)) + inputs + _stage_field(stage)
 
 
 @functools.cache
@@ -103,9 +109,8 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
         answer: answer of the handler, encoded.
         load: what the replica reports of itself.
     """
-    return payload_message(answer) + LOAD.pack(
-        BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms
-    )
+    figures = LOAD.pack(BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms)
+    return _payload_head(len(answer)) + answer + figures
 
 
 def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
