@@ -49,8 +49,8 @@ class FrontDoor:
         if not self._inflight:
             self._idle.set()
 
-    def admit(self, *, deadline_ms: float | None, priority: int, parent: wire.Parent | None) -> None:
-        """Turn a request away that cannot be answered now, before its body is read; counts it if so.
+    def turn_away(self, *, deadline_ms: float | None, priority: int, parent: wire.Parent | None) -> None:
+        """Refuse a request that `answer` would turn away, before its body is read.
 
         Args:
             deadline_ms: milliseconds until the answer is useless; None for no deadline.
@@ -78,7 +78,7 @@ class FrontDoor:
         parent: wire.Parent | None,
         timing: bool,
     ) -> Answer:
-        """Answer one request that was admitted.
+        """Answer one request; call `turn_away` before its body is read.
 
         Args:
             body: the request as JSON.

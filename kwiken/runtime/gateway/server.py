@@ -214,7 +214,7 @@ class Gateway:
         priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
         parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
         timing = headers.get(wire.TIMING) == "1"
-        self.door.admit(deadline_ms=deadline_ms, priority=priority, parent=parent)
+        self.door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
         body = await request.read()
         answer = await self.door.answer(
             body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing

@@ -86,7 +86,7 @@ class GrpcGatewayServer:
             priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
             parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
             timing = headers.get(wire.TIMING) == "1"
-            door.admit(deadline_ms=deadline_ms, priority=priority, parent=parent)
+            door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
             answer = await door.answer(
                 payload_of(message), deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
             )

@@ -129,7 +129,7 @@ def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
             busy_tag, busy_ms, inflight_tag, inflight, latency_tag, latency_ms = LOAD.unpack_from(
                 message, end
             )
-            # As this version sends it; one by one, without a tuple.
+            # As this version sends it. One by one: a tuple would be made for every answer.
             if busy_tag == BUSY_MS and inflight_tag == INFLIGHT and latency_tag == LATENCY_MS:
                 return message[start:end], checked_load(busy_ms, inflight, latency_ms)
     payload = b""

@@ -114,8 +114,9 @@ class GrpcTransport:
         channel.running += 1
         call.sent = self._now()
         try:
-            timeout_s = min(remaining_s, MAX_DEADLINE_S)
-            answer = await channel.call(message, timeout=timeout_s, metadata=_metadata(call))
+            answer = await channel.call(
+                message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call)
+            )
         except aio.AioRpcError as error:
             raise await self._failure(error, replica, call) from error
         finally:

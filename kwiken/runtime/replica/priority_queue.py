@@ -61,10 +61,11 @@ class CallQueue:
                     # Calls that arrived while a handler blocked the loop queue up in this iteration.
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:
-                    future.cancel()
+                    if not future.cancel():
+                        future.exception()  # displaced as well: an error that nobody reads would be logged
+                    self._next(loop)
                     raise
-                finally:
-                    self._next(loop)  # mostly this call itself, which then goes on at once
+                self._next(loop)  # mostly this call itself, which then goes on at once
             await future
         finally:
             del future  # the future holds its error, whose traceback holds this frame

@@ -144,7 +144,7 @@ def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings
     Raises:
         InputError: a header is invalid; names the header.
     """
-    if SETTINGS.isdisjoint(headers):
+    if SETTINGS.isdisjoint(headers):  # most calls: gateways leave out what has its default
         return DEFAULT_SETTINGS
     return CallSettings(
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
