@@ -5,6 +5,10 @@ size and the same client, which keeps a fixed number of requests in flight and m
 a deadline and a trace context with each request, and both chains hand them on to every stage. The processor
 time of the servers is read beside it: it depends less on what else the machine does.
 
+Two starts of the same program differ by several percent for as long as they run, however long that is. So
+both chains are started several times; a start gives one pair of figures, the medians of its turns, and the
+spread is that of the starts.
+
 What each side does with a request, beyond decoding, three calls one after another, and encoding:
 
 - By hand: what is left of the deadline, the caller's `traceparent` as it came, errors with their statuses.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -62,18 +67,13 @@ class Figures(NamedTuple):
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
     # Many short turns: the machine's load changes less between the two sides of one.
-    rounds, seconds = (2, 0.5) if quick else (25, 0.8)
-    measured: list[Row] = uvloop.run(_compare(rounds, seconds))
+    starts, turns, seconds = (1, 2, 0.5) if quick else (7, 12, 0.4)
+    measured: list[Row] = uvloop.run(_compare(starts, turns, seconds))
     return measured
 
 
-async def _compare(rounds: int, seconds: float) -> list[Row]:
-    async with ours() as mine, theirs() as other:
-        pairs = []
-        for turn in range(rounds + 1):
-            pair = (await load(mine, seconds), await load(other, seconds))
-            if turn:  # the first turn is a warm-up
-                pairs.append(pair)
+async def _compare(starts: int, turns: int, seconds: float) -> list[Row]:
+    pairs = [await _pair(turns, seconds) for _ in range(starts)]
     name = f"chain of {len(STAGES)} stages over gRPC, {CALLERS} at once"
     figures = (
         ("time a request, all processes busy", "us", 0.85),
@@ -91,6 +91,24 @@ async def _compare(rounds: int, seconds: float) -> list[Row]:
         )
         for index, (what, unit, least) in enumerate(figures)
     ]
+
+
+async def _pair(turns: int, seconds: float) -> tuple[Figures, Figures]:
+    """Start both chains, and take the medians of each one's figures over the turns."""
+    async with ours() as mine, theirs() as other:
+        sides = ((mine, list[Figures]()), (other, list[Figures]()))
+        for chain, _ in sides:
+            await load(chain, seconds)  # a warm-up
+        for turn in range(turns):
+            for chain, figures in sides if turn % 2 else reversed(sides):
+                figures.append(await load(chain, seconds))
+    (_, mine_figures), (_, other_figures) = sides
+    return _median(mine_figures), _median(other_figures)
+
+
+def _median(figures: Sequence[Figures]) -> Figures:
+    """Median of each figure."""
+    return Figures(*(statistics.median(column) for column in zip(*figures, strict=True)))
 
 
 @contextlib.asynccontextmanager

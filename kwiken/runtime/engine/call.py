@@ -168,14 +168,27 @@ class HedgedCall(msgspec.Struct, eq=False):
         Raises:
             KwikenError: the race has no winner; the error says why.
         """
-        site, race = self.site, self.race
-        loop = site.request.loop
+        race, caller = self.race, self.caller
+        loop = self.site.request.loop
         self.timer = loop.call_later(race.due - self.attempts.first.started, self._on_timer)
         try:
             try:
-                await self._run_in_caller()
+                # The first attempt runs in the caller's task, then others while the race asks for more.
+                attempt: Attempt | None = self.attempts.first
+                while attempt is not None:
+                    caller.busy = True
+                    try:
+                        step = await self._try(attempt, caller.base)
+                    except asyncio.CancelledError:
+                        if not caller.interrupted:
+                            raise
+                        step = WAIT
+                    finally:
+                        caller.busy = False
+                    caller.check_cancelled()
+                    attempt = self._follow(step) if step in _AGAIN else None
                 if not race.finished:
-                    await self.caller.waiting(loop)
+                    await caller.waiting(loop)
             except BaseException:
                 race.stop()
                 raise
@@ -190,23 +203,6 @@ class HedgedCall(msgspec.Struct, eq=False):
             self._release()
 
     # Attempts.
-
-    async def _run_in_caller(self) -> None:
-        """Run the first attempt in the caller's task, then others while the race asks for more."""
-        attempt: Attempt | None = self.attempts.first
-        caller = self.caller
-        while attempt is not None:
-            caller.busy = True
-            try:
-                step = await self._try(attempt, caller.base)
-            except asyncio.CancelledError:
-                if not caller.interrupted:
-                    raise
-                step = WAIT
-            finally:
-                caller.busy = False
-            caller.check_cancelled()
-            attempt = self._follow(step) if step in _AGAIN else None
 
     async def _run_in_task(self, attempt: Attempt | None) -> None:
         """Run attempts in a task of their own, one after another."""

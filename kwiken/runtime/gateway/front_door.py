@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 from kwiken.runtime.engine import Answer, Executor
 from kwiken.runtime.errors import OverloadError
@@ -50,28 +49,16 @@ class FrontDoor:
         if not self._inflight:
             self._idle.set()
 
-    async def answer(
-        self,
-        body: Callable[[], Awaitable[bytes]],
-        *,
-        deadline_ms: float | None,
-        priority: int,
-        parent: wire.Parent | None,
-        timing: bool,
-    ) -> Answer:
-        """Answer one request.
+    def turn_away(self, *, deadline_ms: float | None, priority: int, parent: wire.Parent | None) -> None:
+        """Refuse a request that `answer` would turn away, before its body is read.
 
         Args:
-            body: reads the request as JSON; not called for a request that is turned away.
             deadline_ms: milliseconds until the answer is useless; None for no deadline.
             priority: priority of the request; higher is more important.
             parent: trace context of the client; None for none.
-            timing: whether to record where the time goes.
 
         Raises:
             OverloadError: the door is closed, or the request was turned away.
-            InputError: the body is not a request of the service.
-            KwikenError: the request failed.
         """
         if self._closed:
             raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
@@ -81,7 +68,31 @@ class FrontDoor:
             self.answered[UNAVAILABLE] += 1
             _log_refusal(error, parent)
             raise
-        request = self._reader.read(await body())
+
+    async def answer(
+        self,
+        body: bytes,
+        *,
+        deadline_ms: float | None,
+        priority: int,
+        parent: wire.Parent | None,
+        timing: bool,
+    ) -> Answer:
+        """Answer one request; call `turn_away` before its body is read.
+
+        Args:
+            body: the request as JSON.
+            deadline_ms: milliseconds until the answer is useless; None for no deadline.
+            priority: priority of the request; higher is more important.
+            parent: trace context of the client; None for none.
+            timing: whether to record where the time goes.
+
+        Raises:
+            OverloadError: the request was turned away.
+            InputError: the body is not a request of the service.
+            KwikenError: the request failed.
+        """
+        request = self._reader.read(body)
         try:
             answer = await self._executor.run(
                 request,

@@ -210,14 +210,13 @@ class Gateway:
         if "Content-Encoding" in headers:
             raise InputError("a request's body must not be compressed", where="header Content-Encoding")
         deadline_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
-        priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY)
+        priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
+        parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
         timing = headers.get(wire.TIMING) == "1"
+        self.door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
+        body = await request.read()
         answer = await self.door.answer(
-            request.read,
-            deadline_ms=deadline_ms,
-            priority=priority or 0,
-            parent=wire.parse_traceparent(headers.get(wire.TRACEPARENT)),
-            timing=timing,
+            body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
         )
         return answer_of(answer, timing=timing)
 

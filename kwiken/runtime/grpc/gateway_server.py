@@ -10,7 +10,7 @@ from typing import Any, Final
 import grpc
 import msgspec
 
-from kwiken.runtime.engine import timing_of
+from kwiken.runtime.engine import Answer, timing_of
 from kwiken.runtime.gateway import BAD_GATEWAY, MAX_REQUEST, Failure, FrontDoor, judge
 from kwiken.runtime.grpc.messages import answer_message, payload_of
 from kwiken.runtime.grpc.server import GrpcServer
@@ -77,9 +77,20 @@ class GrpcGatewayServer:
         await self._server.stop()
 
     async def _ask(self, message: bytes, context: Any) -> bytes:
-        self._door.enter()
+        """Answer a request; an error becomes the status of the call."""
+        door = self._door
+        door.enter()
         try:
-            return await self._answer(message, context)
+            headers = dict(context.invocation_metadata())
+            deadline_ms = _deadline_ms(context.time_remaining())
+            priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
+            parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
+            timing = headers.get(wire.TIMING) == "1"
+            door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
+            answer = await door.answer(
+                payload_of(message), deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
+            )
+            return _message_of(answer, timing=timing)
         except Exception as error:
             found = judge(error)
             if found.is_own:
@@ -87,34 +98,18 @@ class GrpcGatewayServer:
             _tell(found, context)
             return b""
         finally:
-            self._door.leave()
+            door.leave()
 
-    async def _answer(self, message: bytes, context: Any) -> bytes:
-        """Answer a request.
 
-        Raises:
-            KwikenError: the request failed, or cannot be read.
-        """
-
-        async def body() -> bytes:
-            return payload_of(message)
-
-        headers = dict(context.invocation_metadata())
-        timing = headers.get(wire.TIMING) == "1"
-        answer = await self._door.answer(
-            body,
-            deadline_ms=_deadline_ms(context.time_remaining()),
-            priority=wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
-            parent=wire.parse_traceparent(headers.get(wire.TRACEPARENT)),
-            timing=timing,
-        )
-        record = answer.record if timing else None
-        return answer_message(
-            msgspec.json.encode(answer.value),
-            partial=answer.partial,
-            utility=round(answer.utility, 6),
-            timing_json=msgspec.json.encode(timing_of(record)) if record is not None else b"",
-        )
+def _message_of(answer: Answer, *, timing: bool) -> bytes:
+    """Message of an answer, with the timing of its request if it was asked for."""
+    record = answer.record if timing else None
+    return answer_message(
+        msgspec.json.encode(answer.value),
+        partial=answer.partial,
+        utility=round(answer.utility, 6) if answer.partial else 1.0,
+        timing_json=msgspec.json.encode(timing_of(record)) if record is not None else b"",
+    )
 
 
 def _deadline_ms(remaining_s: float | None) -> float | None:

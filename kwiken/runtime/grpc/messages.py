@@ -26,6 +26,7 @@ BUSY_MS, INFLIGHT, LATENCY_MS = LOAD_TAGS = (2 << 3 | 1, 3 << 3 | 5, 4 << 3 | 1)
 LOAD: Final = struct.Struct("<BdBIBd")  # a replica's load report: each value after its tag
 VARINT: Final = 0
 MAX_VARINT: Final = 10  # bytes
+MAX_HEADS: Final = 4096  # different lengths of payloads whose heads are kept
 LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
 
@@ -35,7 +36,12 @@ def payload_message(payload: bytes) -> bytes:
     Args:
         payload: value of the field.
     """
-    return b"\x0a" + _varint(len(payload)) + payload
+    return _payload_head(len(payload)) + payload
+
+
+@functools.lru_cache(maxsize=MAX_HEADS)
+def _payload_head(length: int) -> bytes:
+    return bytes((PAYLOAD,)) + _varint(length)
 
 
 def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: bytes = b"") -> bytes:
@@ -59,7 +65,7 @@ def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
         inputs: inputs of the handler, encoded.
         stage: name of the stage.
     """
-    return payload_message(inputs) + _stage_field(stage)
+    return _payload_head(len(inputs)) + inputs + _stage_field(stage)
 
 
 @functools.cache
@@ -103,9 +109,8 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
         answer: answer of the handler, encoded.
         load: what the replica reports of itself.
     """
-    return payload_message(answer) + LOAD.pack(
-        BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms
-    )
+    figures = LOAD.pack(BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms)
+    return _payload_head(len(answer)) + answer + figures
 
 
 def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
@@ -124,7 +129,8 @@ def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
             busy_tag, busy_ms, inflight_tag, inflight, latency_tag, latency_ms = LOAD.unpack_from(
                 message, end
             )
-            if (busy_tag, inflight_tag, latency_tag) == LOAD_TAGS:  # as this version sends it
+            # As this version sends it. One by one: a tuple would be made for every answer.
+            if busy_tag == BUSY_MS and inflight_tag == INFLIGHT and latency_tag == LATENCY_MS:
                 return message[start:end], checked_load(busy_ms, inflight, latency_ms)
     payload = b""
     values: dict[int, float] = {}
@@ -201,6 +207,12 @@ def _varint(number: int) -> bytes:
 
 def _read_varint(message: bytes, place: int) -> tuple[int, int]:
     """Number at a place, and the place after it."""
+    if place + 1 < len(message):  # nearly all numbers have one byte or two
+        first, second = message[place], message[place + 1]
+        if first <= LAST_ONE_BYTE:
+            return first, place + 1
+        if second <= LAST_ONE_BYTE:
+            return first & LAST_ONE_BYTE | second << 7, place + 2
     number = 0
     for shift in range(0, 7 * MAX_VARINT, 7):
         if place >= len(message):

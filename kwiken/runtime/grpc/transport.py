@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -189,23 +189,15 @@ def target_of(host: str, port: int) -> str:
     return f"ipv4:{host}:{port}" if is_address else f"dns:///{host}:{port}"
 
 
-class SentMetadata(aio.Metadata):  # type: ignore[misc]  # grpcio has no types
-    """Metadata of one call, which gRPC only iterates over.
+class SentMetadata(tuple[tuple[str, str], ...], aio.Metadata):  # type: ignore[misc]  # grpcio has no types
+    """Metadata of one call, which gRPC only tests for being empty and converts to a tuple.
 
     The base class builds a dictionary of lists, which costs about as much as the rest of a call's metadata.
     """
 
-    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self._entries = entries
+    __slots__ = ()
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Entries, in the order in which they are sent."""
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        """Number of entries."""
-        return len(self._entries)
+    __init__ = object.__init__  # not that of `aio.Metadata`
 
 
 def _metadata(call: Call) -> SentMetadata | None:

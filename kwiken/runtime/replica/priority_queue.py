@@ -54,11 +54,18 @@ class CallQueue:
         future: asyncio.Future[None] = loop.create_future()
         self._count += 1
         heapq.heappush(self._heap, (_urgency(came, priority), self._count, future))
-        if not self._busy:
-            # Calls that arrived while a handler blocked the loop queue up in one iteration, all before this.
-            self._busy = True
-            loop.call_soon(self._next, loop)
         try:
+            if not self._busy:
+                self._busy = True
+                try:
+                    # Calls that arrived while a handler blocked the loop queue up in this iteration.
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError:
+                    if not future.cancel():
+                        future.exception()  # displaced as well: an error that nobody reads would be logged
+                    self._next(loop)
+                    raise
+                self._next(loop)  # mostly this call itself, which then goes on at once
             await future
         finally:
             del future  # the future holds its error, whose traceback holds this frame

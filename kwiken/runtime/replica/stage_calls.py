@@ -130,6 +130,10 @@ class CallSettings(msgspec.Struct, frozen=True):
     attempt: int
 
 
+SETTINGS: Final = frozenset((wire.SHARD, wire.PRIORITY, wire.THREADS, wire.ATTEMPT))
+DEFAULT_SETTINGS: Final = CallSettings(shard=0, priority=0, threads=1, attempt=0)
+
+
 def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings:
     """Parse a call's headers.
 
@@ -140,6 +144,8 @@ def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings
     Raises:
         InputError: a header is invalid; names the header.
     """
+    if SETTINGS.isdisjoint(headers):  # most calls: gateways leave out what has its default
+        return DEFAULT_SETTINGS
     return CallSettings(
         wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
         wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
 from collections.abc import Callable
@@ -129,11 +130,41 @@ def test_a_cancelled_call_leaves_the_queue_and_delays_no_other() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         late = asyncio.ensure_future(call(9))
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
         late.cancel()  # it was about to start
         await asyncio.gather(late, return_exceptions=True)
         await call(10)
         assert began == [1, 3, 10]
+
+    simulate(main)
+
+
+def test_a_call_that_comes_to_an_idle_queue_begins_one_iteration_later() -> None:
+    async def main() -> None:
+        queue = CallQueue()
+        task = asyncio.ensure_future(queue.take(0.0, 0))
+        await asyncio.sleep(0)
+        assert not task.done(), "its client may have disconnected, and a more urgent call may follow"
+        await asyncio.sleep(0)
+        assert task.done()
+
+    simulate(main)
+
+
+def test_a_call_that_is_displaced_and_cancelled_at_once_leaves_no_unread_error() -> None:
+    async def main() -> None:
+        unread: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: unread.append(about))
+        queue = CallQueue()
+        task = asyncio.ensure_future(queue.take(0.0, 0))
+        await asyncio.sleep(0)
+        assert queue.displace(0.0, 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        del task
+        gc.collect()
+        assert not unread
+        await queue.take(1.0, 0)  # the queue goes on
 
     simulate(main)
 
