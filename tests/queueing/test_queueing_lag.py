@@ -59,6 +59,7 @@ class TestLoadModel:
             np.testing.assert_allclose(stage.without_lag().calls_ms, other.calls_ms, atol=1e-6)
         assert loaded.latency_ms.mean() > profile.latency_ms.mean()
 
+    @pytest.mark.slow  # two plans under load take ten seconds
     def test_copies_are_planned_and_sent_as_without_lag(self, plain: Profile) -> None:
         """Lag neither moves a time-out nor makes a call late enough for a copy, and no copy shortens it."""
         profile = lagging(plain)

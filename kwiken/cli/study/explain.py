@@ -21,7 +21,6 @@ from kwiken.cli.shared import (
     note,
     note_cut_short,
     note_few,
-    note_words,
     print_json,
     print_table,
     progress,
@@ -189,6 +188,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
 
 def _note_unread(story: Explanation) -> None:
     """Note on the stages whose answers lay unread at a busy gateway, in the words of a plan's note."""
+    from kwiken.cli.shared import note_words
     from kwiken.planning.notes import AnswersUnread
 
     if unread := {stage.name: stage.unread for stage in story.stages if stage.unread}:
