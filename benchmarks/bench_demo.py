@@ -102,6 +102,7 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         return [silent]
     cuts = [100 * result.cut_p99["after"].cut for result in told]
     even = [100 * result.cut_p99["even"].cut for result in told]
+    ninetieth = [100 * (result.after.p90_ms / result.before.p90_ms - 1) for result in told]
     errors = [100 * (result.achieved.p99_ms / result.expected.p99_ms - 1) for result in told]
     meanwhile = [
         100 * (result.achieved.p99_ms / result.meanwhile.after.p99_ms - 1)
@@ -116,6 +117,7 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         _row(f"{name}: rate", [result.settings.rate for result in told], "requests/s"),
         _row(f"{name}: cut of p99", cuts, "%", target=100 * TARGET_CUT, met=middle(cuts) >= 100 * TARGET_CUT),
         _row(f"{name}: cut of p99, even spread", even, "%"),
+        _row(f"{name}: p90 with the plan above that without", ninetieth, "%"),
         _row(
             f"{name}: achieved p99 above the expected one",
             errors,

@@ -1,4 +1,4 @@
-"""Steps of the demo: start, find the pace, disturb, load, learn, plan, compare, stop, judge."""
+"""Steps of the demo: start, find the pace, disturb, load, learn, try a plan, plan, compare, stop, judge."""
 
 from __future__ import annotations
 
@@ -40,7 +40,18 @@ from kwiken.cli.demo.setup import (
     write_queries,
 )
 from kwiken.cli.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, no_tick
-from kwiken.cli.demo.trial import Evidence, Learned, Trial, judge, learn, pass_time, run_blocks
+from kwiken.cli.demo.trial import (
+    Evidence,
+    Learned,
+    Stretch,
+    Trial,
+    first_plan,
+    judge,
+    learn,
+    learn_copies,
+    pass_time,
+    run_blocks,
+)
 from kwiken.cli.report.model import DemoResult
 from kwiken.errors import KwikenError
 from kwiken.plan import Plan
@@ -179,36 +190,54 @@ class _Bench:
         self.disturber.check()
 
     async def learn(self) -> Learned | Attempt:
-        """Warm up, record traces, fit and plan while the load goes on; the attempt if it has failed."""
+        """Warm up, learn without a plan, learn what copies do with a first plan, and plan.
+
+        Returns:
+            The plans of the trial; the attempt if it has failed.
+        """
         watch, timing, settings = self.site.watch, self.timing, self.site.settings
+        traces = self.site.folder.traces
         watch.step("warming up", timing.warm_s)
         await pass_time(timing.warm_s, self.tick)
-        watch.step("learning from traces", timing.learn_s)
-        windows = max(1, round(timing.learn_s / LEARN_WINDOW_S))
+        alone = await self._recorded("learning from traces", timing.learn_s)
+        if isinstance(alone, Attempt):
+            return alone
+        watch.step("fitting, and planning a first plan", 0)
+        profile = await self._working(asyncio.to_thread(learn, traces, alone))
+        first = await self._working(
+            asyncio.to_thread(first_plan, profile, budget=settings.budget, seed=settings.seed)
+        )
+        await calm_again(self.site, self.tick)
+        await self._put(first)
+        pilot = await self._recorded("learning what copies do", timing.pilot_s)
+        await self._put(None)
+        if isinstance(pilot, Attempt):
+            return pilot
+        watch.step("planning", 0)
+        learned = await self._working(
+            asyncio.to_thread(
+                learn_copies, profile, traces, pilot, budget=settings.budget, seed=settings.seed
+            )
+        )
+        await calm_again(self.site, self.tick)
+        return learned
+
+    async def _recorded(self, label: str, seconds: float) -> Stretch | Attempt:
+        """Let a number of seconds pass that count; the attempt if too many do not."""
+        self.site.watch.step(label, seconds)
+        windows = max(1, round(seconds / LEARN_WINDOW_S))
         attempt = Attempt([("learning", number) for number in range(windows)])
         since = time.time()
         while attempt.current is not None:
             self.monitor.begin()
-            await pass_time(timing.learn_s / windows, self.tick)
+            await pass_time(seconds / windows, self.tick)
             window, finding = await self._end()
             attempt.note(finding, window.use)
         until = time.time()
         if attempt.failed:
             return attempt
-        watch.step("fitting and planning", 0)
         await pass_time(FLUSH_S, self.tick)
-        learned = await self._working(
-            asyncio.to_thread(
-                learn,
-                self.site.folder.traces,
-                since_s=since,
-                until_s=until,
-                budget=settings.budget,
-                seed=settings.seed,
-            )
-        )
-        await calm_again(self.site, self.tick)
-        return learned
+        return Stretch(since, until)
 
     async def _working(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work in another thread, with checks that the load still runs."""

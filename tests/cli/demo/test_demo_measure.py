@@ -165,7 +165,7 @@ async def test_every_block_starts_with_an_empty_account_and_its_plan() -> None:
         await asyncio.sleep(0)
 
     plans = {"before": None, "after": plan, "even": plan}
-    timing = Timing(0, 0, 2, 0.02)
+    timing = Timing(0, 0, 0, 2, 0.02)
     trial, attempt = await run_blocks(
         plans, timing, seed=1, put=take, begin=lambda: None, end=sound_end, tick=tick
     )
@@ -191,7 +191,7 @@ async def test_a_block_that_tells_nothing_is_repeated_and_does_not_count() -> No
 
     trial, attempt = await run_blocks(
         dict.fromkeys(("before", "after", "even")),
-        Timing(0, 0, 2, 0.01),
+        Timing(0, 0, 0, 2, 0.01),
         seed=1,
         put=take,
         begin=lambda: None,
@@ -212,7 +212,7 @@ async def test_a_trial_ends_once_too_many_blocks_told_nothing() -> None:
 
     trial, attempt = await run_blocks(
         dict.fromkeys(("before", "after", "even")),
-        Timing(0, 0, 3, 0.01),
+        Timing(0, 0, 0, 3, 0.01),
         seed=1,
         put=nothing,
         begin=lambda: None,
@@ -267,7 +267,7 @@ async def test_a_tick_that_fails_ends_the_trial() -> None:
     with pytest.raises(LoadError, match="gone"):
         await run_blocks(
             dict.fromkeys(("before", "after", "even")),
-            Timing(0, 0, 2, 0.3),
+            Timing(0, 0, 0, 2, 0.3),
             seed=1,
             put=put,
             begin=lambda: None,
@@ -430,7 +430,7 @@ def test_packed_traces_are_the_same_traces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 22 requests, and 50 are needed")],
+    [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 20 requests, and 50 are needed")],
 )
 def test_a_rate_that_cannot_work_is_refused_before_anything_starts(
     tmp_path: Path, settings: dict[str, Any], reason: str
@@ -513,7 +513,7 @@ def test_the_demo_refuses_to_start_without_disk_space_for_its_traces(
     out = tmp_path / "deep" / "demo"
     full(monkeypatch, 2_000_000)
     refused(
-        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 75 MB"
+        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 82 MB"
     )
     assert not out.exists()
 

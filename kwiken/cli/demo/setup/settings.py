@@ -16,10 +16,11 @@ MIN_LEARN_REQUESTS = 50  # requests to learn from
 SETTLE_S, EDGE_S = 0.5, 0.05  # seconds left out after and before a switch of plans
 WARM_S = 3.0
 MAX_LEARN_S = 160.0
-LEARN_SHARE = 0.33  # a tail is learned from rare requests, which takes time
+LEARN_SHARE = 0.3  # a tail is learned from rare requests, which takes time
+PILOT_SHARE = 0.12  # enough for some dozens of copies at most stages
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
 MIN_ROUNDS = 2
-PLANNING_S = 60.0  # the longest time for planning: the load goes on meanwhile, and then ends
+PLANNING_S = 120.0  # the longest time for planning twice: the load goes on meanwhile, and then ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +28,8 @@ class DemoSettings:
     """Settings that the user chooses.
 
     Attributes:
-        seconds: time under load for warm-up, learning and measuring, in seconds; planning comes on top. None
-            for the time that the rate needs.
+        seconds: time under load for warm-up, learning, pilot and measuring, in seconds; planning comes on
+            top. None for the time that the rate needs.
         rate: mean rate of arrivals, in requests a second; None for the rate that fits the machine.
         budget: extra work allowed, as a share from 0 to 1.
         seed: seed of all random numbers.
@@ -69,12 +70,14 @@ class Timing:
     Attributes:
         warm_s: seconds of warm-up, which are not measured.
         learn_s: seconds of load to learn from.
+        pilot_s: seconds of load with a first plan, to learn how copies do.
         rounds: number of rounds, each with one block per arm.
         block_s: length of a block, in seconds.
     """
 
     warm_s: float
     learn_s: float
+    pilot_s: float
     rounds: int
     block_s: float
 
@@ -86,7 +89,7 @@ class Timing:
     @property
     def total_s(self) -> float:
         """Total time under load except planning, in seconds."""
-        return self.warm_s + self.learn_s + self.measure_s
+        return self.warm_s + self.learn_s + self.pilot_s + self.measure_s
 
 
 def check_enough(rate: float, timing: Timing) -> None:
@@ -109,7 +112,7 @@ def check_enough(rate: float, timing: Timing) -> None:
 
 
 def divide(seconds: float) -> Timing:
-    """Divide the time under load into warm-up, learning (a third) and measuring (the rest).
+    """Divide the time under load into warm-up, learning, pilot and measuring (what is left).
 
     Blocks are about `BLOCK_S` long, with as many rounds as fit. Above three rounds their number is a multiple
     of three, so that each arm runs first, second and last equally often.
@@ -124,8 +127,9 @@ def divide(seconds: float) -> Timing:
         raise InputError(f"must be from {MIN_SECONDS:g} to {MAX_SECONDS:g}, not {seconds:g}", where="seconds")
     warm = min(WARM_S, 0.1 * seconds)
     learn = min(MAX_LEARN_S, LEARN_SHARE * seconds)
-    left = seconds - warm - learn
+    pilot = PILOT_SHARE / LEARN_SHARE * learn
+    left = seconds - warm - learn - pilot
     rounds = max(MIN_ROUNDS, round(left / (len(ARMS) * BLOCK_S)))
     if rounds > len(ARMS):
         rounds -= rounds % len(ARMS)
-    return Timing(warm, learn, rounds, left / (rounds * len(ARMS)))
+    return Timing(warm, learn, pilot, rounds, left / (rounds * len(ARMS)))

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from kwiken.cli.demo.trial.arms import Trial, pass_time, run_blocks
-from kwiken.cli.demo.trial.plans import Learned, learn
+from kwiken.cli.demo.trial.plans import Learned, Stretch, first_plan, learn, learn_copies
 from kwiken.cli.demo.trial.verdict import Evidence, judge
 
-__all__ = ["Evidence", "Learned", "Trial", "judge", "learn", "pass_time", "run_blocks"]
+__all__ = [
+    "Evidence",
+    "Learned",
+    "Stretch",
+    "Trial",
+    "first_plan",
+    "judge",
+    "learn",
+    "learn_copies",
+    "pass_time",
+    "run_blocks",
+]

@@ -1,8 +1,12 @@
-"""Plans of the trial, apportioned and even, from traces of the learning time. Slow: run in a thread."""
+"""Plans of the demo: a first one to try, then an apportioned and an even one. Slow: run in a thread.
+
+Traces without copies tell little of whether a copy is as slow as its call. So a first plan is tried for a
+short time, and its pairs of calls and copies enter the profile.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,17 +15,17 @@ from kwiken.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, PlanStudy, study_plan
-from kwiken.profile import Profile
+from kwiken.profile import Profile, StageProfile
 
 APPORTIONED, EVEN = "sumvar", "equal"
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of the learning time.
+    """What the plans of the trial are, and what they were made from.
 
     Attributes:
-        profile: profile of the requests that began in it.
+        profile: profile of the requests without a plan, with the copies of those with the first plan.
         study: the apportioned plan and its reasons.
         even: the plan that gives every stage the same amount of budget.
     """
@@ -31,32 +35,73 @@ class Learned:
     even: Plan
 
 
-def learn(traces: Path, *, since_s: float, until_s: float, budget: float, seed: int) -> Learned:
-    """Fit the traces and make both plans.
+@dataclass(frozen=True)
+class Stretch:
+    """Stretch of time whose requests are used, by when they began.
+
+    Attributes:
+        since_s: its beginning, in seconds since 1970.
+        until_s: its end, in seconds since 1970.
+    """
+
+    since_s: float
+    until_s: float
+
+
+def learn(traces: Path, alone: Stretch) -> Profile:
+    """Profile of the requests without a plan.
 
     Args:
         traces: folder of the spans.
-        since_s: end of the warm-up, in seconds since 1970; requests that began before are left out.
-        until_s: end of the learning time, in seconds since 1970; requests that began after are left out.
-        budget: budget for reissues, as a share from 0 to 1.
-        seed: seed of the planner's random numbers.
+        alone: time without a plan.
 
     Raises:
         InputError: when there are too few requests.
     """
-    profile = fit_profile([traces], since_s=since_s, until_s=until_s)
+    profile = fit_profile([traces], since_s=alone.since_s, until_s=alone.until_s)
     if profile.requests < MIN_LEARN_REQUESTS:
         raise InputError(
             f"only {profile.requests} requests were traced while learning, "
             f"and {MIN_LEARN_REQUESTS} are needed; raise --rate or --seconds",
             where="traces",
         )
+    return profile
+
+
+def first_plan(profile: Profile, *, budget: float, seed: int) -> Plan:
+    """Plan to try, from a profile without copies.
+
+    Args:
+        profile: profile of the requests without a plan.
+        budget: budget for reissues, as a share from 0 to 1.
+        seed: seed of the planner's random numbers.
+    """
+    return _study(profile, APPORTIONED, budget, seed).plan
+
+
+def learn_copies(profile: Profile, traces: Path, pilot: Stretch, *, budget: float, seed: int) -> Learned:
+    """Add what the copies of the first plan did, and make both plans of the trial.
+
+    Args:
+        profile: profile of the requests without a plan.
+        traces: folder of the spans.
+        pilot: time with the first plan.
+        budget: budget for reissues, as a share from 0 to 1.
+        seed: seed of the planner's random numbers.
+    """
+    tried = fit_profile([traces], since_s=pilot.since_s, until_s=pilot.until_s)
+    copied = {stage.name: stage for stage in tried.stages}
+    stages = tuple(_with_pairs_of(stage, copied.get(stage.name, stage)) for stage in profile.stages)
+    known = replace(profile, stages=stages)
+    study, even = (_study(known, spread, budget, seed) for spread in (APPORTIONED, EVEN))
+    return Learned(known, study, even.plan)
+
+
+def _with_pairs_of(stage: StageProfile, other: StageProfile) -> StageProfile:
+    return replace(stage, pairs_ms=other.pairs_ms, pairs_cut=other.pairs_cut)
+
+
+def _study(profile: Profile, spread: str, budget: float, seed: int) -> PlanStudy:
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    study, even = (
-        study_plan(
-            profile,
-            PlanSettings(budgets=Budgets(reissue=budget), spread=spread, created=created, seed=seed),
-        )
-        for spread in (APPORTIONED, EVEN)
-    )
-    return Learned(profile, study, even.plan)
+    settings = PlanSettings(budgets=Budgets(reissue=budget), spread=spread, created=created, seed=seed)
+    return study_plan(profile, settings)

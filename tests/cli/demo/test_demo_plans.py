@@ -1,0 +1,81 @@
+"""Plans of the demo: a first plan, and those made after copies were seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kwiken.cli.demo.trial import Learned, Stretch, first_plan, learn, learn_copies
+from kwiken.errors import InputError
+from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, make_observer
+from kwiken.plan import Plan
+from tests.otel.fit.test_fit_guesses import one
+
+ALONE, PILOT = 600, 2000  # requests
+SLOW_MS, AFTER_MS = 60.0, 5.0
+NS_PER_MS = 1_000_000
+
+
+def copied(number: int, copy_ms: float) -> RequestRecord:
+    """A request whose slow call got a copy that takes a time from its own start."""
+    request = one(number, {"a": (SLOW_MS, 1.0)})
+    (stage,) = request.stages
+    (call,) = stage.attempts
+    sent = call.start_ns + int(AFTER_MS * NS_PER_MS)
+    end = min(call.end_ns, sent + int(copy_ms * NS_PER_MS))
+    won = end < call.end_ns
+    call.end_ns, call.outcome = end, Outcome.CANCELLED if won else Outcome.WON
+    outcome = Outcome.WON if won else Outcome.CANCELLED
+    stage.attempts.append(AttemptRecord(70, 0, 1, AttemptKind.REISSUE, "r9", "n", sent, end, outcome))
+    stage.end_ns = request.end_ns = end
+    return request
+
+
+def plans(folder: Path, copy_ms: float) -> tuple[Plan, Learned]:
+    """The first plan, and what follows once each slow call's copy took a time."""
+    rng = np.random.default_rng(1)
+    slow = rng.random(ALONE + PILOT) < 0.03
+    took = np.where(slow, SLOW_MS, rng.uniform(2, 3, ALONE + PILOT))
+    requests = [one(i, {"a": (float(ms), 1.0)}) for i, ms in enumerate(took[:ALONE])]
+    requests += [
+        copied(i, copy_ms) if slow[i] else one(i, {"a": (float(took[i]), 1.0)})
+        for i in range(ALONE, ALONE + PILOT)
+    ]
+    observer = make_observer("shop", traces=folder)
+    for request in requests:
+        observer.request_finished(request)
+    observer.close()
+    starts = [request.start_ns / 1e9 for request in requests]
+    switch = (starts[ALONE - 1] + starts[ALONE]) / 2
+    profile = learn(folder, Stretch(starts[0] - 1, switch))
+    assert profile.requests == ALONE
+    first = first_plan(profile, budget=0.05, seed=0)
+    pilot = Stretch(switch, starts[-1] + 1)
+    learned = learn_copies(profile, folder, pilot, budget=0.05, seed=0)
+    assert learned.profile.requests == ALONE
+    np.testing.assert_array_equal(learned.profile.stage("a").calls_ms, profile.stage("a").calls_ms)
+    return first, learned
+
+
+@pytest.mark.parametrize(("copy_ms", "helps"), [(2.5, True), (SLOW_MS, False)])
+def test_the_plan_knows_what_copies_did(tmp_path: Path, copy_ms: float, *, helps: bool) -> None:
+    first, learned = plans(tmp_path, copy_ms)
+    pairs = learned.profile.stage("a").pairs_ms
+    assert pairs is not None
+    assert len(pairs) >= 30
+    assert first.expected is not None
+    assert first.expected.after.p99_ms < 10
+    plan = learned.study.plan
+    assert plan.expected is not None
+    assert (plan.expected.after.p99_ms < 10) is helps
+    assert (plan.stages["a"].reissue is not None) is helps
+
+
+def test_too_few_requests_are_refused(tmp_path: Path) -> None:
+    observer = make_observer("shop", traces=tmp_path)
+    observer.request_finished(one(0, {"a": (2.0, 1.0)}))
+    observer.close()
+    with pytest.raises(InputError, match="only 1 requests were traced while learning"):
+        learn(tmp_path, Stretch(0.0, 1e10))
