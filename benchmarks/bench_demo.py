@@ -28,6 +28,7 @@ RUNS = 5
 NO_RESULT = 3  # exit code of a demo that tells nothing
 TARGET_CUT = 0.30
 TARGET_ERROR = 0.30
+MORE_WORK = "processor time of replicas a request, with the plan above that without"
 BURN = "while True: pass"
 
 
@@ -102,6 +103,8 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         return [silent]
     cuts = [100 * result.cut_p99["after"].cut for result in told]
     even = [100 * result.cut_p99["even"].cut for result in told]
+    works = [(_work(result, "before"), _work(result, "after")) for result in told]
+    more_work = [100 * (after / before - 1) for before, after in works if before and after]
     ninetieth = [100 * (result.after.p90_ms / result.before.p90_ms - 1) for result in told]
     errors = [100 * (result.achieved.p99_ms / result.expected.p99_ms - 1) for result in told]
     meanwhile = [
@@ -118,6 +121,7 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         _row(f"{name}: cut of p99", cuts, "%", target=100 * TARGET_CUT, met=middle(cuts) >= 100 * TARGET_CUT),
         _row(f"{name}: cut of p99, even spread", even, "%"),
         _row(f"{name}: p90 with the plan above that without", ninetieth, "%"),
+        *([_row(f"{name}: {MORE_WORK}", more_work, "%")] if more_work else []),
         _row(
             f"{name}: achieved p99 above the expected one",
             errors,
@@ -135,6 +139,14 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         _row(f"{name}: worst 10 s, of what is allowed", worst, "%", target=100.0, met=max(worst) <= 100.0),
         Row(name=f"{name}: requests that failed", ours=float(failed), unit="requests", target=0.0),
     ]
+
+
+def _work(result: DemoResult, arm: str) -> float | None:
+    """Processor time of the replicas for a request of an arm, in any unit; None if it was not measured."""
+    measured = result.arms[arm]
+    if measured.replica_cpu is None:
+        return None
+    return measured.replica_cpu * measured.seconds / measured.requests
 
 
 def _row(
