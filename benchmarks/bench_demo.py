@@ -2,7 +2,7 @@
 
 Each condition runs the whole demo several times, one after the other, and each run chooses its rate itself. A
 run that ends without a result, because the machine was too slow or too busy to tell anything, is counted as
-such; it is no failure, but a result from an overload would be one. Takes an hour and more.
+such; it is no failure, but a result from an overload would be one. Takes some hours.
 """
 
 from __future__ import annotations

@@ -317,8 +317,8 @@ def _deviations(
             raise ValueError(f"{path}.deviations.{name}: no row of that name; there are {', '.join(rows)}")
         if len(row) != len(labels):
             raise ValueError(f"{path}.deviations.{name}: has {len(row)} values for {len(labels)} {field}")
-        if not all(0 <= each <= MAX_DEVIATION for each in row):  # NaN fails too
-            raise ValueError(f"{path}.deviations.{name}: must be from 0 to {MAX_DEVIATION:g}")
+        for each in row:
+            _check_deviation(each, f"{path}.deviations.{name}")
     return np.array([told.get(name, [0.0] * len(labels)) for name in rows], dtype=float)
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from kwiken.cli.demo.trial import Learned, Stretch, first_plan, learn, learn_copies
 from kwiken.errors import InputError
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, make_observer
+from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord
 from kwiken.plan import Plan
+from tests.cli.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
+from tests.support.span_trees import MS
 
 ALONE, PILOT = 600, 2000  # requests
 SLOW_MS, AFTER_MS = 60.0, 5.0
-NS_PER_MS = 1_000_000
 
 
 def copied(number: int, copy_ms: float) -> RequestRecord:
@@ -23,8 +24,8 @@ def copied(number: int, copy_ms: float) -> RequestRecord:
     request = one(number, {"a": (SLOW_MS, 1.0)})
     (stage,) = request.stages
     (call,) = stage.attempts
-    sent = call.start_ns + int(AFTER_MS * NS_PER_MS)
-    end = min(call.end_ns, sent + int(copy_ms * NS_PER_MS))
+    sent = call.start_ns + int(AFTER_MS * MS)
+    end = min(call.end_ns, sent + int(copy_ms * MS))
     won = end < call.end_ns
     call.end_ns, call.outcome = end, Outcome.CANCELLED if won else Outcome.WON
     outcome = Outcome.WON if won else Outcome.CANCELLED
@@ -43,10 +44,7 @@ def plans(folder: Path, copy_ms: float) -> tuple[Plan, Learned]:
         copied(i, copy_ms) if slow[i] else one(i, {"a": (float(took[i]), 1.0)})
         for i in range(ALONE, ALONE + PILOT)
     ]
-    observer = make_observer("shop", traces=folder)
-    for request in requests:
-        observer.request_finished(request)
-    observer.close()
+    write(folder, requests)
     starts = [request.start_ns / 1e9 for request in requests]
     switch = (starts[ALONE - 1] + starts[ALONE]) / 2
     profile = learn(folder, Stretch(starts[0] - 1, switch))
@@ -74,8 +72,6 @@ def test_the_plan_knows_what_copies_did(tmp_path: Path, copy_ms: float, *, helps
 
 
 def test_too_few_requests_are_refused(tmp_path: Path) -> None:
-    observer = make_observer("shop", traces=tmp_path)
-    observer.request_finished(one(0, {"a": (2.0, 1.0)}))
-    observer.close()
+    write(tmp_path, [one(0, {"a": (2.0, 1.0)})])
     with pytest.raises(InputError, match="only 1 requests were traced while learning"):
         learn(tmp_path, Stretch(0.0, 1e10))
