@@ -227,15 +227,38 @@ class Intervals(_Struct, frozen=True, omit_defaults=True):
     spent: dict[str, tuple[float, float]] = {}
 
 
+class Correction(_Struct, frozen=True):
+    """How far the latencies under a plan that was tried were from those that the simulation expected of it.
+
+    Attributes:
+        plan: digest of the tried plan.
+        requests: number of its requests that were seen.
+        factors: by field of `Ladder`: latency that was seen, over the one expected.
+        bounds: by field of `Ladder`: confidence bounds of the factor.
+    """
+
+    plan: str
+    requests: int
+    factors: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+
+    def __post_init__(self) -> None:
+        """Check that the factors are positive and finite, and that their fields are those of a ladder."""
+        for name, factor in self.factors.items():
+            _need(name in Ladder.__struct_fields__, f"factors: {name!r} is no percentile")
+            _need(0 < factor < math.inf, f"factors: {name} must be finite and above 0, not {factor}")
+
+
 class Expected(_Struct, frozen=True, omit_defaults=True):
     """Expected effect of a plan, and its cost.
 
     Attributes:
         before: percentiles without the plan.
-        after: percentiles with the plan.
+        after: percentiles with the plan; those of the simulation times the factors of the correction, if any.
         spent: expected spend by budget, as shares.
         interval: probability that each pair of bounds is meant to cover, above 0 and at most 1.
         bounds: confidence bounds of every figure.
+        correction: what a plan that was tried showed of the simulation's errors; None where none was.
     """
 
     before: Ladder
@@ -243,6 +266,7 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     spent: Budgets
     interval: float = 0.9
     bounds: Intervals = Intervals()
+    correction: Correction | None = None
 
     def __post_init__(self) -> None:
         """Check that the interval is a probability."""

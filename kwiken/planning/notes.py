@@ -57,6 +57,25 @@ class NoBudgetHelps:
 
 
 @dataclass(frozen=True)
+class ExpectationCorrected:
+    """The latencies expected with the plan are corrected by those under a plan that was tried.
+
+    Attributes:
+        plan: digest of the tried plan.
+        requests: number of its requests.
+        factor: their latency around p99, over the one that the simulation expects of the tried plan.
+        low: lower bound of the factor (90% interval).
+        high: upper bound of the factor.
+    """
+
+    plan: str
+    requests: int
+    factor: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class ObjectiveChosen:
     """The objective was chosen by plans made on earlier requests and judged on later ones.
 
@@ -308,6 +327,7 @@ ReissueNote: TypeAlias = (
     | NoStageReissuable
     | LargerBudgetHelps
     | NoBudgetHelps
+    | ExpectationCorrected
     | ObjectiveChosen
     | FewRequests
     | SpendRefused

@@ -29,6 +29,11 @@ class BlockBootstrap:
         self._weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
         self._block: NDArray[np.int64] = np.arange(requests) * count // requests
 
+    @property
+    def counts(self) -> Floats:
+        """(resamples, n): number of times that each request, in order of time, is in each resample."""
+        return np.asarray(self._weights[:, self._block], dtype=np.float64)
+
     def means(self, values: Floats) -> Floats:
         """(resamples,): mean of the values in each resample, in their unit.
 

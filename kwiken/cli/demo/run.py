@@ -216,7 +216,7 @@ class _Bench:
         watch.step("planning", 0)
         learned = await self._working(
             asyncio.to_thread(
-                learn_copies, profile, traces, pilot, budget=settings.budget, seed=settings.seed
+                learn_copies, profile, first, traces, pilot, budget=settings.budget, seed=settings.seed
             )
         )
         await calm_again(self.site, self.tick)

@@ -26,6 +26,7 @@ from kwiken.cli.shared import (
     SHARE,
     copyable_option,
     json_option,
+    load_plan,
     load_profile,
     needs_extra,
     note,
@@ -46,6 +47,7 @@ from kwiken.printable import printable_json
 if TYPE_CHECKING:
     from kwiken.plan import Ladder
     from kwiken.planning import PlanStudy
+    from kwiken.profile import Profile
 
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
@@ -109,6 +111,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     help="Account for the load that copies add, and send none where they hurt, if replicas are busy enough "
     "for load to matter.",
 )
+@click.option(
+    "--tried",
+    type=(str, str),
+    metavar="PLAN TRACES",
+    help="A plan that has been in force, and the traces of that time, as `fit` takes them: the latencies "
+    "expected are corrected by how far its requests were from what was expected of it.",
+)
 @once_option
 @copyable_option
 @queue_options
@@ -133,6 +142,7 @@ def command(
     levers: str,
     guarded: bool,
     load: float | None,
+    tried: tuple[str, str] | None,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
     **queues: Any,
@@ -178,6 +188,8 @@ def command(
         study = study_plan(learned, settings)
     # The plan names the profile in the file, which is the one that later verbs are given.
     study = replace(study, plan=structs.replace(study.plan, profile=made_from))
+    if tried is not None:
+        study = _corrected_by(study, learned, tried, seed=seed)
     note_idle_options(study.load)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
@@ -192,6 +204,18 @@ def command(
         show_classes(learned, study.plan)
         show_notes(study.notes)
         note_written(out)
+
+
+def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *, seed: int) -> PlanStudy:
+    """The study, its expectation corrected by the traces of a time with another plan."""
+    from kwiken.evaluation import corrected, correction_of
+    from kwiken.otel.trace import read_planned
+
+    path, traces = tried
+    plan = load_plan(path)
+    with progress("reading the traces of the tried plan"):
+        seen = read_planned([traces], plan.digest)
+    return corrected(study, correction_of(learned, plan, seen.latency_ms, seen.weight, seed=seed))
 
 
 def _cost(given: str | None) -> str | Mapping[str, float] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from kwiken.cli.demo.trial import Learned, Stretch, first_plan, learn, learn_copies
 from kwiken.errors import InputError
@@ -44,14 +45,15 @@ def plans(folder: Path, copy_ms: float) -> tuple[Plan, Learned]:
         copied(i, copy_ms) if slow[i] else one(i, {"a": (float(took[i]), 1.0)})
         for i in range(ALONE, ALONE + PILOT)
     ]
-    write(folder, requests)
+    write(folder / "alone", requests[:ALONE])
     starts = [request.start_ns / 1e9 for request in requests]
     switch = (starts[ALONE - 1] + starts[ALONE]) / 2
-    profile = learn(folder, Stretch(starts[0] - 1, switch))
+    profile = learn(folder / "alone", Stretch(starts[0] - 1, switch))
     assert profile.requests == ALONE
     first = first_plan(profile, budget=0.05, seed=0)
+    write(folder / "tried", [structs.replace(each, plan=first.digest) for each in requests[ALONE:]])
     pilot = Stretch(switch, starts[-1] + 1)
-    learned = learn_copies(profile, folder, pilot, budget=0.05, seed=0)
+    learned = learn_copies(profile, first, folder / "tried", pilot, budget=0.05, seed=0)
     assert learned.profile.requests == ALONE
     np.testing.assert_array_equal(learned.profile.stage("a").calls_ms, profile.stage("a").calls_ms)
     return first, learned
@@ -68,6 +70,10 @@ def test_the_plan_knows_what_copies_did(tmp_path: Path, copy_ms: float, *, helps
     plan = learned.study.plan
     assert plan.expected is not None
     assert (plan.expected.after.p99_ms < 10) is helps
+    correction = plan.expected.correction
+    assert correction is not None
+    assert (correction.plan, correction.requests) == (first.digest, PILOT)
+    assert correction.factors["p50_ms"] == pytest.approx(1.0, abs=0.02)
     assert (plan.stages["a"].reissue is not None) is helps
 
 

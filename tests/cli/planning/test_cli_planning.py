@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import structs
 
 from kwiken.apportion import OBJECTIVES as KNOWN_OBJECTIVES
 from kwiken.apportion import SPREADS as KNOWN_SPREADS
@@ -17,6 +19,8 @@ from kwiken.plan import Plan
 from kwiken.planning.settings import WAYS as KNOWN_WAYS
 from kwiken.profile import profile_to_json
 from kwiken.profile.cost_models import MODELS
+from tests.cli.demo.test_demo_meanwhile import write as written
+from tests.otel.fit.test_fit_guesses import one
 from tests.support.commands import refused, run
 from tests.support.profiles import small_profile
 
@@ -262,4 +266,44 @@ class TestSimulate:
         assert run("plan", str(other), "-o", str(out)).exit_code == 0
         refused(
             run("simulate", profile, "--plan", str(out)), "plan for service 'shop', and .* is of 'search'"
+        )
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile, a plan for it, and traces of requests that took twice as long with that plan."""
+    folder = tmp_path_factory.mktemp("tried")
+    rng = np.random.default_rng(1)
+    took = np.where(rng.random(600) < 0.03, 60.0, rng.uniform(2, 3, 600))
+    alone = [one(i, {"a": (float(ms), 1.0)}) for i, ms in enumerate(took)]
+    fitted = run("fit", str(written(folder / "alone", alone)), "-o", str(folder / "profile.json"))
+    assert fitted.exit_code == 0, fitted.stderr
+    plan = plan_of(str(folder / "profile.json"))
+    (folder / "plan.json").write_text(plan.to_json())
+    slower = [one(i, {"a": (float(ms), 1.0)}) for i, ms in enumerate(rng.uniform(4, 6, 600))]
+    written(folder / "with", [structs.replace(each, plan=plan.digest) for each in slower])
+    return folder
+
+
+class TestATriedPlan:
+    """`--tried`: the expectation is corrected by requests that ran with a plan."""
+
+    def test_the_expectation_is_corrected_and_the_plan_stays(self, tried: Path) -> None:
+        profile, plan_file = str(tried / "profile.json"), str(tried / "plan.json")
+        plain = plan_of(profile)
+        result = run("plan", profile, "-o", "-", "--tried", plan_file, str(tried / "with"))
+        assert result.exit_code == 0, result.stderr
+        assert "latencies with the plan are corrected by 600 requests" in result.stderr
+        plan = Plan.from_json(result.stdout)
+        assert plan.stages == plain.stages
+        assert plan.expected is not None
+        assert plain.expected is not None
+        assert plan.expected.after.p50_ms == pytest.approx(2 * plain.expected.after.p50_ms, rel=0.05)
+        assert plan.expected.before == plain.expected.before
+
+    def test_traces_without_the_plan_are_refused(self, tried: Path) -> None:
+        profile, plan_file = str(tried / "profile.json"), str(tried / "plan.json")
+        refused(
+            run("plan", profile, "--tried", plan_file, str(tried / "alone")),
+            "0 answered requests ran with plan",
         )

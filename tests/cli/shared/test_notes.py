@@ -88,6 +88,14 @@ def test_kinds_in_json_are_all_different() -> None:
             planning.NoP99Cut(120.0, 119.5),
             "this budget buys no p99 here: 120 ms without the plan, 119.5 ms expected with it",
         ),
+        (
+            planning.ExpectationCorrected("0123456789ab", 1234, 1.304, 1.1, 1.5),
+            (
+                "latencies with the plan are corrected by 1,234 requests that ran with plan 0123456789ab: "
+                "around p99 they took 1.30 times what the simulation expects of that plan (90% interval 1.10 "
+                "to 1.50)"
+            ),
+        ),
         (planning.LargerBudgetHelps(0.08, 0.62), "a reissue budget of 0.08 should cut p99 by 62%"),
         (
             planning.LeversCompared("separate", {"separate": 0.31, "joint": 0.295}),

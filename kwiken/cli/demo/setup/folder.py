@@ -24,7 +24,15 @@ PACKING_THREADS = 2
 MARKER_FILE = ".kwiken-demo"  # created at a demo's start, and locked while the demo runs
 MB = 1_000_000
 MIN_ROOM = 1 << 16  # free bytes; fewer hold not even one flush of the spans
-RESULT_FILES = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl", "report.html")
+RESULT_FILES = (
+    "profile.json",
+    "plan-first.json",
+    "plan.json",
+    "plan-even.json",
+    "demo.json",
+    "load.jsonl",
+    "report.html",
+)
 
 
 class Folder:

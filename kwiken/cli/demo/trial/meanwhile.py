@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from kwiken.cli.report.model import Expectation
+from kwiken.evaluation import corrected_expectation
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import RequestRecord
 from kwiken.plan import Expected, Plan, tidied
@@ -27,8 +28,8 @@ def expect_meanwhile(
 ) -> Expectation | None:
     """Replay a plan on the requests that ran without it.
 
-    Nothing is used of the requests that ran with a plan: what is known of copies is what the plan's own
-    profile says.
+    Nothing is used of the requests that ran with this plan: what is known of copies is what the plan's own
+    profile says, and the expectation is corrected as the plan's own.
 
     Args:
         traces: folder of the spans of all requests.
@@ -50,6 +51,8 @@ def expect_meanwhile(
     known = {stage.name: stage for stage in learned.stages}
     stages = tuple(_with_copies_of(stage, known.get(stage.name, stage)) for stage in alone.stages)
     _, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
+    if plan.expected is not None and plan.expected.correction is not None:
+        expected = corrected_expectation(expected, plan.expected.correction)
     return as_expectation(tidied(expected))
 
 

@@ -1,7 +1,8 @@
 """Plans of the demo: a first one to try, then an apportioned and an even one. Slow: run in a thread.
 
 Traces without copies tell little of whether a copy is as slow as its call. So a first plan is tried for a
-short time, and its pairs of calls and copies enter the profile.
+short time. Its pairs of calls and copies enter the profile, and its latencies correct the next plan's
+expectation.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from kwiken.cli.demo.setup import MIN_LEARN_REQUESTS
 from kwiken.errors import InputError
+from kwiken.evaluation import MIN_TRIED, corrected, correction_of
 from kwiken.otel.fit import fit_profile
+from kwiken.otel.trace import read_planned
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import Profile, StageProfile
@@ -26,11 +29,13 @@ class Learned:
 
     Attributes:
         profile: profile of the requests without a plan, with the copies of those with the first plan.
+        first: the plan that was tried.
         study: the apportioned plan and its reasons.
         even: the plan that gives every stage the same amount of budget.
     """
 
     profile: Profile
+    first: Plan
     study: PlanStudy
     even: Plan
 
@@ -79,11 +84,16 @@ def first_plan(profile: Profile, *, budget: float, seed: int) -> Plan:
     return _study(profile, APPORTIONED, budget, seed).plan
 
 
-def learn_copies(profile: Profile, traces: Path, pilot: Stretch, *, budget: float, seed: int) -> Learned:
+def learn_copies(
+    profile: Profile, first: Plan, traces: Path, pilot: Stretch, *, budget: float, seed: int
+) -> Learned:
     """Add what the copies of the first plan did, and make both plans of the trial.
+
+    The expectation is corrected by the latencies under the first plan, if they are enough.
 
     Args:
         profile: profile of the requests without a plan.
+        first: the first plan.
         traces: folder of the spans.
         pilot: time with the first plan.
         budget: budget for reissues, as a share from 0 to 1.
@@ -94,7 +104,10 @@ def learn_copies(profile: Profile, traces: Path, pilot: Stretch, *, budget: floa
     stages = tuple(_with_pairs_of(stage, copied.get(stage.name, stage)) for stage in profile.stages)
     known = replace(profile, stages=stages)
     study, even = (_study(known, spread, budget, seed) for spread in (APPORTIONED, EVEN))
-    return Learned(known, study, even.plan)
+    seen = read_planned([traces], first.digest)
+    if len(seen.latency_ms) >= MIN_TRIED:
+        study = corrected(study, correction_of(known, first, seen.latency_ms, seed=seed))
+    return Learned(known, first, study, even.plan)
 
 
 def _with_pairs_of(stage: StageProfile, other: StageProfile) -> StageProfile:

@@ -318,6 +318,7 @@ def _lag(noted: Iterable[Record]) -> str:
 def _write(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], result: DemoResult) -> None:
     plan = learned.study.plan
     folder.write("profile.json", profile_to_json(learned.profile) + "\n")
+    folder.write("plan-first.json", learned.first.to_json() + "\n")
     folder.write("plan.json", plan.to_json() + "\n")
     folder.write("plan-even.json", learned.even.to_json() + "\n")
     folder.write_rows(row for data in arms.values() for row in data.rows)

@@ -1,0 +1,129 @@
+"""Correction of a plan's expectation by what a plan that was tried has achieved.
+
+A simulation supposes that copies cost the replicas nothing but what the ledger counts. Where replicas share
+processors, or copies go out late, latencies are longer than that. A plan that was tried for some minutes
+shows by how much: its requests, beside those that the simulation expects of it. The next plan for the same
+service will be about as far off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kwiken.arrays import Floats
+from kwiken.errors import InputError
+from kwiken.plan import Correction, Expected, Intervals, Ladder, Plan, tidied
+from kwiken.planning import PlanStudy
+from kwiken.planning.notes import ExpectationCorrected
+from kwiken.profile import Profile
+from kwiken.simulation import BlockBootstrap, expect, interval
+
+MIN_TRIED: Final = 100  # requests, of which five are among the slowest 5%
+
+# By field of `Ladder`: ranks between which latencies are compared, by their geometric means: from three times
+# as many requests beyond as beyond the percentile to a third as many. A percentile alone would rest on a
+# handful of some hundred requests, and the very slowest are a matter of luck.
+RANKS: Final = {
+    "p50_ms": (0.25, 0.75),
+    "p90_ms": (0.70, 1 - 0.10 / 3),
+    "p95_ms": (0.85, 1 - 0.05 / 3),
+    "p99_ms": (0.97, 1 - 0.01 / 3),
+    "p999_ms": (0.97, 1 - 0.01 / 3),  # beyond p99.9 lies not one of some hundred
+}
+
+
+def correction_of(
+    profile: Profile, tried: Plan, latency_ms: Floats, weight: Floats | None = None, *, seed: int = 0
+) -> Correction:
+    """Compare the latencies under a tried plan with those that the simulation expects of it.
+
+    Args:
+        profile: profile that the next plan is made from.
+        tried: the plan that was in force.
+        latency_ms: (n,) latencies of its requests in order of time, milliseconds, at the gateway.
+        weight: (n,) number of requests that each one stands for; None for one each.
+        seed: seed of the draws.
+
+    Raises:
+        InputError: for fewer than 100 requests, or a plan for another service.
+    """
+    if tried.service != profile.service:
+        raise InputError(
+            f"is a plan for service {tried.service!r}, and the profile is of {profile.service!r}",
+            where="tried",
+        )
+    if len(latency_ms) < MIN_TRIED:
+        raise InputError(
+            f"{len(latency_ms)} answered requests ran with plan {tried.digest}, and {MIN_TRIED} are needed; "
+            "let the plan run for longer",
+            where="tried",
+        )
+    simulation, _ = expect(profile, tried, ledger=tried.ledger, seed=seed)
+    expected = simulation.after_ms
+    factors, bounds = {}, {}
+    bootstrap = BlockBootstrap(len(latency_ms), seed=seed)
+    for name, (low, high) in RANKS.items():
+        base = _mean_log(expected, np.ones_like(expected), low, high)
+        seen = np.ones_like(latency_ms) if weight is None else weight
+        factors[name] = float(np.exp(_mean_log(latency_ms, seen, low, high) - base))
+        resampled = [_mean_log(latency_ms, seen * counts, low, high) for counts in bootstrap.counts]
+        bounds[name] = interval(np.exp(np.array(resampled) - base))
+    return tidied(Correction(plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds))
+
+
+def corrected_expectation(expected: Expected, correction: Correction) -> Expected:
+    """An expectation, its latencies with the plan multiplied by the factors of a correction.
+
+    Bounds widen: the logarithms of the distances from the figure to its bound and of the factor to its own
+    are added in quadrature.
+
+    Args:
+        expected: expectation of the simulation.
+        correction: comparison of a tried plan.
+    """
+    after, bounds, longest = {}, {}, 0.0
+    for name in Ladder.__struct_fields__:
+        factor = correction.factors.get(name, 1.0)
+        was = getattr(expected.after, name)
+        longest = max(longest, was * factor)  # a percentile is at least as long as the lower ones
+        after[name] = longest
+        if name in expected.bounds.after and was > 0:
+            ends = zip(
+                expected.bounds.after[name], correction.bounds.get(name, (factor, factor)), strict=True
+            )
+            low, high = (np.hypot(np.log(max(end, 1e-9) / was), np.log(own / factor)) for end, own in ends)
+            bounds[name] = (longest * float(np.exp(-low)), longest * float(np.exp(high)))
+    return msgspec.structs.replace(
+        expected,
+        after=Ladder(**after),
+        bounds=Intervals(before=expected.bounds.before, after=bounds, spent=expected.bounds.spent),
+        correction=correction,
+    )
+
+
+def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
+    """The study of a plan with a corrected expectation, and a note on it.
+
+    Args:
+        study: plan with the findings behind it.
+        correction: comparison of a tried plan.
+    """
+    assert study.plan.expected is not None  # `study_plan` states it
+    expected = corrected_expectation(study.plan.expected, correction)
+    low, high = correction.bounds["p99_ms"]
+    note = ExpectationCorrected(correction.plan, correction.requests, correction.factors["p99_ms"], low, high)
+    plan = msgspec.structs.replace(study.plan, expected=tidied(expected))
+    return replace(study, plan=plan, notes=(note, *study.notes))
+
+
+def _mean_log(latency_ms: Floats, weight: Floats, low: float, high: float) -> float:
+    """Mean logarithm of the latencies between two ranks, each from 0 to 1."""
+    order = np.argsort(latency_ms)
+    mass = weight[order] / weight.sum()
+    top = np.cumsum(mass)
+    inside = np.clip(np.minimum(top, high) - np.maximum(top - mass, low), 0.0, None)
+    return float(inside @ np.log(np.maximum(latency_ms[order], 1e-6)) / inside.sum())
