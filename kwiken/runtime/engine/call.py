@@ -31,11 +31,11 @@ from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared, St
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.timers import call_after
 from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream, wire
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
-MIN_TIMER_S = 0.0005
 # Quantile of the latencies of answered calls that bounds a trial which a request waits for.
 TRIAL_QUANTILE = 0.99
 _AGAIN = (RESEND, RETRY)
@@ -170,7 +170,7 @@ class HedgedCall(msgspec.Struct, eq=False):
         """
         race, caller = self.race, self.caller
         loop = self.site.request.loop
-        self.timer = loop.call_later(race.due - self.attempts.first.started, self._on_timer)
+        self.timer = call_after(loop, race.due - self.attempts.first.started, self._on_timer)
         try:
             try:
                 # The first attempt runs in the caller's task, then others while the race asks for more.
@@ -328,7 +328,7 @@ class HedgedCall(msgspec.Struct, eq=False):
                 return
             self._extra(step, now)
         loop = self.site.request.loop
-        self.timer = loop.call_later(max(race.due - now, MIN_TIMER_S), self._on_timer)
+        self.timer = call_after(loop, race.due - now, self._on_timer)
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""

@@ -18,6 +18,7 @@ from kwiken.runtime.engine.context import Request, Shared, StageVisit, describe
 from kwiken.runtime.engine.utility import utility_of
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait
+from kwiken.runtime.timers import call_after
 from kwiken.service import Partial
 
 
@@ -206,7 +207,7 @@ class DagRun:
         self._open += 1
         self._runs.append(started)
         if fan_out.due < inf:
-            started.timer = loop.call_later(fan_out.due - now, self._on_timer, started)
+            started.timer = call_after(loop, fan_out.due - now, self._on_timer, started)
 
     async def _call(self, started: StageRun, args: tuple[Any, ...], shard: int) -> None:
         shared, fan_out = self._shared, started.fan_out
@@ -247,8 +248,8 @@ class DagRun:
     def _rearm(self, started: StageRun, now: float) -> None:
         if started.timer is not None:
             started.timer.cancel()
-        delay = max(0.0, started.fan_out.due - now)
-        started.timer = self._request.loop.call_later(delay, self._on_timer, started)
+        loop, delay = self._request.loop, started.fan_out.due - now
+        started.timer = call_after(loop, delay, self._on_timer, started)
 
     def _on_timer(self, started: StageRun) -> None:
         # An answer that arrived while the loop was busy and is not read yet does not count as missing.
