@@ -19,13 +19,15 @@ async def echo(value: int) -> int:
     return value
 
 
-def chain_of(length: int) -> Service:
-    """Stages one after another, each of two replicas."""
+def chain_of(length: int, *, takes_s: float = 0.0) -> Service:
+    """Stages one after another, each of two replicas; a call takes a time without using a processor."""
     service = Service("chain")
     for index in range(length):
         after = [f"s{index - 1}"] if index else []
 
         async def handler(value: int) -> int:
+            if takes_s:
+                await asyncio.sleep(takes_s)
             return value
 
         service.stage(name=f"s{index}", after=after, replicas=2, idempotent=True)(handler)
