@@ -27,10 +27,11 @@ from kwiken.simulation import BlockRace
 from tests.support.replicas import Script, endow, executor_of, plan_of, service_of
 from tests.support.virtual import simulate
 
+# Whole milliseconds, because the runtime rounds time-outs up to them; no call ends at one.
 POLICIES = [
-    Reissue(after_ms=9.5, fraction=0.5),
-    Reissue(after_ms=4.5, copies=2, fraction=0.5),
-    Reissue(after_ms=2.75, copies=4, fraction=0.5),
+    Reissue(after_ms=9.0, fraction=0.5),
+    Reissue(after_ms=4.0, copies=2, fraction=0.5),
+    Reissue(after_ms=3.0, copies=4, fraction=0.5),
 ]
 
 
@@ -149,8 +150,8 @@ def test_all_races_give_the_same_latencies_and_copies(policy: Reissue) -> None:
 @pytest.mark.parametrize("copies", [1, 3])
 def test_one_coin_decides_for_all_copies_of_a_call(copies: int) -> None:
     calls_ms = latencies(400)
-    certain = Reissue(after_ms=4.5, copies=copies)
-    policy = Reissue(after_ms=4.5, probability=0.5, copies=copies, fraction=0.5)
+    certain = Reissue(after_ms=4.0, copies=copies)
+    policy = Reissue(after_ms=4.0, probability=0.5, copies=copies, fraction=0.5)
     raced_ms, raced_copies = in_blocks(calls_ms, certain)
     queued, unqueued = in_queues(calls_ms, policy), without_queues(calls_ms, policy)
     live_ms, live_copies = live(calls_ms, policy)

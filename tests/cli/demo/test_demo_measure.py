@@ -430,7 +430,7 @@ def test_packed_traces_are_the_same_traces(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 20 requests, and 50 are needed")],
+    [({"rate": 1e9}, "at most 2000"), ({"rate": 1.0}, "about 18 requests, and 50 are needed")],
 )
 def test_a_rate_that_cannot_work_is_refused_before_anything_starts(
     tmp_path: Path, settings: dict[str, Any], reason: str
