@@ -15,7 +15,7 @@ from kwiken.runtime.decisions import (
     Program,
     StageState,
 )
-from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.engine.status import Counts
 from kwiken.runtime.metrics import distribution
 from kwiken.service import Service
