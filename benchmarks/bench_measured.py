@@ -18,6 +18,7 @@ from kwiken.workloads import (
     first_columns,
     measurements_from_text,
 )
+from kwiken.workloads.completion import EntryErrors
 
 REVEALED = (1, 2, 3)
 QUICK_ROWS = 3
@@ -98,8 +99,8 @@ def completed(matrix: Any, place: int, columns: Ints, counts: tuple[int, ...] | 
         level=matrix.level,
         deviations=None if deviations is None else np.delete(deviations, place, axis=0),
     )
-    variances = None if deviations is None else deviations[place, columns] ** 2
-    return chosen.complete(columns, matrix.rows[place, columns], None, variances).mean
+    errors = EntryErrors(variances=None if deviations is None else deviations[place, columns] ** 2)
+    return chosen.complete(columns, matrix.rows[place, columns], errors).mean
 
 
 def beside(

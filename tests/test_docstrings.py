@@ -70,9 +70,9 @@ UNIT: Final = re.compile(
 # Errors that a private function of the module raises, but never when called from the public name.
 GUARDED: Final = {("kwiken.queueing.load.known_utilisation", "InputError")}
 SOURCES: Final = {
-    "Baeza-Yates et al.": ("kwiken.loadtest.queries.Queries",),
+    "Baeza-Yates et al.": ("kwiken.loadtest.inputs.queries.Queries",),
     "CRISP": ("kwiken.otel.trace.paths.critical_path",),
-    "Cinlar 1975": ("kwiken.loadtest.arrivals.Arrivals.chunks",),
+    "Cinlar 1975": ("kwiken.loadtest.inputs.arrivals.Arrivals.chunks",),
     "Holm": ("kwiken.profile.change_over_time.drift",),
     "Kaler": (
         "kwiken.service.stage.Reissue",

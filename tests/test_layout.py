@@ -53,6 +53,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.placement",
         "kwiken.placement.schedulers",
         "kwiken.capacity",
+        "kwiken.fleet.simulator",
         "kwiken.fleet",
         "kwiken.adaptation",
         "kwiken.reproduction.rows",
@@ -85,6 +86,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.metrics",
         "kwiken.runtime.foreign",
         "kwiken.runtime.http_server",
+        "kwiken.runtime.engine.hedged_call",
         "kwiken.runtime.engine",
         "kwiken.runtime.replica",
         "kwiken.runtime.live_page",
@@ -97,7 +99,12 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.probes",
         "kwiken.runtime.upkeep",
     ),
-    "loadtest": ("kwiken.loadtest",),
+    "loadtest": (
+        "kwiken.loadtest.inputs",
+        "kwiken.loadtest.results",
+        "kwiken.loadtest.generator",
+        "kwiken.loadtest",
+    ),
     "services": (
         "kwiken.services",
         "kwiken.services.search.index",
@@ -148,13 +155,11 @@ OPEN_MODULES = {
     *(f"kwiken.services.search.index.{name}" for name in ("store", "synonyms", "text")),
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),
 }
-MAX_FILES = 13  # Python files in one folder, `__init__` not counted
+MAX_FILES = 12  # Python files in one folder, `__init__` not counted
 MAX_LINES = 600
 CROWDED = {
-    "kwiken": "the packages' own folders, and five small modules that all of them use",
-    "kwiken/loadtest": "one program with one job; its files are a pipeline from settings to report",
     "kwiken/reproduction/kwiken": "one file for each group of tables and figures of one source",
-    "kwiken/queueing/simulator": "one file for each queueing discipline and event source",
+    "kwiken/otel/fit": "one inference from spans to a profile; every part of it uses the types of the others",
 }
 # The brain, and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
 PURE = (*(name for name in WINGS["brain"] if name != "kwiken"), "kwiken.runtime.decisions")
@@ -310,6 +315,8 @@ def test_folders_are_small() -> None:
             count = sum(path.name != "__init__.py" for path in folder.glob("*.py"))
             if count > MAX_FILES and place not in CROWDED:
                 yield f"{place} holds {count} files; {MAX_FILES} is the most without a reason in CROWDED"
+            if count <= MAX_FILES and place in CROWDED:
+                yield f"{place} holds {count} files and needs no reason in CROWDED"
 
     assert not listed(offences())
 

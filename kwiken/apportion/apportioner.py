@@ -64,9 +64,10 @@ class Apportioner:
         """Apportion a budget over the stages.
 
         There are three cases:
-        1. A spread to compare with: as it says.
-        2. `variance`: the sum of variances alone, as the source has it.
-        3. Any other objective: the whole budget but the insurance by the objective, and the insurance.
+        1. A spread other than `sumvar`, for comparison: by the rule of that spread.
+        2. `variance`: by the sum of variances alone, as in the source.
+        3. Any other objective: a part of the budget insures stages that have not stalled yet, and the rest is
+           apportioned by the objective.
 
         Args:
             budget: the most that may be spent, as a share of the cost model's total.
@@ -81,7 +82,7 @@ class Apportioner:
         return insured(self._by_objective(budget - premium), self._curves, self._prices, premium)
 
     def _by_objective(self, budget: float) -> Allocation:
-        """Allocation by mean and variance on shrunk hulls, and by descent from there on a percentile."""
+        """Allocation by mean and variance on shrunk hulls; for a percentile, a descent starts from there."""
         by_tail = MeanVarianceApportioner(self._profile, self._curves)
         hulls = self.shrinkage.hulls(self._prices, budget)
         start = with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)

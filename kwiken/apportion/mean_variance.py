@@ -1,10 +1,10 @@
 """Apportionment by mean and variance together, an approximation of p99 that is separable over stages.
 
-The p99 of a request is about its mean plus `z` standard deviations. A small change of an allocation moves it
-by `dm + z / (2 sd) dV`, where `dm` and `dV` are the total changes of the stages' means and variances. So
-reissues should lower `V + (2 sd / z) m`: once most of the variance is gone, the rest of a budget goes to
-means, which the sum of variances (Kwiken section 5.2) ignores. A stage off the critical path rarely changes
-the latency of a request, so both terms of a stage are weighted by its share of critical paths.
+The p99 of a request is about its mean `m` plus `z` standard deviations `sd`. A small change of an allocation
+changes p99 by `dm + z / (2 sd) dV`, where `dm` and `dV` are the total changes of the stages' means and
+variances. So reissues should lower `V + (2 sd / z) m`. Once most of the variance is gone, the rest of a
+budget goes to means, which the sum of variances (Kwiken section 5.2) ignores. A stage off the critical path
+rarely changes the latency of a request, so both terms of a stage are weighted by its share of critical paths.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kwiken.latency import critical_path
 from kwiken.profile import Profile
 
 FIXED_POINT_ROUNDS = 4  # the weight of means depends on the standard deviation that the allocation leaves
-MIN_DEVIATIONS = 1.0
+MIN_DEVIATIONS = 1.0  # of p99 from the mean, where a tail is light
 MIN_PATH_SHARE = 1e-3  # of critical paths: a stage that was on none may be on one later
 
 
@@ -60,8 +60,8 @@ class MeanVarianceApportioner:
         Args:
             prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
             budget: the most that may be spent, 0 or more.
-            hulls: by stage: hull of its variance, ms², at the points of its curve; None for those of the
-                curves.
+            hulls: by stage: hull of its variance, ms², at the points of its curve; None for the curves' own
+                hulls.
 
         Returns:
             The allocation; its gains are those of the curves' variances, ms².

@@ -1,4 +1,4 @@
-"""Marginal effects of moves on p99: a unit more or less at each stage."""
+"""Marginal effects on p99 and cost: a replica or a level of copies more or less, or faster nodes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _moves(search: Search, stage: int, now: StageSize) -> list[tuple[str, StageS
 
 
 def slowest_stage(search: Search, sizes: Sizes, share: float = 0.01) -> tuple[str, float]:
-    """Stage in which the slowest requests spend most of what they take longer than others.
+    """Find the stage that adds most to the latency of the slowest requests.
 
     Args:
         search: search that knows the trials.
@@ -86,8 +86,8 @@ def slowest_stage(search: Search, sizes: Sizes, share: float = 0.01) -> tuple[st
         share: share of the requests that count as slow.
 
     Returns:
-        Name of the stage, and the mean time on the critical paths of slow requests, milliseconds, by which it
-        exceeds its median.
+        Name of the stage, and what it adds: its latency above its median, where it is on the critical path,
+        as a mean over the slow requests, milliseconds.
     """
     latencies: Sequence[np.ndarray[tuple[int], np.dtype[np.float64]]] = search.stage_latencies(sizes)
     whole = search.latencies(sizes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kwiken.arrays import Floats, Ints
 from kwiken.errors import InputError
-from kwiken.placement import ROUNDING, Cluster
+from kwiken.placement import ROUNDING, AntiAffinity, Cluster
 from kwiken.workloads import Spread
 
 CORES_PER_REPLICA: Final = 1.0  # the load model gives each replica a processor of its own
@@ -106,11 +106,7 @@ class Supply:
         assert cluster is not None
         fitting = np.floor(cluster.cores[nodes] / CORES_PER_REPLICA + ROUNDING)
         fitting = np.minimum(fitting, np.floor(cluster.memory_gb[nodes] / need.memory_gb + ROUNDING))
-        if need.spread is Spread.NODE:
-            return int((fitting > 0).sum())
-        if need.spread is Spread.ZONE:
-            return len({cluster.zone_of(int(node)) for node in nodes[fitting > 0]})
-        return int(fitting.sum())
+        return AntiAffinity(need.spread, cluster).most_replicas(nodes, fitting)
 
     def cost(self, sizes: Sequence[StageSize]) -> float:
         """Cost of all replicas in an hour; without a cluster, their number of cores."""
@@ -140,14 +136,14 @@ class Supply:
         for stage in order:
             need, nodes = self._needs[stage], self._on[sizes[stage].node_class]
             here = np.zeros(len(cluster.nodes), np.int64)
-            zone = _zone_numbers(cluster)
+            zone, anti_affinity = cluster.zones, AntiAffinity(need.spread, cluster)
+            open_nodes = anti_affinity.open_nodes(())
             for _ in range(sizes[stage].replicas):
                 there = np.bincount(zone, here)[zone]
                 fit = (cores[nodes] >= CORES_PER_REPLICA - ROUNDING) & (
                     memory_gb[nodes] >= need.memory_gb - ROUNDING
                 )
-                if need.spread is not Spread.NONE:
-                    fit &= (there if need.spread is Spread.ZONE else here)[nodes] == 0
+                fit &= open_nodes[nodes]
                 if not fit.any():
                     return None
                 free = nodes[fit]
@@ -155,19 +151,13 @@ class Supply:
                 cores[chosen] -= CORES_PER_REPLICA
                 memory_gb[chosen] -= need.memory_gb
                 here[chosen] += 1
+                anti_affinity.close(chosen, open_nodes)
                 found[stage].append(chosen)
         return found
 
     def need(self, stage: int) -> StageNeed:
         """What the replicas of a stage need, by its index."""
         return self._needs[stage]
-
-
-def _zone_numbers(cluster: Cluster) -> Ints:
-    """(n,) number of each node's zone."""
-    names: dict[str, int] = {}
-    zones = [names.setdefault(cluster.zone_of(node), len(names)) for node in range(len(cluster.nodes))]
-    return np.array(zones, dtype=np.int64)
 
 
 def _speed(cluster: Cluster, place: int, need: StageNeed, stage: str) -> float:

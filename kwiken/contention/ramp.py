@@ -12,6 +12,7 @@ import enum
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -100,20 +101,13 @@ class _Crossing:
         """Mean and standard deviation of the level where it is limited to 0 to 1."""
         mean, deviation = self.mean, max(self.deviation, 1e-6)
         low, high = -mean / deviation, (1 - mean) / deviation
-        above, inside = 1 - _cdf(high), _cdf(high) - _cdf(low)
-        at_low, at_high = _density(low), _density(high)
+        normal = NormalDist()
+        above, inside = 1 - normal.cdf(high), normal.cdf(high) - normal.cdf(low)
+        at_low, at_high = normal.pdf(low), normal.pdf(high)
         first = mean * inside + deviation * (at_low - at_high) + above
         second = (mean**2 + deviation**2) * inside + above
         second += deviation * (mean * at_low - (mean + 1) * at_high)
         return min(max(first, 0.0), 1.0), math.sqrt(max(second - first**2, 0.0))
-
-
-def _cdf(x: float) -> float:
-    return math.erfc(-x / math.sqrt(2)) / 2
-
-
-def _density(x: float) -> float:
-    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
 @dataclass

@@ -11,8 +11,7 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.fleet.behaviour import Behaviour
 from kwiken.fleet.platforms import Platform, cluster_of
-from kwiken.fleet.scenario import Job, Phase, Scenario
-from kwiken.fleet.state import QOS
+from kwiken.fleet.simulator import QOS, Job, Phase, Scenario
 from kwiken.fleet.world import SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 from kwiken.workloads import Measure, Size, Target, Workload
 

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kwiken.fleet.behaviour import Knowledge
-from kwiken.fleet.outcome import Outcome
-from kwiken.fleet.simulator import Manager, Simulation
+from kwiken.fleet.simulator import Manager, Outcome, Simulation
 from kwiken.fleet.world import World
 from kwiken.placement import SOURCE_CAUTION, Caution, Scheduler
 from kwiken.placement.schedulers import scheduler

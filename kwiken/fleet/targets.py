@@ -11,7 +11,7 @@ from kwiken.arrays import Floats
 from kwiken.fleet.behaviour import Behaviour
 from kwiken.fleet.generators import CORES, MEMORY_GB
 from kwiken.fleet.platforms import Platform, cluster_of
-from kwiken.fleet.scenario import FOREVER, Job, Phase, Scenario, Step
+from kwiken.fleet.simulator import FOREVER, Job, Phase, Scenario, Step
 from kwiken.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 from kwiken.workloads import Size, Target, Workload
 

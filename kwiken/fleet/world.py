@@ -10,7 +10,7 @@ import numpy as np
 from kwiken.fleet.behaviour import Behaviour, Knowledge, predicted
 from kwiken.fleet.generators import contention_scores, platform_response, replica_rows, size_rows
 from kwiken.fleet.platforms import Platform
-from kwiken.fleet.scenario import Outage, Scenario
+from kwiken.fleet.simulator import Outage, Scenario
 from kwiken.placement import Cluster
 from kwiken.workloads import Size, WorkloadProfile
 

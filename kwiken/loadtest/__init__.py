@@ -11,9 +11,9 @@ from kwiken.lazy import lazy_names
 from kwiken.loadtest.patching import without_patching
 
 if TYPE_CHECKING:
-    from kwiken.loadtest.result import LoadResult, Progress
+    from kwiken.loadtest.inputs import LoadSettings
+    from kwiken.loadtest.results import LoadResult, Progress
     from kwiken.loadtest.run import run_load
-    from kwiken.loadtest.settings import LoadSettings
     from kwiken.loadtest.user import DagUser
 
 __all__ = ["DagUser", "LoadResult", "LoadSettings", "Progress", "run_load"]
@@ -21,12 +21,12 @@ __all__ = ["DagUser", "LoadResult", "LoadSettings", "Progress", "run_load"]
 _load = lazy_names(
     __name__,
     {
-        "kwiken.loadtest.result": (
+        "kwiken.loadtest.results.result": (
             "LoadResult",
             "Progress",
         ),
         "kwiken.loadtest.run": ("run_load",),
-        "kwiken.loadtest.settings": ("LoadSettings",),
+        "kwiken.loadtest.inputs.settings": ("LoadSettings",),
         "kwiken.loadtest.user": ("DagUser",),
     },
     extra="load",

@@ -19,12 +19,9 @@ from locust.env import Environment
 from locust.runners import LocalRunner
 
 from kwiken.errors import InputError
-from kwiken.loadtest.client import Client
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.records import Records
-from kwiken.loadtest.report import Collector
-from kwiken.loadtest.result import LoadResult, Progress
-from kwiken.loadtest.settings import Prepared
+from kwiken.loadtest.generator import Client
+from kwiken.loadtest.inputs import Prepared
+from kwiken.loadtest.results import Collector, LoadResult, Outcome, Progress, Records
 from kwiken.loadtest.user import DagUser
 from kwiken.machine import Reading, read_processors, use_between
 

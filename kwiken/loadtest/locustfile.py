@@ -16,8 +16,8 @@ from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
 from kwiken.errors import KwikenError
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.settings import LoadSettings, Prepared, parse_target, prepare
+from kwiken.loadtest.inputs import LoadSettings, Prepared, parse_target, prepare
+from kwiken.loadtest.results import Outcome
 from kwiken.loadtest.user import DagUser, running_users
 
 _log = logging.getLogger(__name__)

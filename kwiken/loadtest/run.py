@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 from kwiken.errors import InputError
 from kwiken.extras import needs
+from kwiken.loadtest.inputs import LoadSettings, prepare
 from kwiken.loadtest.patching import without_patching
-from kwiken.loadtest.records import Records
-from kwiken.loadtest.result import LoadResult, Progress
-from kwiken.loadtest.settings import LoadSettings, prepare
+from kwiken.loadtest.results import LoadResult, Progress, Records
 
 _SPARE_FILES = 64
 

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kwiken.loadtest.inputs import LoadSettings
 from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.run import run_load
-from kwiken.loadtest.settings import LoadSettings
 
 CHECKED_RATES_PER_S = (1_000, 2_000, 4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000)
 MAX_LATE_SHARE = 0.01
@@ -100,8 +100,8 @@ def client_cost(count: int) -> dict[str, float]:
         from locust.contrib.fasthttp import FastHttpSession
         from locust.event import EventHook
 
-        from kwiken.loadtest.client import Client
-    from kwiken.loadtest.settings import parse_target
+        from kwiken.loadtest.generator import Client
+    from kwiken.loadtest.inputs import parse_target
 
     body, parent = '{"query": "asyncio gather"}', f"00-{1:032x}-{1:016x}-01"
     with fake_server() as url:

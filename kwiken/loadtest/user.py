@@ -15,12 +15,9 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from kwiken.errors import InputError, KwikenError
-from kwiken.loadtest.client import Client
-from kwiken.loadtest.open_loop import OpenLoop, plan
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.records import Records
-from kwiken.loadtest.settings import LoadSettings, Prepared, prepare
-from kwiken.loadtest.timer import Timer
+from kwiken.loadtest.generator import Client, OpenLoop, Timer, plan
+from kwiken.loadtest.inputs import LoadSettings, Prepared, prepare
+from kwiken.loadtest.results import Outcome, Records
 
 _DRAIN_S = 1.0
 _log = logging.getLogger(__name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, Status, admit_all
+from kwiken.placement.admission import MIN_SHARE_ACCEPTED, Admission, Scheduler, Status, admit_all
+from kwiken.placement.anti_affinity import AntiAffinity
 from kwiken.placement.explanations import Explanation, explain_placement
 from kwiken.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.placement.manifests import MANIFESTS
@@ -20,7 +21,6 @@ from kwiken.placement.placement import (
 )
 from kwiken.placement.quality import Contention, contention_loss, contention_on, node_scores
 from kwiken.placement.request import Request, request_for
-from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Forecast, Replica, Sizing, Trial
 from kwiken.placement.walks import Rank, by_cost, by_quality, offers_by_size, take, trim, walk
 
@@ -31,6 +31,7 @@ __all__ = [
     "SOURCE_CAUTION",
     "VERSION",
     "Admission",
+    "AntiAffinity",
     "Caution",
     "Cluster",
     "Contention",

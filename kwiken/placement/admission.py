@@ -5,16 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from kwiken.placement.node_ledger import NodeLedger
 from kwiken.placement.request import Request
-from kwiken.placement.scheduler import Scheduler
 from kwiken.placement.sizing import Forecast, Replica, Sizing
 
 MIN_SHARE_ACCEPTED: Final = (
     0.95  # of the performance needed, below which a workload waits (section 3.7 step 6)
 )
+
+
+class Scheduler(Protocol):
+    """Places workloads, one after another.
+
+    Attributes:
+        name: name of the scheduler, as in a placement's document.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the scheduler."""
+
+    def place(self, sizing: Sizing) -> None:
+        """Add replicas to a workload, as close to its target as the scheduler comes.
+
+        Args:
+            sizing: replicas so far, with the request and the ledger that replicas are drawn from.
+        """
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether a workload has what this scheduler set out to give it.
+
+        Args:
+            sizing: replicas after `place`.
+        """
 
 
 class Status(StrEnum):

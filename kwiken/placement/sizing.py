@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from kwiken.arrays import Floats
+from kwiken.arrays import Bools, Floats
+from kwiken.placement.anti_affinity import AntiAffinity
 from kwiken.placement.node_ledger import Draw, NodeLedger
 from kwiken.placement.quality import worst_loss
 from kwiken.placement.request import REL_ROUNDING, Request
-from kwiken.workloads import Spread
 
 NO_NODE: Final = -1
 
@@ -84,12 +84,14 @@ class Sizing:
     Attributes:
         request: workload to place.
         ledger: state of the nodes.
+        anti_affinity: which nodes the replicas close to other replicas.
         replicas: replicas chosen so far.
     """
 
     def __init__(self, request: Request, ledger: NodeLedger) -> None:
         self.request = request
         self.ledger = ledger
+        self.anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
         self.replicas: list[Replica] = []
         self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
         self._on_node: dict[int, int] = {}  # number of replicas by node
@@ -105,7 +107,12 @@ class Sizing:
             request: workload as it is asked for and predicted now.
         """
         self.request = request
+        self.anti_affinity = AntiAffinity(request.workload.spread, self.ledger.cluster)
         self._sums = _Sums()
+
+    def open_nodes(self) -> Bools:
+        """(n,) whether anti-affinity leaves a node open to another replica."""
+        return self.anti_affinity.open_nodes(replica.node for replica in self.replicas)
 
     def add(self, node: int, size: int) -> None:
         """Place a replica; the caller has checked that it fits.
@@ -219,7 +226,7 @@ class Sizing:
         request, node = self.request, self.replicas[place].node
         alike = self.replicas[place].size, self._classes[place], self.left(node)
         # Siblings on one node gain by each other's leaving.
-        apart = NO_NODE if request.workload.spread is not Spread.NONE else node
+        apart = node if self.anti_affinity.shares_nodes else NO_NODE
         if request.nested:  # a cheaper size fits wherever a dearer one does
             return *alike, apart
         return *alike, apart, float(self.ledger.free_cores[node]), float(self.ledger.free_memory_gb[node])
@@ -357,7 +364,7 @@ class Trial(Sizing):
 
     def __init__(self, sizing: Sizing) -> None:
         super().__init__(sizing.request, sizing.ledger)
-        assert sizing.request.workload.spread is not Spread.NONE
+        assert not self.anti_affinity.shares_nodes
         for replica in sizing.replicas:
             self.add(replica.node, replica.size)
             self._left[replica.node] = sizing.left(replica.node)

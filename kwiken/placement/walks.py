@@ -15,7 +15,6 @@ from kwiken.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.placement.quality import NO_SIZE, Contention, NodeScores, contention_on, node_scores
 from kwiken.placement.request import Request
 from kwiken.placement.sizing import Sizing
-from kwiken.workloads import Spread
 
 FIRST_RANKED: Final = 64  # nodes ranked at first; each later stretch of the ranking is this many times longer
 GROWTH_OF_RANKED: Final = 8
@@ -76,7 +75,7 @@ def walk(
     request, ledger = sizing.request, sizing.ledger
     found = contention_on(request, ledger) if contention is None else contention
     scores = node_scores(request, ledger, found, largest)
-    again = request.workload.spread is Spread.NONE
+    again = sizing.anti_affinity.shares_nodes
     take(sizing, _offers(request, ledger, rank, largest, scores, again=again))
 
 
@@ -87,8 +86,7 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
         sizing: replicas so far, to which others are added.
         offers: indices of a node and of a size that fits there, best first.
     """
-    request = sizing.request
-    spread, zone_of = request.workload.spread, sizing.ledger.cluster.zones
+    request, group_of = sizing.request, sizing.anti_affinity.group_of
     kept, most = len(sizing.replicas), len(request.efficiencies)
     # Headroom is never below 0, so there is no need to ask how sure a lower performance is.
     least = request.least if request.required > 0 else math.inf
@@ -96,12 +94,9 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
         trim(sizing, kept)
         return
     best, refused = sizing.performance(), 0
-    used = {replica.node for replica in sizing.replicas}
-    zones = {int(zone_of[node]) for node in used}
+    closed = {group_of(replica.node) for replica in sizing.replicas}
     for node, size in offers if kept < most else ():
-        if spread is not Spread.NONE and node in used:
-            continue
-        if spread is Spread.ZONE and int(zone_of[node]) in zones:
+        if (group := group_of(node)) is not None and group in closed:
             continue
         sizing.add(node, size)
         grown = sizing.performance()
@@ -117,8 +112,7 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
             return
         if len(sizing.replicas) >= most:
             return
-        used.add(node)
-        zones.add(int(zone_of[node]))
+        closed.add(group)
 
 
 def _offers(

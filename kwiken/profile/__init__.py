@@ -6,7 +6,7 @@ from kwiken.profile.change_over_time import Drift, drift
 from kwiken.profile.codec import profile_from_json, profile_to_json
 from kwiken.profile.consistency import check_agrees, contradicted, contradiction
 from kwiken.profile.copy_estimates import gateway_lag, guess_by_kind, guess_copies, unread_shares
-from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs
+from kwiken.profile.cost_models import CostModel, cost_of_one_call, costs, spent_by_model
 from kwiken.profile.decay import decayed
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution, complete_calls
 from kwiken.profile.idempotence import (
@@ -21,7 +21,6 @@ from kwiken.profile.idempotence import (
     why_write,
 )
 from kwiken.profile.profile import OWN_TIME, Origin, Profile, StageProfile
-from kwiken.profile.spend_by_model import spent_by_model
 from kwiken.profile.subset import part_of, rows_of
 from kwiken.profile.weighting import KEPT_OF_SAMPLED, weighted
 

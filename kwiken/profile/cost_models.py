@@ -1,4 +1,4 @@
-"""Cost models: each stage's share of the work of an average request.
+"""Cost models: each stage's share of the work of an average request, and a plan's extra work under each.
 
 The source charges a stage's mean latency. Where a fault makes a cheap stage slow, its mean is mostly tail,
 and the stage becomes too expensive to reissue although it gains most. So busy time or the median is the
@@ -74,6 +74,33 @@ def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
     """
     calls = profile.stage(stage).calls_per_request
     return shares.stages.get(stage, 0.0) / calls if calls else 0.0
+
+
+def spent_by_model(profile: Profile, shares: Costs, spent: Mapping[str, float]) -> dict[str, float]:
+    """Extra work of a plan under every cost model that the profile has the data for.
+
+    A budget is enforced in the plan's own cost model. The same copies may cost much more in another: the mean
+    time of a stage with a fault, for example, is mostly tail.
+
+    Args:
+        profile: profile of the service.
+        shares: costs of the plan, in whose model `spent` is given.
+        spent: by stage: extra work there as a share of all work, for copies, catch-up or both.
+
+    Returns:
+        By model (`calls`, `typical`, `mean`, and `busy` where busy times were measured): extra work as a
+        share of all work in that model.
+    """
+    more = {name: value / shares.stages[name] for name, value in spent.items() if shares.stages.get(name)}
+    measured = all(
+        stage.busy_ms is not None for stage in profile.stages if stage.reissuable and not stage.own_time
+    )
+    found = {}
+    for model in MODELS:
+        if model != "busy" or measured:
+            known = costs(profile, model).stages
+            found[model] = sum(known.get(name, 0.0) * extra for name, extra in more.items())
+    return found
 
 
 def _named(profile: Profile, model: str) -> dict[str, float]:

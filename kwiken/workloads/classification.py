@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from kwiken.arrays import Floats, Ints
 from kwiken.errors import InputError
-from kwiken.workloads.completion import MIN_VARIANCE, BayesianRows, Completion
+from kwiken.workloads.completion import MIN_VARIANCE, BayesianRows, Completion, EntryErrors
 from kwiken.workloads.measurements import Matrix, Measured, Measurements, Place, Run
 from kwiken.workloads.profile import Correction, Estimate, Size, WorkloadProfile
 from kwiken.workloads.selection import Chosen, candidates, choose
@@ -296,9 +296,11 @@ class Classifier:
             alone = "" if matrix.level and len(matrix.labels) == 1 else _first(matrix, entries)
             raise InputError(f"{told}, not {len(entries)}{alone}", where=f"workload {name!r}")
         columns = np.array(sorted(entries), dtype=np.int64)
-        values, repeats, variances = _entries_as_arrays([entries[column] for column in columns.tolist()])
+        values, errors = _entries_as_arrays([entries[column] for column in columns.tolist()])
         if len(columns) == len(matrix.labels):
-            exact = RUN_DEVIATION**2 / repeats if variances is None else variances
+            exact = errors.variances
+            if exact is None:
+                exact = errors.variance(RUN_DEVIATION**2, len(columns))
             return Completion(values, np.diag(exact), RUN_DEVIATION**2, columns), None
         key = (kind, tuple(columns.tolist()))
         if key not in self._chosen:
@@ -310,25 +312,23 @@ class Classifier:
                 level=matrix.level,
                 deviations=matrix.deviations,
             )
-        return self._chosen[key].complete(columns, values, repeats, variances), self._chosen[key]
+        return self._chosen[key].complete(columns, values, errors), self._chosen[key]
 
 
-def _entries_as_arrays(
-    entries: list[list[tuple[float, float | None]]],
-) -> tuple[Floats, Floats, Floats | None]:
-    """(k,) means, numbers of measurements, and variances of the means; None where no deviation is known.
+def _entries_as_arrays(entries: list[list[tuple[float, float | None]]]) -> tuple[Floats, EntryErrors]:
+    """(k,) means of the measurements of each entry, and the errors of the means.
 
-    A measurement without a deviation is taken as if it had that of an ordinary run.
+    Where some measurements state a deviation, the others are taken to have that of an ordinary run.
     """
     means = np.array([float(np.mean([value for value, _ in each])) for each in entries])
     repeats = np.array([float(len(each)) for each in entries])
     if all(deviation is None for each in entries for _, deviation in each):
-        return means, repeats, None
+        return means, EntryErrors(repeats)
     squares = [
         sum((RUN_DEVIATION if deviation is None else deviation) ** 2 for _, deviation in each)
         for each in entries
     ]
-    return means, repeats, np.array(squares) / repeats**2
+    return means, EntryErrors(repeats, np.array(squares) / repeats**2)
 
 
 def first_columns(

@@ -20,6 +20,40 @@ EM_ROUNDS = 8  # of expectation and maximisation, where entries of the known row
 
 
 @dataclass(frozen=True, eq=False)
+class EntryErrors:
+    """Errors of the measured entries of a row.
+
+    An entry is the mean of its measurements. Each measurement has the noise that the model has learned, and
+    the mean of several has less of that. Where measurements state deviations of their own, these come on top.
+
+    Attributes:
+        repeats: (k,) number of measurements of each entry; None for one each.
+        variances: (k,) variance of each entry beyond the model's noise; None where it is not known.
+    """
+
+    repeats: Floats | None = None
+    variances: Floats | None = None
+
+    @property
+    def as_measured(self) -> bool:
+        """Whether measured entries stay as they are: without variances, other entries cannot correct them."""
+        return self.variances is None
+
+    def variance(self, noise: float, count: int) -> Floats:
+        """(k,) variances of the entries' errors.
+
+        Args:
+            noise: variance of one measurement by the model.
+            count: number of entries, k.
+        """
+        shares = np.ones(count) if self.repeats is None else 1.0 / self.repeats
+        return noise * shares if self.variances is None else noise * shares + self.variances
+
+
+AS_LEARNED = EntryErrors()  # one measurement of each entry, with the noise that the model has learned
+
+
+@dataclass(frozen=True, eq=False)
 class Completion:
     """Predicted row, jointly with its uncertainty.
 
@@ -54,20 +88,13 @@ class Completion:
 class Model(Protocol):
     """Model of rows, fitted to the rows that are known whole."""
 
-    def complete(
-        self,
-        columns: Ints,
-        values: Floats,
-        repeats: Floats | None = None,
-        variances: Floats | None = None,
-    ) -> Completion:
+    def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Predict a whole row from some of its entries.
 
         Args:
             columns: (k,) columns of the entries, each once.
             values: (k,) the entries, in the transformed unit of the model's rows.
-            repeats: (k,) number of measurements that each entry is the mean of; None for one each.
-            variances: (k,) variance of each entry beyond the model's noise; None where it is not known.
+            errors: what is known of the entries' errors.
         """
         ...  # pragma: no cover - a protocol
 
@@ -123,31 +150,24 @@ class GaussianModel:
     level: bool
     freedom: float = np.inf
 
-    def complete(
-        self,
-        columns: Ints,
-        values: Floats,
-        repeats: Floats | None = None,
-        variances: Floats | None = None,
-    ) -> Completion:
+    def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Condition the distribution of rows on some entries; the level is estimated with them."""
-        given = self._conditioned(columns, repeats, variances)
-        mean, surprise = self._means(given, columns, values[None, :], as_measured=variances is None)
+        given = self._conditioned(columns, errors)
+        mean, surprise = self._means(given, columns, values[None, :], as_measured=errors.as_measured)
         found = Completion(mean[0], given.covariance, self.noise, columns)
         return found.scaled(float(surprise[0]))
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Predict several rows that were measured in the same columns: the same covariance serves all."""
-        given = self._conditioned(columns, None, None)
+        given = self._conditioned(columns, AS_LEARNED)
         means, surprise = self._means(given, columns, values, as_measured=True)
         deviation = Completion(self.mean, given.covariance, self.noise, columns).deviation
         return means, surprise[:, None] * deviation
 
-    def _conditioned(self, columns: Ints, repeats: Floats | None, variances: Floats | None) -> _Conditioned:
+    def _conditioned(self, columns: Ints, errors: EntryErrors) -> _Conditioned:
         """Part of the conditioning that does not depend on the values."""
-        noise = self.noise * (np.ones(len(columns)) if repeats is None else 1.0 / repeats)
-        noise = noise if variances is None else noise + variances
-        known = self.covariance[np.ix_(columns, columns)] + np.diag(noise)
+        noise = np.diag(errors.variance(self.noise, len(columns)))
+        known = self.covariance[np.ix_(columns, columns)] + noise
         weights = np.asarray(np.linalg.inv(known), dtype=float)
         gain = self.covariance[:, columns] @ weights
         covariance = self.covariance - gain @ self.covariance[columns]

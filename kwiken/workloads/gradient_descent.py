@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.arrays import Floats, Ints
-from kwiken.workloads.completion import Completion, FoldIn, centred
+from kwiken.workloads.completion import AS_LEARNED, Completion, EntryErrors, FoldIn, centred
 
 # A column's step over a row's, times the number of rows: one row must not drag the columns along.
 COLUMN_STEP_PER_ROW = 10.0
@@ -62,18 +62,12 @@ class DescentModel:
     rows: Floats
     level: bool
 
-    def complete(
-        self,
-        columns: Ints,
-        values: Floats,
-        repeats: Floats | None = None,
-        variances: Floats | None = None,
-    ) -> Completion:
+    def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Descend over the known rows and the new one; see `Model.complete`."""
         mean = self.complete_all(columns[None, :], values[None, :])[0]
         closed = FoldIn(self.settings.rank, self.settings.penalty).fit(self.rows, level=self.level)
-        spread = closed.complete(columns, values, repeats, variances)
-        return Completion(mean, spread.covariance, spread.noise, columns)
+        folded_in = closed.complete(columns, values, errors)
+        return Completion(mean, folded_in.covariance, folded_in.noise, columns)
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Predict several rows that were measured in the same columns; see `Model.predict`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.arrays import Floats, Ints
-from kwiken.workloads.completion import MIN_VARIANCE, Completion
+from kwiken.workloads.completion import AS_LEARNED, MIN_VARIANCE, Completion, EntryErrors
 
 # Prior of one known row, in logarithms of contention and coherency: wide, so that its entries decide.
 WIDE_MEAN = np.log([0.03, 1e-5])
@@ -91,17 +91,11 @@ class ScalabilityModel:
     noise: float
     misfit: float
 
-    def complete(
-        self,
-        columns: Ints,
-        values: Floats,
-        repeats: Floats | None = None,
-        variances: Floats | None = None,
-    ) -> Completion:
+    def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Find the most probable curve, with its covariance by Laplace's approximation."""
-        parameters, covariance = self._fit(columns, values[None, :], repeats, variances)
+        parameters, covariance = self._fit(columns, values[None, :], errors)
         mean = _curves(self.replicas, parameters)[0]
-        if variances is None:
+        if errors.as_measured:
             mean[columns] = values
         slopes = _slopes(self.replicas, parameters)[0]
         whole = slopes @ covariance[0] @ slopes.T
@@ -109,7 +103,7 @@ class ScalabilityModel:
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
         """Predict several rows that were measured in the same columns; see `Model.predict`."""
-        parameters, covariance = self._fit(columns, values, None, None)
+        parameters, covariance = self._fit(columns, values, AS_LEARNED)
         means = _curves(self.replicas, parameters)
         means[:, columns] = values
         slopes = _slopes(self.replicas, parameters)
@@ -118,11 +112,8 @@ class ScalabilityModel:
         noise[columns] = 0.0
         return means, np.sqrt(np.maximum(variance, 0.0) + noise)
 
-    def _fit(
-        self, columns: Ints, values: Floats, repeats: Floats | None, variances: Floats | None
-    ) -> tuple[Floats, Floats]:
-        shares = np.ones(len(columns)) if repeats is None else 1.0 / repeats
-        noise = self.noise * shares + self.misfit + (0.0 if variances is None else variances)
+    def _fit(self, columns: Ints, values: Floats, errors: EntryErrors) -> tuple[Floats, Floats]:
+        noise = errors.variance(self.noise, len(columns)) + self.misfit
         precision = np.asarray(np.linalg.inv(self.spread), dtype=float)
         return _fitted(self.replicas[columns], values, noise, self.mean, precision)
 

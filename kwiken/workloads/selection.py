@@ -11,10 +11,12 @@ import numpy as np
 from kwiken.arrays import Floats, Ints
 from kwiken.errors import InputError
 from kwiken.workloads.completion import (
+    AS_LEARNED,
     BayesianRows,
     ColumnMeans,
     Completer,
     Completion,
+    EntryErrors,
     FoldIn,
     Model,
 )
@@ -54,22 +56,15 @@ class Chosen:
     error: float
     errors: dict[str, float]
 
-    def complete(
-        self,
-        columns: Ints,
-        values: Floats,
-        repeats: Floats | None = None,
-        variances: Floats | None = None,
-    ) -> Completion:
+    def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Complete a row with calibrated standard deviations; see `Model.complete`.
 
         Args:
             columns: (k,) columns of the entries, each once.
             values: (k,) the entries: natural logarithms, or scores from 0 to 1.
-            repeats: (k,) number of measurements that each entry is the mean of; None for one each.
-            variances: (k,) variance of each entry beyond the model's noise; None where it is not known.
+            errors: what is known of the entries' errors.
         """
-        return self.model.complete(columns, values, repeats, variances).scaled(self.scale)
+        return self.model.complete(columns, values, errors).scaled(self.scale)
 
 
 def candidates(replicas: Sequence[int] | None = None) -> tuple[Completer, ...]:
@@ -164,7 +159,10 @@ def held_out(
         if deviations is None:
             means, deviation = model.predict(columns, rows[group][:, columns])
         else:
-            each = [model.complete(columns, rows[r, columns], None, known[r, columns] ** 2) for r in group]
+            each = [
+                model.complete(columns, rows[r, columns], EntryErrors(variances=known[r, columns] ** 2))
+                for r in group
+            ]
             means = np.array([found.mean for found in each])
             deviation = np.array([found.deviation for found in each])
         missed.append((means - rows[group])[:, hidden])

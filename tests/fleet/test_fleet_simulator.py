@@ -11,10 +11,10 @@ from kwiken.errors import InputError
 from kwiken.fleet.applications import applications
 from kwiken.fleet.catalogue import SCENARIOS
 from kwiken.fleet.managers import CONTESTANTS, simulate
-from kwiken.fleet.outcome import Outcome
 from kwiken.fleet.platforms import LOCAL, cloud
-from kwiken.fleet.scenario import FOREVER, Job, Outage, Phase, Scenario, Step
-from kwiken.fleet.simulator import COOL_DOWN_S, DETECTION_S, Manager, Simulation
+from kwiken.fleet.simulator.outcome import Outcome
+from kwiken.fleet.simulator.scenario import FOREVER, Job, Outage, Phase, Scenario, Step
+from kwiken.fleet.simulator.simulation import COOL_DOWN_S, DETECTION_S, Manager, Simulation
 from kwiken.fleet.targets import targets
 from kwiken.fleet.world import World
 from kwiken.placement import SOURCE_CAUTION, Cluster, Node, NodeClass

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kwiken.fleet.platforms import LOCAL, cluster_of
-from kwiken.fleet.state import MIN_SPEED, State
+from kwiken.fleet.simulator.state import MIN_SPEED, State
 from kwiken.workloads import SOURCES
 
 CLUSTER = cluster_of(LOCAL)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from kwiken.errors import InputError
-from kwiken.loadtest.arrivals import Arrivals, parse_arrivals, read_rps
+from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals, read_rps
 
 RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"
 needs_rps = pytest.mark.skipif(not RPS.is_dir(), reason=f"{RPS} is not there")

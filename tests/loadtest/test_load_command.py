@@ -396,7 +396,7 @@ def test_bad_usage_is_one_line(capfd: pytest.CaptureFixture[str], arguments: lis
 def test_loading_the_package_starts_neither_gevent_nor_locust() -> None:
     code = (
         "import sys\n"
-        "import kwiken.cli.live.load, kwiken.loadtest.queries, kwiken.loadtest.records, kwiken.loadtest.report\n"
+        "import kwiken.cli.live.load, kwiken.loadtest.inputs.queries, kwiken.loadtest.results.records, kwiken.loadtest.results.report\n"
         "from kwiken.loadtest import LoadSettings, run_load\n"
         "print(sorted({'gevent', 'locust', 'greenlet'} & set(sys.modules)))"
     )

@@ -17,9 +17,9 @@ from kwiken import loadtest
 from kwiken.cli.live.load import _progress
 from kwiken.cli.verbs import kwiken
 from kwiken.loadtest import LoadResult, LoadSettings, Progress
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.report import Collector
-from kwiken.loadtest.settings import prepare
+from kwiken.loadtest.inputs.settings import prepare
+from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.report import Collector
 from kwiken.machine import ProcessorUse
 from tests.support.load_commands import Load, Serve
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.loadtest.outcome import DROPPED, Outcome
-from kwiken.loadtest.report import Collector, LoadReport, ladder
+from kwiken.loadtest.results.outcome import DROPPED, Outcome
+from kwiken.loadtest.results.report import Collector, LoadReport, ladder
 
 NAN = float("nan")
 

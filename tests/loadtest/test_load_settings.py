@@ -9,7 +9,7 @@ import pytest
 
 from kwiken.errors import InputError
 from kwiken.loadtest import LoadSettings
-from kwiken.loadtest.settings import parse_target, prepare
+from kwiken.loadtest.inputs.settings import parse_target, prepare
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kwiken.loadtest.arrivals import Arrivals
-from kwiken.loadtest.open_loop import OpenLoop, plan
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.queries import Queries
+from kwiken.loadtest.generator.open_loop import OpenLoop, plan
+from kwiken.loadtest.inputs.arrivals import Arrivals
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.results.outcome import Outcome
 
 
 class World:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
-from kwiken.loadtest.queries import Queries, parse_queries
+from kwiken.loadtest.inputs.queries import Queries, parse_queries
 
 
 def write(folder: Path, text: str, name: str = "queries.txt") -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kwiken.errors import InputError
-from kwiken.loadtest import records as records_module
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.records import Records
+from kwiken.loadtest.results import records as records_module
+from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.records import Records
 
 NAN = float("nan")
 

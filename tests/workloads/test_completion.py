@@ -12,7 +12,14 @@ from kwiken.fleet import replica_rows, score_rows, size_rows
 from kwiken.reproduction.paragon import Episode, drawn, platform_rows
 from kwiken.reproduction.paragon.tables import descents, platforms, scores
 from kwiken.reproduction.quasar.tables import matrix
-from kwiken.workloads.completion import BayesianRows, ColumnMeans, Completer, FoldIn, GaussianModel
+from kwiken.workloads.completion import (
+    BayesianRows,
+    ColumnMeans,
+    Completer,
+    EntryErrors,
+    FoldIn,
+    GaussianModel,
+)
 from kwiken.workloads.gradient_descent import GradientDescent
 from kwiken.workloads.scalability import Scalability
 
@@ -183,7 +190,7 @@ def test_repeated_measurements_narrow_a_prediction() -> None:
     model = FoldIn(2, 1e-2).fit(drawn_rows("platforms"), level=True)
     at = np.array([1, 6])
     once = model.complete(at, model.mean[at]).deviation
-    often = model.complete(at, model.mean[at], np.array([9.0, 9.0])).deviation
+    often = model.complete(at, model.mean[at], EntryErrors(repeats=np.array([9.0, 9.0]))).deviation
     assert (often < once).all()
 
 

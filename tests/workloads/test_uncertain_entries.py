@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kwiken.errors import InputError
 from kwiken.workloads import Classifier, choose, measurements_from_text
-from kwiken.workloads.completion import BayesianRows, ColumnMeans, FoldIn
+from kwiken.workloads.completion import BayesianRows, ColumnMeans, EntryErrors, FoldIn
 from kwiken.workloads.selection import held_out
 
 COLUMNS = np.array([0, 3])
@@ -82,7 +82,9 @@ def test_choice_and_completion_with_deviations_beat_those_without(level: bool) -
         sure = choose(rows[others], columns, METHODS, level=level, deviations=deviations[others])
         plain = choose(rows[others], columns, METHODS, level=level)
         entries, variances = rows[0, columns], deviations[0, columns] ** 2
-        known.append(np.abs(sure.complete(columns, entries, None, variances).mean - true[0]).mean())
+        known.append(
+            np.abs(sure.complete(columns, entries, EntryErrors(variances=variances)).mean - true[0]).mean()
+        )
         ignored.append(np.abs(plain.complete(columns, entries).mean - true[0]).mean())
     assert np.mean(known) < np.mean(ignored)
 
@@ -94,7 +96,7 @@ def test_an_entry_of_which_nothing_is_known_tells_nothing(shift: float) -> None:
     columns = np.array([0, 3, 5])
     values = rows[0, columns] + np.array([0.0, 0.0, shift])
     without = model.complete(columns[:2], values[:2])
-    found = model.complete(columns, values, None, np.array([0.0, 0.0, 1e6]))
+    found = model.complete(columns, values, EntryErrors(variances=np.array([0.0, 0.0, 1e6])))
     assert found.mean == pytest.approx(without.mean, abs=0.05)
 
 
@@ -105,7 +107,7 @@ def test_a_sure_entry_is_kept_and_an_unsure_one_moves_toward_the_others() -> Non
     expected = model.complete(columns[:3], rows[0, :3]).mean[3]
     values = np.append(rows[0, :3], expected + 1.0)
     moved = [
-        model.complete(columns, values, None, np.array([0, 0, 0, deviation**2])).mean[3]
+        model.complete(columns, values, EntryErrors(variances=np.array([0, 0, 0, deviation**2]))).mean[3]
         for deviation in (0.001, 0.1, 1.0)
     ]
     assert sorted(moved, reverse=True) == moved

@@ -209,12 +209,12 @@ def command(
 def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *, seed: int) -> PlanStudy:
     """The study, its expectation corrected by the traces of a time with another plan."""
     from kwiken.evaluation import corrected, correction_of
-    from kwiken.otel.trace import read_planned
+    from kwiken.otel.trace import read_forest, requests_with_plan
 
     path, traces = tried
     plan = load_plan(path)
     with progress("reading the traces of the tried plan"):
-        seen = read_planned([traces], plan.digest)
+        seen = requests_with_plan(read_forest([traces]), plan.digest)
     return corrected(study, correction_of(learned, plan, seen.latency_ms, seen.weight, seed=seed))
 
 

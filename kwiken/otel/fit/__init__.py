@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kwiken.otel.fit.fit import Fits, Kind, fit_profile, fit_profiles, list_kinds
+from kwiken.otel.fit.fit import Fits, Kind, fit_forest, fit_profile, fit_profiles, list_kinds
 
-__all__ = ["Fits", "Kind", "fit_profile", "fit_profiles", "list_kinds"]
+__all__ = ["Fits", "Kind", "fit_forest", "fit_profile", "fit_profiles", "list_kinds"]

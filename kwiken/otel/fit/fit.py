@@ -146,6 +146,22 @@ def fit_profile(
     return fit_profiles(paths, on_progress=on_progress, max_spans=max_spans, **options).profiles[0]
 
 
+def fit_forest(forest: Forest, *, since_s: float | None = None, until_s: float | None = None) -> Profile:
+    """Learn a profile of the most frequent kind of requests from traces that were read before.
+
+    Args:
+        forest: traces; they stay as they are.
+        since_s: time from which requests count, seconds since 1970; None for all.
+        until_s: time before which requests count, seconds since 1970; None for all.
+
+    Raises:
+        InputError: the traces hold no request to learn from.
+    """
+    own = replace(forest, counts=Counter(forest.counts))
+    read = _found_in(own, {"since_s": since_s, "until_s": until_s})
+    return read.learn(read.chosen())
+
+
 def fit_profiles(
     paths: Iterable[str | Path],
     *,
@@ -289,13 +305,19 @@ class _Read(NamedTuple):
 def _read(
     paths: Iterable[str | Path], on_progress: Progress | None, max_spans: int, options: FitOptions
 ) -> _Read:
-    kind_by, model = options.get("kind_by"), options.get("like")
+    kind_by = options.get("kind_by")
     forest = read_forest(
         paths,
         on_progress=on_progress,
         max_spans=max_spans,
         kind_by=kind_by if kind_by != BY_ROOT else None,
     )
+    return _found_in(forest, options)
+
+
+def _found_in(forest: Forest, options: FitOptions) -> _Read:
+    """Requests in traces, with what is left out of the traces removed."""
+    model = options.get("like")
     ignore = options.get("ignore", ()) if model is None else origin_of(model).ignored
     if ignore:
         forest = without_operations(forest, ignore)

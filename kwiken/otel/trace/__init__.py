@@ -5,8 +5,8 @@ from __future__ import annotations
 from kwiken.otel.trace.forest import DETACHED, ROOT, Forest, levels, services_of, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.paths import critical_path
-from kwiken.otel.trace.planned_requests import read_planned
-from kwiken.otel.trace.recorded_requests import read_requests
+from kwiken.otel.trace.planned_requests import requests_with_plan
+from kwiken.otel.trace.recorded_requests import read_requests, requests_in
 from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
 from kwiken.otel.trace.requests import (
     MAX_ERROR_SHARE,
@@ -41,10 +41,11 @@ __all__ = [
     "levels",
     "nearest",
     "read_forest",
-    "read_planned",
     "read_requests",
     "read_traces",
+    "requests_in",
     "requests_of",
+    "requests_with_plan",
     "roles",
     "services_of",
     "with_kinds",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from kwiken.arrays import Floats
 from kwiken.otel.read import columns as c
-from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import roles
 
 
@@ -28,17 +26,13 @@ class PlannedRequests:
     weight: Floats
 
 
-def read_planned(paths: Iterable[str | Path], digest: str) -> PlannedRequests:
-    """Read the requests that ran with a plan and were answered; those of the control share did not.
+def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
+    """Find the requests that ran with a plan and were answered; those of the control share ran without it.
 
     Args:
-        paths: files, folders and addresses, as `fit_profile` takes them.
+        forest: traces.
         digest: digest of the plan.
-
-    Raises:
-        InputError: as `fit_profile` for paths that cannot be read.
     """
-    forest = read_forest(paths)
     rows = np.flatnonzero(roles(forest) == c.REQUEST)
     notes = forest.owns[forest.spans["own"][rows]]
     texts = forest.names.texts

@@ -35,7 +35,16 @@ def read_requests(
     Raises:
         InputError: as `fit_profile` for paths that cannot be read; an incomplete last line is skipped.
     """
-    forest = read_forest(paths)
+    return requests_in(read_forest(paths), wanted=wanted)
+
+
+def requests_in(forest: Forest, *, wanted: Callable[[int], bool] | None = None) -> Iterator[RequestRecord]:
+    """Find the requests in traces that were read before; see `read_requests`.
+
+    Args:
+        forest: traces.
+        wanted: filter by trace id (128 bits); None for all.
+    """
     role = roles(forest)
     tops = np.flatnonzero(role == c.REQUEST)
     tops = tops[np.argsort(forest.spans["start"][tops], kind="stable")]

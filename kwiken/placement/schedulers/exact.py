@@ -12,8 +12,7 @@ import numpy as np
 from kwiken.arrays import Bools, Floats
 from kwiken.errors import InputError
 from kwiken.extras import needs
-from kwiken.placement import ROUNDING, NodeLedger, Request, Sizing, by_quality, walk
-from kwiken.workloads import Spread
+from kwiken.placement import ROUNDING, AntiAffinity, NodeLedger, Request, Sizing, by_quality, walk
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -98,11 +97,13 @@ def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: floa
     program = _Program()
     replicas, present = [], []
     for request in requests:
-        x, z = _variables(program, request, ledger)
+        anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
+        x, z = _variables(program, request, ledger, anti_affinity)
         replicas.append(x)
         present.append(z)
         _target(program, request, ledger, x)
-        _apart(program, request, ledger, z)
+        for group in anti_affinity.large_groups():
+            program.row([(z[node], 1.0) for node in group], high=1)
     _room(program, requests, ledger, replicas)
     _contention(program, requests, ledger, replicas, present)
     found = milp(
@@ -119,19 +120,20 @@ def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: floa
     return Optimum(float(found.fun), float(found.mip_dual_bound), counts)
 
 
-def _variables(program: _Program, request: Request, ledger: NodeLedger) -> tuple[list[list[int]], list[int]]:
+def _variables(
+    program: _Program, request: Request, ledger: NodeLedger, anti_affinity: AntiAffinity
+) -> tuple[list[list[int]], list[int]]:
     """Columns of a workload: replicas by node and size, and presence by node."""
-    alone = request.workload.spread is not Spread.NONE
     x, z = [], []
+    most_here = len(request.efficiency) if anti_affinity.shares_nodes else 1
     for node in range(len(ledger.cluster.nodes)):
         here = []
         for size in range(len(request.cores)):
             room = ledger.free_cores[node] / request.all_cores[size]
-            most = min(1 if alone else len(request.efficiency), int(room + ROUNDING))
+            most = min(most_here, int(room + ROUNDING))
             cost = float(request.cost[size, ledger.cluster.class_of[node]]) * request.work
             here += program.columns(1, upper=max(most, 0), cost=cost)
         (there,) = program.columns(1, upper=1)
-        most_here = 1 if alone else len(request.efficiency)
         program.row([*((column, 1.0) for column in here), (there, -most_here)], high=0)
         program.row([*((column, 1.0) for column in here), (there, -1.0)], low=0)
         x.append(here)
@@ -160,16 +162,6 @@ def _target(program: _Program, request: Request, ledger: NodeLedger, x: list[lis
                 sure = 1.0 + request.caution.headroom(math.sqrt(common + own))
                 weights.append((replica, kept * request.rates[size][node_class] / sure))
         program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=-ROUNDING)
-
-
-def _apart(program: _Program, request: Request, ledger: NodeLedger, z: list[int]) -> None:
-    if request.workload.spread is not Spread.ZONE:
-        return
-    zones: dict[str, list[int]] = {}
-    for node, column in enumerate(z):
-        zones.setdefault(ledger.cluster.zone_of(node), []).append(column)
-    for columns in zones.values():
-        program.row([(column, 1.0) for column in columns], high=1)
 
 
 def _room(

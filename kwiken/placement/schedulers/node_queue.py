@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kwiken.arrays import Bools, Floats, Ints
+from kwiken.arrays import Floats, Ints
 from kwiken.placement import ROUNDING, Sizing
-from kwiken.workloads import Spread
 
 Key = tuple[float, ...]
 
@@ -24,33 +23,8 @@ def nodes_with_room(sizing: Sizing, size: int) -> Ints:
     request, ledger = sizing.request, sizing.ledger
     room = ledger.free_cores >= request.all_cores[size] - ROUNDING
     room &= ledger.free_memory_gb >= request.memory_gb[size] - ROUNDING
-    room &= anti_affinity(sizing)
+    room &= sizing.open_nodes()
     return np.flatnonzero(room)
-
-
-def anti_affinity(sizing: Sizing) -> Bools:
-    """(n,) whether a node may take another replica of a workload, as its anti-affinity goes."""
-    cluster = sizing.ledger.cluster
-    free = np.ones(len(cluster.nodes), dtype=np.bool_)
-    for replica in sizing.replicas:
-        close(sizing, replica.node, free)
-    return free
-
-
-def close(sizing: Sizing, node: int, free: Bools) -> None:
-    """Mark the nodes that may take no other replica because of a replica on one node.
-
-    Args:
-        sizing: replicas of the workload.
-        node: index of the node that has a replica.
-        free: (n,) whether each node may take a replica; changed in place.
-    """
-    spread = sizing.request.workload.spread
-    if spread is Spread.NODE:
-        free[node] = False
-    elif spread is Spread.ZONE:
-        zones = sizing.ledger.cluster.zones
-        free[zones == zones[node]] = False
 
 
 def fill(
@@ -75,24 +49,23 @@ def fill(
             take no other one.
     """
     nodes, keys = ranked
-    zones, spread = sizing.ledger.cluster.zones, sizing.request.workload.spread
+    anti_affinity = sizing.anti_affinity
     wanted = count - len(sizing.replicas)
     if wanted <= 0:  # a workload whose need has fallen may have more replicas than it reserves now
         return
-    # One node of a zone closes the others, so their number says nothing about how far the ranking is read.
-    places = first_places(keys, len(nodes) if spread is Spread.ZONE else wanted)
+    # Where a replica closes other nodes, more nodes of the ranking are read than replicas are wanted.
+    places = first_places(keys, len(nodes) if anti_affinity.closes_other_nodes else wanted)
     rows = zip(*(key[places].tolist() for key in keys), nodes[places].tolist(), strict=True)
     waiting: list[Key] = list(rows)  # in order, which is a heap
-    closed: set[int] = set()
+    closed: set[int | None] = set()
     while waiting and wanted > 0:
         node = int(heapq.heappop(waiting)[-1])
-        if spread is Spread.ZONE:
-            if (zone := int(zones[node])) in closed:
-                continue
-            closed.add(zone)
+        if (group := anti_affinity.group_of(node)) is not None and group in closed:
+            continue
+        closed.add(group)
         sizing.add(node, size)
         wanted -= 1
-        if wanted and spread is Spread.NONE and (key := key_of(node)) is not None:
+        if wanted and anti_affinity.shares_nodes and (key := key_of(node)) is not None:
             heapq.heappush(waiting, (*key, node))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from kwiken.arrays import Bools, Floats, Ints
 from kwiken.placement import ROUNDING, Sizing
 from kwiken.placement.schedulers.baselines import Reservation, reservation
-from kwiken.placement.schedulers.node_queue import anti_affinity, close, fill, nodes_with_room
-from kwiken.workloads import Spread
+from kwiken.placement.schedulers.node_queue import fill, nodes_with_room
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
 MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
@@ -51,7 +50,7 @@ class ParagonScheduler:
 
         ranks = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of]
         missing = wanted.count - len(sizing.replicas)
-        if 0 < missing < len(nodes) and sizing.request.workload.spread is not Spread.ZONE:
+        if 0 < missing < len(nodes) and not sizing.anti_affinity.closes_other_nodes:
             # The class comes first, so the fit matters on nodes of the best classes only.
             by_class = ranks[nodes]
             nodes = nodes[by_class <= np.partition(by_class, missing - 1)[missing - 1]]
@@ -89,7 +88,7 @@ class ParagonScheduler:
 
     def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
         """Place what is left of a reservation where the violation is least."""
-        request, free = sizing.request, anti_affinity(sizing)
+        request, free = sizing.request, sizing.open_nodes()
         rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
         nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
         spare, margin = _differences(sizing, nodes, self.margin)
@@ -103,7 +102,7 @@ class ParagonScheduler:
             place = int(places[np.argmin(_distance(spare[:, places], margin[:, places]))])
             node = int(nodes[place])
             sizing.add(node, wanted.size)
-            close(sizing, node, free)
+            sizing.anti_affinity.close(node, free)
             spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]], self.margin)
             left = free[nodes]
             left[place] &= _with_room(sizing, wanted.size, nodes[[place]]).size > 0
@@ -130,7 +129,7 @@ class StatisticalScheduler:
 
     def place(self, sizing: Sizing) -> None:
         """Take the best of the candidates that have room; draw again, and at last look at all nodes."""
-        wanted, free = reservation(sizing.request), anti_affinity(sizing)
+        wanted, free = reservation(sizing.request), sizing.open_nodes()
         while len(sizing.replicas) < wanted.count:
             drawn = np.unique(self.rng.integers(len(free), size=self.candidates))
             nodes = _with_room(sizing, wanted.size, drawn[free[drawn]])
@@ -138,7 +137,7 @@ class StatisticalScheduler:
                 return
             best = int(nodes[np.argmax(colocation_quality(sizing, nodes))])
             sizing.add(best, wanted.size)
-            close(sizing, best, free)
+            sizing.anti_affinity.close(best, free)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""

@@ -23,7 +23,6 @@ from kwiken.placement import (
     take,
     walk,
 )
-from kwiken.workloads import Spread
 
 MIN_SHORTLIST: Final = 64  # nodes by each ranking
 
@@ -90,7 +89,7 @@ def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callabl
     Where replicas may share a node, a walk changes what its next step finds there, and has to draw.
     """
     request = sizing.request
-    if request.workload.spread is not Spread.NONE:
+    if not sizing.anti_affinity.shares_nodes:
         trial = Trial(sizing)
         offers = offers_by_size(request, sizing.ledger, contention)
         return trial, [partial(take, trial, each) for each in offers]
@@ -109,11 +108,11 @@ def _worth(sizing: Sizing) -> tuple[bool, float]:
 def _shortlist(sizing: Sizing) -> Contention:
     """Nodes that are ranked best for the largest size that they take, by performance or by cost.
 
-    A zone takes one replica where zones must differ, so then every node stays on the list.
+    Where a replica closes other nodes than its own, the best nodes may be too few: every node stays listed.
     """
     request, ledger = sizing.request, sizing.ledger
     found = contention_on(request, ledger)
-    if request.workload.spread is Spread.ZONE or len(found.nodes) <= MIN_SHORTLIST:
+    if sizing.anti_affinity.closes_other_nodes or len(found.nodes) <= MIN_SHORTLIST:
         return found
     scores = node_scores(request, ledger, found)
     length = min(max(MIN_SHORTLIST, 2 * len(request.efficiencies)), len(found.nodes))

@@ -55,7 +55,7 @@ class Trial:
 
     def time_out(self, name: str, fraction: float) -> float:
         """Local time-out, ms, at which a stage reissues a fraction of training calls; infinite for none."""
-        # every late call: the source has no probability
+        # The source reissues every late call: it knows no probability of a reissue.
         policy = self.curves[name].policy(fraction, coin=1.0)
         return math.inf if policy is None else policy.after_ms
 

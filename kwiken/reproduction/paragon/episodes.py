@@ -49,22 +49,25 @@ class Episode:
         return np.array([rng.choice(size, entries, replace=False) for _ in self.new], dtype=np.int64)
 
     def fold_in(self, columns: Ints) -> Floats:
-        """(b, n) rows by the published factors in closed form."""
+        """(b, n) predicted rows: the published factors, solved in closed form."""
         model = FoldIn(self.rank, RIDGE).fit(self.known, level=self.level)
         return self._each(lambda at, row: model.complete(at, row[at]).mean, columns)
 
     def means(self, columns: Ints) -> Floats:
-        """(b, n) rows by column means."""
+        """(b, n) predicted rows: the means of the columns."""
         model = ColumnMeans().fit(self.known, level=self.level)
         return self._each(lambda at, row: model.complete(at, row[at]).mean, columns)
 
     def descent(self, columns: Ints) -> Floats:
-        """(b, n) rows by the published descent."""
+        """(b, n) predicted rows: the published gradient descent."""
         model = GradientDescent(self.rank).fit(self.known, level=self.level)
         return model.complete_all(columns, np.take_along_axis(self.new, columns, axis=1))
 
     def chosen(self, columns: Ints) -> tuple[Floats, Floats]:
-        """(b, n) rows by the method with the least held-out error for their columns, and deviations."""
+        """Two arrays (b, n): predicted rows and their standard deviations, each by the best method.
+
+        The best method has the least held-out error for the columns of the row.
+        """
         means, deviations = [], []
         known: dict[tuple[int, ...], Chosen] = {}
         methods = candidates(self.replicas)
@@ -79,7 +82,7 @@ class Episode:
         return np.array(means), np.array(deviations)
 
     def designed(self, entries: int, given: Sequence[int] = ()) -> Ints:
-        """(b, k) columns that tell most, the same for all rows; the given ones are among them."""
+        """(b, k) columns whose entries tell most, the same for all rows; `given` columns are among them."""
         columns = first_columns(self.known, entries, level=self.level, given=np.array(given, dtype=np.int64))
         return np.tile(columns, (len(self.new), 1))
 
@@ -90,8 +93,8 @@ class Episode:
 
     def missed(self, predicted: Floats) -> Floats:
         """(b, n) absolute errors: relative, or in points of a score."""
-        apart = np.expm1(predicted - self.new) if self.level else np.clip(predicted, 0, 1) - self.new
-        return np.abs(apart)
+        error = np.expm1(predicted - self.new) if self.level else np.clip(predicted, 0, 1) - self.new
+        return np.abs(error)
 
     def hidden(self, columns: Ints) -> Bools:
         """(b, n) whether an entry was not shown."""
@@ -118,11 +121,11 @@ def drawn(
     replicas: tuple[int, ...] | None = None,
     new: int = NEW_ROWS,
 ) -> Episode:
-    """An episode of a generator.
+    """Draw an episode: known rows and new ones.
 
     Args:
-        draw: generator of rows, from a random generator and a number of rows.
-        seed: seed.
+        draw: function from a random generator and a number of rows to the rows.
+        seed: seed of the random generator.
         known: number of rows that are known whole.
         level: whether rows have an unknown level.
         rank: rank of the published methods.
@@ -134,7 +137,7 @@ def drawn(
 
 
 def by_density(episode: Episode, seed: int) -> dict[str, dict[int, list[float]]]:
-    """By method and number of random entries: mean error of each row.
+    """Errors by method and number of random entries: the mean error of each row.
 
     Args:
         episode: the episode.
@@ -167,7 +170,7 @@ def two_entries(episode: Episode, seed: int, *, given: Sequence[int] = ()) -> Tw
     Args:
         episode: the episode.
         seed: seed of the random columns.
-        given: columns that are measured in any case; the second is the designed or a random one.
+        given: columns that are measured in any case; the others are random, or those that tell most.
     """
     rng = np.random.default_rng([seed, 2])
     size = episode.new.shape[1]

@@ -1,7 +1,7 @@
 """Hedging state machine of one call: events in, the next step out.
 
-Pure: it sends nothing, never sleeps and reads no clock. The engine (`kwiken.runtime.engine.call`) reports
-events and carries out the steps. Invariants, each fuzzed in tests/runtime:
+Pure: it sends nothing, never sleeps and reads no clock. The engine (`kwiken.runtime.engine.hedged_call`)
+reports events and carries out the steps. Invariants, each fuzzed in tests/runtime:
 
 - A failed attempt never ends the race while another attempt runs; the call fails when all attempts failed.
 - At most 1 primary, `copies` copies (late ones included), 1 paid retry and `RESENDS` free resends (a refused

@@ -13,8 +13,7 @@ from typing import Any
 
 from kwiken.plan import REQUEST
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
-from kwiken.runtime.engine.call import call_stage
-from kwiken.runtime.engine.context import Request, Shared, StageVisit, describe
+from kwiken.runtime.engine.hedged_call import Request, Shared, StageVisit, call_stage, describe
 from kwiken.runtime.engine.utility import utility_of
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait

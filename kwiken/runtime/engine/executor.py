@@ -31,8 +31,8 @@ from kwiken.runtime.decisions import (
     compile_program,
     retune,
 )
-from kwiken.runtime.engine.context import Request, Shared
 from kwiken.runtime.engine.dag_run import run_dag
+from kwiken.runtime.engine.hedged_call import Request, Shared
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import Counts, outcome_of, status

@@ -1,4 +1,4 @@
-"""Metrics of an executor, read from the counters that it decides and reports by."""
+"""Metrics of an executor, read from the same counters as its decisions and its status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kwiken.runtime.decisions import (
     Program,
     StageState,
 )
-from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.engine.status import Counts
 from kwiken.runtime.metrics import distribution
 from kwiken.service import Service
@@ -37,13 +37,13 @@ def families(
     """Read all metrics of an executor.
 
     Args:
-        service: service that it runs.
+        service: service that the executor runs.
         program: program in force.
         states: state of each stage.
         shared: objects that all calls share.
-        counts: numbers of its requests.
+        counts: numbers of the executor's requests.
         now: present moment, seconds.
-        rising: keeps counters from falling between two readings.
+        rising: returns the largest value of a counter so far, so that none falls between two readings.
     """
     return [
         *_requests(shared, counts, now),
@@ -147,7 +147,7 @@ def _budgets(
     yield by_lever(catalog.BUDGET_LEFT, lambda account: account.left(now) / REQUEST)
     yield by_lever(catalog.BUDGET_FRACTION, lambda account: account.fraction)
     yield by_lever(catalog.BUDGET_HORIZON, lambda account: account.horizon_share(now))
-    # A reservation for threads is refunded in part, so this sum may fall.
+    # A reservation for threads is refunded in part, so these sums may fall.
     for metric, amount in ((catalog.BUDGET_EARNED, _earned), (catalog.BUDGET_SPENT, _spent)):
         yield family(
             metric,
@@ -172,7 +172,7 @@ def _spent(account: Account) -> float:
 
 
 class _Seen(NamedTuple):
-    """State of one replica, or of those that share one series."""
+    """State of one replica, or of several replicas that share one series."""
 
     ejected: int
     active: int

@@ -12,7 +12,7 @@ from typing import Final
 
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, Sample, StageRecord
 from kwiken.runtime.decisions import ATTEMPT_OUTCOMES
-from kwiken.runtime.engine.context import Attempt, Request, StageVisit, describe
+from kwiken.runtime.engine.hedged_call import Attempt, Request, StageVisit, describe
 from kwiken.runtime.engine.utility import worths_of
 
 # By position in `ATTEMPT_KINDS`: a copy because the request is late is a reissue too.

@@ -14,7 +14,7 @@ from kwiken.runtime.decisions import (
     ReplicaState,
     StageState,
 )
-from kwiken.runtime.engine.context import Shared
+from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.errors import DeadlineError, UnavailableError
 
 ANSWERED: Final = "answered"

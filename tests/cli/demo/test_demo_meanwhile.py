@@ -9,6 +9,7 @@ import pytest
 
 from kwiken.cli.demo.trial.meanwhile import expect_meanwhile
 from kwiken.otel.fit import fit_profile
+from kwiken.otel.trace import read_forest
 from kwiken.otel.write import RequestRecord, make_observer
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
@@ -35,7 +36,7 @@ def test_only_the_requests_without_a_plan_count(tmp_path: Path, requests: list[R
     learned = fit_profile([write(tmp_path / "before", before)])
     study = study_plan(learned, PlanSettings(budgets=Budgets(reissue=0.05), created=""))
     slow = [one(i, {"a": (500.0, 1.0)}, lost=i % 4 == 1) for i in range(1, 600, 2)]
-    traces = write(tmp_path / "all", [*before, *slow])
+    traces = read_forest([write(tmp_path / "all", [*before, *slow])])
     found = expect_meanwhile(traces, before, learned, study.plan, seed=0)
     assert found is not None
     assert study.plan.expected is not None
@@ -49,4 +50,4 @@ def test_only_the_requests_without_a_plan_count(tmp_path: Path, requests: list[R
 def test_few_requests_expect_nothing(tmp_path: Path, requests: list[RequestRecord]) -> None:
     learned = fit_profile([write(tmp_path, requests[:99])])
     study = study_plan(learned, PlanSettings(budgets=Budgets(reissue=0.05), created=""))
-    assert expect_meanwhile(tmp_path, requests[:99], learned, study.plan, seed=0) is None
+    assert expect_meanwhile(read_forest([tmp_path]), requests[:99], learned, study.plan, seed=0) is None

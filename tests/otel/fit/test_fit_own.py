@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.latency import end_to_end
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit import fit_forest, fit_profile
+from kwiken.otel.trace import read_forest, requests_in
 from kwiken.otel.write import (
     AttemptKind,
     AttemptRecord,
@@ -26,7 +27,7 @@ from kwiken.otel.write import (
 )
 from kwiken.otel.write.span_model import CallRecord
 from kwiken.planning import make_plan
-from kwiken.profile import OWN_TIME, Profile
+from kwiken.profile import OWN_TIME, Profile, profile_to_json
 from kwiken.simulation import simulate
 from tests.support.span_trees import MS, T0, Dag, Maker, jaeger_json, random_dag, record, write
 
@@ -258,6 +259,24 @@ def test_of_several_services_the_most_frequent_counts_unless_asked(tmp_path: Pat
     )
     assert fit_profile([tmp_path], root="shop:request").requests == 5
     assert fit_profile([tmp_path], root="op0").service == "front"
+
+
+def test_traces_that_are_read_once_can_be_fitted_again_and_read_as_requests(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    requests = [record(rng, random_dag(random.Random(5), 3), start=T0 + i * 50 * MS) for i in range(20)]
+    observer = make_observer("shop", traces=tmp_path)
+    for request in requests:
+        observer.request_finished(request)
+    observer.close()
+    forest = read_forest([tmp_path])
+    counts = dict(forest.counts)
+    middle_s = (T0 + 10 * 50 * MS) / 1e9
+    for since_s, until_s in ((None, None), (None, middle_s), (middle_s, None), (None, None)):
+        found = fit_forest(forest, since_s=since_s, until_s=until_s)
+        expected = fit_profile([tmp_path], since_s=since_s, until_s=until_s)
+        assert profile_to_json(found) == profile_to_json(expected)
+    assert forest.counts == counts
+    assert [found.span_id for found in requests_in(forest)] == [each.span_id for each in requests]
 
 
 def test_a_plan_can_be_made_of_what_was_learned() -> None:

@@ -13,7 +13,7 @@ from kwiken.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
 from kwiken.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime.decisions import Limits, RetryAccount, StageState
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.engine.catch_up import usual_extra
+from kwiken.runtime.engine.hedged_call.catch_up import usual_extra
 from kwiken.runtime.transport import MAX_PRIORITY, Reply
 from kwiken.service import Partial, Reissue, Service, Stage
 from tests.support.replicas import Script, after, endow, executor_of, plan_of, raising, service_of

@@ -9,7 +9,7 @@ import pytest
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Control, NameResolver
-from kwiken.runtime.gateway.watchers import Endpoint
+from kwiken.runtime.gateway.name_resolver import Endpoint
 from kwiken.runtime.transport import LocalTransport
 from kwiken.service import Service, Stage
 

@@ -51,12 +51,8 @@ def mean_burst_s() -> float:
     """Mean length of a burst in seconds: closed form of E[min(X, MAX_BURST_S)] with X log-normal."""
     z = (math.log(MAX_BURST_S / MEDIAN_BURST_S)) / SIGMA
     whole = MEDIAN_BURST_S * math.exp(SIGMA**2 / 2)
-    return whole * _normal(z - SIGMA) + MAX_BURST_S * (1 - _normal(z))
-
-
-def _normal(z: float) -> float:
-    """Distribution function of the standard normal distribution."""
-    return (1 + math.erf(z / math.sqrt(2))) / 2
+    normal = NormalDist()
+    return whole * normal.cdf(z - SIGMA) + MAX_BURST_S * (1 - normal.cdf(z))
 
 
 def share_of_requests(stage: str, seed: int) -> float:

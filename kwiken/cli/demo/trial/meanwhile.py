@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from kwiken.cli.report.model import Expectation
 from kwiken.evaluation import corrected_expectation
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit import fit_forest
+from kwiken.otel.trace import Forest
 from kwiken.otel.write import RequestRecord
 from kwiken.plan import Expected, Plan, tidied
 from kwiken.profile import Profile, StageProfile, part_of
@@ -24,7 +24,7 @@ MIN_REQUESTS = 100  # of which one lies beyond p99
 
 
 def expect_meanwhile(
-    traces: Path, before: Collection[RequestRecord], learned: Profile, plan: Plan, *, seed: int
+    traces: Forest, before: Collection[RequestRecord], learned: Profile, plan: Plan, *, seed: int
 ) -> Expectation | None:
     """Replay a plan on the requests that ran without it.
 
@@ -32,7 +32,7 @@ def expect_meanwhile(
     profile says, and the expectation is corrected as the plan's own.
 
     Args:
-        traces: folder of the spans of all requests.
+        traces: traces of all requests.
         before: the requests without a plan.
         learned: profile that the plan was made from.
         plan: the plan.
@@ -46,7 +46,7 @@ def expect_meanwhile(
     starts = np.array(sorted({record.start_ns for record in before}), dtype=np.int64)
     # A microsecond more on either side: a time in seconds since 1970 is only so exact.
     since_s, until_s = float(starts[0] / 1e9) - 1e-6, float(starts[-1] / 1e9) + 1e-6
-    seen = fit_profile([traces], since_s=since_s, until_s=until_s)
+    seen = fit_forest(traces, since_s=since_s, until_s=until_s)
     alone = part_of(seen, np.flatnonzero(np.isin(seen.started_s, starts / 1e9)))
     known = {stage.name: stage for stage in learned.stages}
     stages = tuple(_with_copies_of(stage, known.get(stage.name, stage)) for stage in alone.stages)

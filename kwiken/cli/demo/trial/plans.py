@@ -14,8 +14,8 @@ from pathlib import Path
 from kwiken.cli.demo.setup import MIN_LEARN_REQUESTS
 from kwiken.errors import InputError
 from kwiken.evaluation import MIN_TRIED, corrected, correction_of
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.trace import read_planned
+from kwiken.otel.fit import fit_forest, fit_profile
+from kwiken.otel.trace import read_forest, requests_with_plan
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.profile import Profile, StageProfile
@@ -99,12 +99,13 @@ def learn_copies(
         budget: budget for reissues, as a share from 0 to 1.
         seed: seed of the planner's random numbers.
     """
-    tried = fit_profile([traces], since_s=pilot.since_s, until_s=pilot.until_s)
+    forest = read_forest([traces])
+    tried = fit_forest(forest, since_s=pilot.since_s, until_s=pilot.until_s)
     copied = {stage.name: stage for stage in tried.stages}
     stages = tuple(_with_pairs_of(stage, copied.get(stage.name, stage)) for stage in profile.stages)
     known = replace(profile, stages=stages)
     study, even = (_study(known, spread, budget, seed) for spread in (APPORTIONED, EVEN))
-    seen = read_planned([traces], first.digest)
+    seen = requests_with_plan(forest, first.digest)
     if len(seen.latency_ms) >= MIN_TRIED:
         study = corrected(study, correction_of(known, first, seen.latency_ms, seed=seed))
     return Learned(known, first, study, even.plan)

@@ -36,7 +36,7 @@ from kwiken.cli.report.sections import Material, budget_shares, curve_views
 from kwiken.cli.shared import note_sentences
 from kwiken.errors import KwikenError
 from kwiken.latency import PERCENTILES
-from kwiken.otel.trace import read_requests
+from kwiken.otel.trace import read_forest, requests_in
 from kwiken.profile import cost_of_one_call, profile_to_json
 from kwiken.simulation import BlockBootstrap, interval
 
@@ -93,13 +93,14 @@ def judge(
     whole = Schedule(evidence.trial.blocks, 0.0)
     spenders, _ = assign(noted, whole)
     wanted = {int(row.trace_id, 16) for data in spenders.values() for row in data.sent}
-    requests = list(read_requests([folder.traces], wanted=wanted.__contains__))
+    forest = read_forest([folder.traces])
+    requests = list(requests_in(forest, wanted=wanted.__contains__))
     for group in (arms, spenders):
         attach(group, requests)
     ledger = _ledger(evidence.learned, spenders, whole)
     learned = evidence.learned
     meanwhile = expect_meanwhile(
-        folder.traces,
+        forest,
         arms["before"].records,
         learned.profile,
         learned.study.plan,

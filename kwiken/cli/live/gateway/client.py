@@ -8,7 +8,7 @@ import urllib.request
 from typing import Final, NamedTuple
 
 SILENCE_S: Final = 5.0  # the longest wait for the next bytes
-WHOLE_ANSWER_S: Final = 15.0
+WHOLE_ANSWER_S: Final = 15.0  # the longest time in which the whole answer is read
 MAX_ANSWER: Final = 64 << 20  # bytes
 CHUNK: Final = 1 << 16
 # Errors of a request if the server is not a gateway, or disappears.

@@ -12,7 +12,7 @@ import numpy as np
 from kwiken.cli.report.model.statistics import Floats
 from kwiken.errors import InputError
 
-FAILED_MS = 10_000.0  # least latency of a request without an answer: the generator's time-out
+FAILED_MS = 10_000.0  # least latency of a request that failed: the generator's time-out
 MAX_ROWS = 5_000_000
 
 
@@ -37,12 +37,12 @@ class LoadRow(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Tell whether the request was answered."""
+        """Whether the request was answered with a status from 200 to 299."""
         return self.latency_ms is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's range
 
     @property
     def counted_ms(self) -> float:
-        """Latency that counts: without an answer the time-out, or the actual time if longer."""
+        """Latency for statistics, in milliseconds: for a request that failed, the time-out or longer."""
         if self.ok and self.latency_ms is not None:
             return self.latency_ms
         return max(FAILED_MS, self.latency_ms or 0.0)
@@ -63,7 +63,12 @@ class Loads:
     unanswered: int = 0
 
     def add(self, row: LoadRow, otherwise: str) -> None:
-        """Add one request; `otherwise` is its arm if it names none."""
+        """Add one request.
+
+        Args:
+            row: record of the request.
+            otherwise: name of the arm for a record that names none.
+        """
         arm = row.arm or otherwise
         self.arms.setdefault(arm, []).append(row.counted_ms)
         self.unanswered += not row.ok

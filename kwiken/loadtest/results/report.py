@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.loadtest.outcome import DROPPED, Outcome
+from kwiken.loadtest.results.outcome import DROPPED, Outcome
 
 Floats = NDArray[np.float64]
 

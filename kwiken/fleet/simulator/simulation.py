@@ -20,10 +20,10 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Ints
-from kwiken.fleet.outcome import Outcome
-from kwiken.fleet.scenario import Job, Scenario
-from kwiken.fleet.state import QOS, State
-from kwiken.fleet.truth import Truth
+from kwiken.fleet.simulator.outcome import Outcome
+from kwiken.fleet.simulator.scenario import Job, Scenario
+from kwiken.fleet.simulator.state import QOS, State
+from kwiken.fleet.simulator.truth import Truth
 from kwiken.placement import (
     MIN_SHARE_ACCEPTED,
     Caution,

@@ -20,7 +20,7 @@ from gevent import monkey
 from geventhttpclient._parser import HTTPResponseParser
 
 from kwiken.errors import InputError
-from kwiken.loadtest.settings import Target
+from kwiken.loadtest.inputs import Target
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kwiken.loadtest.bottleneck import bottlenecks, machine_json
-from kwiken.loadtest.outcome import Outcome
-from kwiken.loadtest.report import LoadReport
-from kwiken.loadtest.settings import Prepared
+from kwiken.loadtest.inputs import Prepared
+from kwiken.loadtest.results.bottleneck import bottlenecks, machine_json
+from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.report import LoadReport
 from kwiken.machine import ProcessorUse
 
 

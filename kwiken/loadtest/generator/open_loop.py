@@ -14,9 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from kwiken.loadtest.arrivals import Arrivals
-from kwiken.loadtest.outcome import DROPPED, Outcome
-from kwiken.loadtest.queries import Queries
+from kwiken.loadtest.inputs import Arrivals, Queries
+from kwiken.loadtest.results import DROPPED, Outcome
 
 Send = Callable[[int, str], tuple[int, str | None, int, float]]
 _START_DELAY_S = 0.05

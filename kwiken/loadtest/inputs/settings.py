@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from kwiken.errors import InputError
-from kwiken.loadtest.arrivals import Arrivals, parse_arrivals
-from kwiken.loadtest.queries import Queries, parse_queries
+from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals
+from kwiken.loadtest.inputs.queries import Queries, parse_queries
 
 MAX_REQUESTS = 5_000_000
 MAX_IN_FLIGHT = 20_000

@@ -8,8 +8,8 @@ import msgspec
 
 from kwiken.plan import CALL
 from kwiken.runtime.decisions import COPY, LATE, RETRY
-from kwiken.runtime.engine.catch_up import LateCall
-from kwiken.runtime.engine.context import Attempt, CallSite
+from kwiken.runtime.engine.hedged_call.catch_up import LateCall
+from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite
 
 
 class CallBudget(msgspec.Struct, eq=False):

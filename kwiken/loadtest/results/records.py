@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kwiken.errors import InputError
-from kwiken.loadtest.outcome import Outcome
+from kwiken.loadtest.results.outcome import Outcome
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_AGE_S = 0.5  # of a line that is not written yet, so that others can follow the load by its records

@@ -21,7 +21,7 @@ from kwiken.runtime.decisions import (
     Race,
     ReplicaState,
 )
-from kwiken.runtime.engine.context import Attempt, CallSite, describe
+from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, describe
 from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
 from kwiken.runtime.transport import Reply
 

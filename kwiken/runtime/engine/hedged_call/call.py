@@ -24,10 +24,10 @@ from kwiken.runtime.decisions import (
     Race,
     ReplicaState,
 )
-from kwiken.runtime.engine.attempts import KIND_OF_STEP, Attempts
-from kwiken.runtime.engine.call_budget import CallBudget
-from kwiken.runtime.engine.caller_task import CallerTask
-from kwiken.runtime.engine.context import Attempt, CallSite, Request, Shared, StageVisit
+from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
+from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
+from kwiken.runtime.engine.hedged_call.caller_task import CallerTask
+from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
 from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.pending_io import settle
 from kwiken.runtime.tasks import cancel_and_wait

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Floats, Ints
-from kwiken.fleet.state import QOS, State
+from kwiken.fleet.simulator.state import QOS, State
 
 BOUNDED: Final = 0.90  # performance from which a loss counts as bounded
 SEVERE: Final = 0.80  # performance below which a loss counts as severe

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.errors import InputError
-from kwiken.loadtest.files import read_lines
+from kwiken.loadtest.inputs.files import read_lines
 
 MAX_RATE = 100_000.0
 MAX_SECONDS = 7 * 86_400

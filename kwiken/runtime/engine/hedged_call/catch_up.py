@@ -8,7 +8,7 @@ usual extra work is therefore reserved when the call is sent, and settled by the
 from __future__ import annotations
 
 from kwiken.runtime.decisions import CompiledStage, Hold
-from kwiken.runtime.engine.context import Request, Shared
+from kwiken.runtime.engine.hedged_call.context import Request, Shared
 
 RESERVED_EXTRAS = 2.0  # reservation as a multiple of the usual extra work
 GAIN = 0.1  # weight of one call in the moving average of extra work

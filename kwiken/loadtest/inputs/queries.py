@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.errors import InputError
-from kwiken.loadtest.files import read_lines
+from kwiken.loadtest.inputs.files import read_lines
 
 MAX_BODY = 1024 * 1024
 MARK = "{query}"

@@ -1,0 +1,12 @@
+"""Generator of open-loop load over gevent: when requests are sent, and the HTTP client that sends them.
+
+Importing this package loads gevent, and leaves the standard library as it is.
+"""
+
+from __future__ import annotations
+
+from kwiken.loadtest.generator.client import Client
+from kwiken.loadtest.generator.open_loop import OpenLoop, plan
+from kwiken.loadtest.generator.timer import Timer
+
+__all__ = ["Client", "OpenLoop", "Timer", "plan"]
