@@ -9,7 +9,6 @@ measured one. Which stages share it remains unknown.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -258,12 +257,11 @@ def _assembled(
         {own: np.zeros(rows), **{stage.name: stage.latency_ms for stage in stages}},
     )
     own_ms = max(0.0, float(np.mean(requests.spread(rows)[0]) - np.mean(path)))
-    end = time.time()
     return Profile(
         service=service,
         stages=(_own_time(service, np.full(rows, own_ms)), *stages),
         latency_ms=path + own_ms,
-        started_s=np.linspace(end - query.lookback_s, end, rows, dtype=np.float64),
+        started_s=np.linspace(query.end_s - query.lookback_s, query.end_s, rows, dtype=np.float64),
         counts={
             "requests": rows,
             "requests_in_histograms": round(requests.total),
