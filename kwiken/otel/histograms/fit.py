@@ -24,7 +24,7 @@ from kwiken.otel.histograms.buckets import Buckets
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery
 from kwiken.otel.histograms.window import StageFacts, Window, service_in
 from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Profile, StageProfile
+from kwiken.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
@@ -264,7 +264,7 @@ def _assembled(
         started_s=np.linspace(query.end_s - query.lookback_s, query.end_s, rows, dtype=np.float64),
         counts={
             "requests": rows,
-            "requests_in_histograms": round(requests.total),
+            IN_HISTOGRAMS: round(requests.total),
             "calls": int(sum((~np.isnan(stage.calls_ms)).sum() for stage in stages)),
             "calls_censored": int(sum(stage.censored.sum() for stage in stages)),
         },
