@@ -31,7 +31,7 @@ test: $(READY)
 test-slow: $(READY)
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "(slow or hypothesis) and not stack" --hypothesis-profile thorough --durations 20 --durations-min 1
 
-# With programs that are not Python's: a browser, Prometheus, Jaeger. What is missing is skipped, and named.
+# With programs that are not Python's: a browser, Prometheus, Jaeger, Docker. What is missing is skipped, and named.
 test-stack: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack
 	@$(BIN)/pytest -m stack

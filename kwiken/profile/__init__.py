@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.profile.change_over_time import Drift, drift
+from kwiken.profile.change_over_time import IN_HISTOGRAMS, Drift, drift
 from kwiken.profile.codec import profile_from_json, profile_to_json
 from kwiken.profile.consistency import check_agrees, contradicted, contradiction
 from kwiken.profile.copy_estimates import gateway_lag, guess_by_kind, guess_copies, unread_shares
@@ -25,6 +25,7 @@ from kwiken.profile.subset import part_of, rows_of
 from kwiken.profile.weighting import KEPT_OF_SAMPLED, weighted
 
 __all__ = [
+    "IN_HISTOGRAMS",
     "KEPT_OF_SAMPLED",
     "OWN_TIME",
     "CostModel",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy.special import stdtr
@@ -16,6 +17,8 @@ from kwiken.arrays import Floats, Ints
 from kwiken.profile.distribution import EmpiricalDistribution, call_distribution
 from kwiken.profile.profile import Profile, StageProfile
 
+# Name of a count of profiles whose requests, and the times of these, were drawn at random from histograms.
+IN_HISTOGRAMS: Final = "requests_in_histograms"
 LATE_SHARE = 0.05  # of the calls that count as late, where no plan gives a time-out
 SIGNIFICANCE_LEVEL = 0.05  # probability of naming any stage though none changed
 BLOCKS_PER_HALF = 10  # blocks of time whose spread gives the error: requests close in time are correlated
@@ -57,8 +60,10 @@ def drift(
     Returns:
         Stages that changed by a fifth or more, and significantly; the smallest p-value first. The test is
         Welch's, on shares of late calls by blocks of time, with Holm's correction (1979) for the number of
-        stages.
+        stages. Nothing for a profile from histograms, which do not tell what was late when.
     """
+    if IN_HISTOGRAMS in profile.counts:
+        return ()
     order = np.argsort(profile.started_s, kind="stable")
     given = after_ms or {}
     tested = [

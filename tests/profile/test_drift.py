@@ -15,7 +15,15 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
-from kwiken.profile import Profile, StageProfile, decayed, drift, profile_from_json, profile_to_json
+from kwiken.profile import (
+    IN_HISTOGRAMS,
+    Profile,
+    StageProfile,
+    decayed,
+    drift,
+    profile_from_json,
+    profile_to_json,
+)
 from kwiken.profile.notes import StagesChanged
 
 StageOf = Callable[..., StageProfile]
@@ -61,6 +69,14 @@ def test_what_changed_is_named_with_both_shares(stage_of: StageOf, profile_of: P
         started_s=profile.started_s[shuffled],
     )
     assert drift(turned) == drift(profile), "by time, whatever the order of the rows"
+
+
+def test_times_that_were_drawn_at_random_tell_of_no_change(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    rng = np.random.default_rng(2)
+    latencies = np.concatenate([steady(rng, 2000), 2 * steady(rng, 2000)])
+    profile = profile_of(stage_of("a", latencies))
+    assert drift(profile)
+    assert drift(replace(profile, counts={**profile.counts, IN_HISTOGRAMS: 500})) == ()
 
 
 def test_a_plan_says_so(stage_of: StageOf, profile_of: ProfileOf) -> None:

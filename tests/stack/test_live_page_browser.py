@@ -93,6 +93,12 @@ def test_the_page_is_alive(cluster: tuple[str, str]) -> None:
         address = page.locator("#slow a").first.get_attribute("href")
         assert address is not None
         assert address.startswith("http://127.0.0.1:16686/trace/")
+
+        # 5. On a narrow screen the names of the stages stay legible: the drawing scrolls.
+        page.set_viewport_size({"width": 400, "height": 800})
+        box = page.locator("#dag text").first.bounding_box()
+        assert box is not None
+        assert box["height"] > 8
         browser.close()
     assert troubles == []
     assert elsewhere == []

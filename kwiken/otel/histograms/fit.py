@@ -9,7 +9,6 @@ measured one. Which stages share it remains unknown.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from kwiken.otel.histograms.buckets import Buckets
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery
 from kwiken.otel.histograms.window import StageFacts, Window, service_in
 from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Profile, StageProfile
+from kwiken.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
@@ -258,15 +257,14 @@ def _assembled(
         {own: np.zeros(rows), **{stage.name: stage.latency_ms for stage in stages}},
     )
     own_ms = max(0.0, float(np.mean(requests.spread(rows)[0]) - np.mean(path)))
-    end = time.time()
     return Profile(
         service=service,
         stages=(_own_time(service, np.full(rows, own_ms)), *stages),
         latency_ms=path + own_ms,
-        started_s=np.linspace(end - query.lookback_s, end, rows, dtype=np.float64),
+        started_s=np.linspace(query.end_s - query.lookback_s, query.end_s, rows, dtype=np.float64),
         counts={
             "requests": rows,
-            "requests_in_histograms": round(requests.total),
+            IN_HISTOGRAMS: round(requests.total),
             "calls": int(sum((~np.isnan(stage.calls_ms)).sum() for stage in stages)),
             "calls_censored": int(sum(stage.censored.sum() for stage in stages)),
         },

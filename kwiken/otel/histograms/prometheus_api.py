@@ -24,18 +24,22 @@ class PrometheusQuery:
     Attributes:
         where: address as given, for errors.
         host: host and port of Prometheus.
-        lookback: length of the window that ends now, in Prometheus's notation.
+        lookback: length of the window, in Prometheus's notation.
         lookback_s: the same in seconds.
+        end_s: end of the window, seconds since the epoch. All expressions are evaluated at this moment:
+            Prometheus extrapolates increases from the last sample to it, so that counts taken at different
+            moments would not belong together.
     """
 
     where: str
     host: str
     lookback: str
     lookback_s: int
+    end_s: float
 
     @classmethod
     def parse(cls, address: str) -> PrometheusQuery:
-        """Read `prometheus://HOST:PORT?lookback=1h`.
+        """Read `prometheus://HOST:PORT?lookback=1h`; the window ends now.
 
         Raises:
             InputError: the address has another form; says what is wrong.
@@ -44,7 +48,7 @@ class PrometheusQuery:
         if told.path:
             raise told.refused("has a path; name a service by --service")
         lookback, lookback_s = told.lookback("1h")
-        return cls(address, told.host, lookback, lookback_s)
+        return cls(address, told.host, lookback, lookback_s, time.time())
 
 
 class _Native(msgspec.Struct):
@@ -86,7 +90,7 @@ class _Answer(msgspec.Struct):
 
 
 def vector_of(query: PrometheusQuery, expression: str) -> list[Series]:
-    """Evaluate an expression at the present moment.
+    """Evaluate an expression at the end of the window.
 
     Args:
         query: where to ask.
@@ -95,7 +99,7 @@ def vector_of(query: PrometheusQuery, expression: str) -> list[Series]:
     Raises:
         InputError: there is no answer, or it is no result of Prometheus; names the address.
     """
-    asked = urlencode({"query": expression, "time": f"{time.time():.3f}"}, quote_via=quote)
+    asked = urlencode({"query": expression, "time": f"{query.end_s:.3f}"}, quote_via=quote)
     url = f"http://{query.host}/api/v1/query?{asked}"
     with downloaded(url, who="Prometheus", where=query.where, bounds=_BOUNDS) as body:
         text = body.read()

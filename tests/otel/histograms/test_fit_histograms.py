@@ -103,14 +103,15 @@ def grouped(vector: Vector, by: list[str]) -> Vector:
 @contextmanager
 def prometheus(
     answers: Mapping[str, Vector] | Callable[[str], tuple[int, bytes]],
-) -> Iterator[tuple[str, list[str]]]:
-    """A Prometheus on a free port; its address, and the expressions asked for."""
+) -> Iterator[tuple[str, list[tuple[str, float]]]]:
+    """A Prometheus on a free port; its address, and the expressions asked for, each with its moment."""
 
     def respond(asked: Asked) -> Told:
         parts = urlsplit(asked.path)
         assert parts.path == "/api/v1/query"
-        expression = parse_qs(parts.query)["query"][0]
-        expressions.append(expression)
+        words = parse_qs(parts.query)
+        expression = words["query"][0]
+        queries.append((expression, float(words["time"][0])))
         if callable(answers):
             status, body = answers(expression)
             return Told(body, status)
@@ -126,9 +127,9 @@ def prometheus(
             json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
         )
 
-    expressions: list[str] = []
+    queries: list[tuple[str, float]] = []
     with http_server(respond) as server:
-        yield f"prometheus://{server.address}", expressions
+        yield f"prometheus://{server.address}", queries
 
 
 def learned(recorded: Recorded, **settings: Any) -> HistogramFit:
@@ -185,6 +186,14 @@ def test_the_same_histograms_give_the_same_rows() -> None:
         np.array_equal(one.calls_ms, other.calls_ms, equal_nan=True)
         for one, other in zip(first.stages, second.stages, strict=True)
     )
+
+
+def test_all_counts_are_of_one_moment() -> None:
+    with prometheus(Recorded(0.0, rows=1000).answers) as (address, queries):
+        profile = fit_histograms(address).profile
+    (end_s,) = {moment_s for _, moment_s in queries}
+    assert len(queries) > 4
+    assert profile.started_s[-1] == pytest.approx(end_s, abs=0.001)
 
 
 def test_a_stage_that_some_requests_skip() -> None:
@@ -349,7 +358,7 @@ def test_the_command_says_what_histograms_cannot_tell(tmp_path: Any) -> None:
     assert "10.0% of the calls had a copy" in told.stderr
     assert data["histograms"]["correlation"] == pytest.approx(0.5, abs=0.15)
     assert data["service"] == "shop"
-    assert all("[1h]" in expression for expression in asked)
+    assert all("[1h]" in expression for expression, _ in asked)
     assert run("plan", str(out), "--reissue", "0.05").exit_code == 0
 
 
