@@ -431,6 +431,17 @@ def test_a_replica_starts_without_the_heavy_libraries() -> None:
     assert not loaded_by(code) & (HEAVY | {"aiohttp"})
 
 
+def test_a_replica_knows_no_plans_and_no_version_before_it_is_asked() -> None:
+    """Each replica of a cluster pays for what a start imports."""
+    code = "import kwiken.runtime.process.server_process, kwiken.runtime.replica.server"
+    assert not loaded_by(code) & {"importlib.metadata", "kwiken.plan", "kwiken.runtime.decisions.program"}
+
+
+@pytest.mark.parametrize("program", ["guard", "record_inputs", "run_stage"])
+def test_the_programs_of_a_probe_start_without_the_heavy_libraries(program: str) -> None:
+    assert not loaded_by(f"import kwiken.runtime.probes.{program}") & HEAVY
+
+
 def test_a_plan_is_read_without_numpy() -> None:
     assert not loaded_by("from kwiken import Budgets, Plan, Service, StagePlan") & HEAVY
 
