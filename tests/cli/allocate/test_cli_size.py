@@ -86,7 +86,10 @@ def test_json_compares_and_the_picture_shows_the_frontier(files: Path, tmp_path:
         (("--target-p99", "0ms", "--rate", "1"), "'0ms' is not a latency"),
         (("--target-p99", "50ms", "--rate", "nan"), "must be a finite number above 0"),
         (("--target-p99", "50ms", "--rate", "-3"), "must be a finite number above 0"),
-        (("--target-p99", "1ms", "--rate", "150"), "a p99 of 1 ms cannot be met at 150 requests a second"),
+        (
+            ("--target-p99", "1ms", "--rate", "150", "--replicas", "fetch=3", "--replicas", "rank=3"),
+            "a p99 of 1 ms cannot be met at 150 requests a second",
+        ),
         ((*AT, "--profiles", "nodes.toml"), "--profiles: says nothing without --workloads"),
         ((*AT, "--replicas", "nobody=3"), "stage 'nobody' is not in the profile"),
     ],
