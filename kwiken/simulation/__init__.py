@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.simulation.block_race import BlockRace
-from kwiken.simulation.bootstrap import BlockBootstrap, interval
+from kwiken.simulation.bootstrap import INTERVAL_LEVEL, BlockBootstrap, interval
 from kwiken.simulation.common_random_numbers import (
     RISKS,
     ROWS,
@@ -20,6 +20,7 @@ from kwiken.simulation.stage_replay import StageReplay, cut_at_stop, utility_sha
 from kwiken.simulation.trace_driven import REQUESTS, Simulation, acting, replay, simulate
 
 __all__ = [
+    "INTERVAL_LEVEL",
     "REQUESTS",
     "RISKS",
     "ROWS",

@@ -43,16 +43,31 @@ def test_latencies_that_are_longer_by_a_factor_give_this_factor(
     found = correction_of(profile, tried, factor * simulated_ms)
     assert found.plan == tried.digest
     assert found.requests == len(simulated_ms)
-    assert found.factors == pytest.approx(dict.fromkeys(RUNGS, factor))
+    assert found.factors == pytest.approx(dict.fromkeys(RUNGS, factor), rel=0.02)
     for name, (low, high) in found.bounds.items():
         assert low <= found.factors[name] <= high
+
+
+def test_one_second_of_a_busy_machine_is_not_believed(
+    profile: Profile, tried: Plan, simulated_ms: Floats
+) -> None:
+    """A tenth of a percent of many requests does nothing; five percent of few in a row count in part."""
+    few_ms = simulated_ms[:: len(simulated_ms) // 900].copy()
+    whole = correction_of(profile, tried, few_ms).factors["p99_ms"]
+    few_ms[400:445] += 500.0
+    found = correction_of(profile, tried, few_ms)
+    low, high = found.bounds["p99_ms"]
+    measured = 500.0 / np.quantile(simulated_ms, 0.99)
+    assert whole < found.factors["p99_ms"] < measured**0.75
+    assert low < found.factors["p99_ms"] < high
+    assert high > 1.5 * found.factors["p99_ms"]
 
 
 def test_a_longer_tail_alone_leaves_the_median(profile: Profile, tried: Plan, simulated_ms: Floats) -> None:
     slow = np.where(simulated_ms > np.quantile(simulated_ms, 0.95), 3.0, 1.0)
     found = correction_of(profile, tried, slow * simulated_ms)
     assert found.factors["p50_ms"] == pytest.approx(1.0)
-    assert found.factors["p99_ms"] == pytest.approx(3.0, rel=0.01)
+    assert found.factors["p99_ms"] == pytest.approx(3.0, rel=0.03)
 
 
 def test_a_sampled_request_counts_as_many_as_it_stands_for(
@@ -96,16 +111,17 @@ def test_the_correction_multiplies_the_latencies_and_widens_their_bounds() -> No
 
 def test_a_corrected_study_says_so(profile: Profile, tried: Plan, simulated_ms: Floats) -> None:
     study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.02), created=""))
-    found = corrected(study, correction_of(profile, tried, 1.5 * simulated_ms))
+    correction = correction_of(profile, tried, 1.5 * simulated_ms)
+    found = corrected(study, correction)
     before, after = study.plan.expected, found.plan.expected
     assert before is not None
     assert after is not None
-    assert after.after.p99_ms == pytest.approx(1.5 * before.after.p99_ms, rel=1e-4)
+    assert after.after.p99_ms == pytest.approx(correction.factors["p99_ms"] * before.after.p99_ms, rel=1e-4)
     assert found.plan.stages == study.plan.stages
     (note,) = set(found.notes) - set(study.notes)
     assert isinstance(note, ExpectationCorrected)
     assert note.plan == tried.digest
-    assert note.factor == pytest.approx(1.5)
+    assert note.factor == correction.factors["p99_ms"] == pytest.approx(1.5, rel=0.02)
     assert Plan.from_json(found.plan.to_json()) == found.plan
 
 
