@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source_trees import tree
+from tests.support.source_trees import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ROOT / "kwiken"
@@ -189,9 +189,14 @@ def modules_of(*packages: str) -> Iterator[str]:
     yield from (module for module in MODULES if package_of(module) in packages)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+@cache
+def imports(path: Path) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     """Line, module and names of every import of a file, wherever it stands; there are no relative ones."""
-    for node in ast.walk(tree(path)):
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name, ()
@@ -334,7 +339,7 @@ def test_decisions_touch_nothing() -> None:
             for line, target, _ in imports(path):
                 if target.partition(".")[0] in IMPURE:
                     yield f"{place}:{line}: imports {target}"
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
@@ -349,9 +354,9 @@ def test_chance_is_handed_in() -> None:
     def offences() -> Iterator[str]:
         for module in modules_of(*PURE):
             path = MODULES[module]
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-                if isinstance(node, ast.Attribute):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
                     owner = ast.unparse(node.value)
                     if owner in {"np.random", "numpy.random"} and node.attr not in SEEDED:
                         yield f"{where}: np.random.{node.attr} is global"
@@ -359,8 +364,8 @@ def test_chance_is_handed_in() -> None:
                         yield f"{where}: random.{node.attr} is global"
                 elif (
                     isinstance(node, ast.Call)
-                    and ast.unparse(node.func).endswith("default_rng")
                     and not node.args
+                    and ast.unparse(node.func).endswith("default_rng")
                 ):
                     yield f"{where}: default_rng without a seed"
 
@@ -373,7 +378,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
             for line, module, _ in imports(path):
                 if module.partition(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}:
                     yield f"{path.relative_to(ROOT)}:{line}: imports {module}"
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
