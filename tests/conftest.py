@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# One thread of linear algebra in each process, set before NumPy loads: tests run in several processes side by
+# side, and waiting threads of OpenBLAS keep the processors busy that other tests need.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 pytest_plugins = ["tests.support.profile_fixtures"]
 
 # No deadline: what one example takes says more about the machine than about the code.
-settings.register_profile("ordinary", max_examples=30, deadline=None)
+settings.register_profile("ordinary", max_examples=15, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("ordinary")
 

@@ -200,6 +200,7 @@ def public() -> tuple[Named, ...]:
     return tuple(found.values())
 
 
+@cache
 def sections(doc: str) -> dict[str, dict[str, str]]:
     """Sections of a docstring, each as texts by entry; text without an entry, or before the first section, under ""."""
     parts: dict[str, dict[str, str]] = {"": {"": ""}}
@@ -254,6 +255,7 @@ def methods(node: ast.ClassDef) -> dict[str, Function]:
     return {inner.name: inner for inner in node.body if isinstance(inner, Function)}
 
 
+@cache
 def described_elsewhere(named: Named) -> bool:
     """Whether a base class, or a protocol whose names the class has, describes this method."""
     if named.owner is None or isinstance(named.node, ast.ClassDef):
@@ -315,6 +317,15 @@ def family() -> frozenset[str]:
     return frozenset(found)
 
 
+def name_of(called: ast.expr) -> str:
+    """Name of a called function or of a method of the same object; empty for anything else."""
+    if isinstance(called, ast.Name):
+        return called.id
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "self":
+        return f"self.{called.attr}"
+    return ""
+
+
 def raised(named: Named, start: list[Function]) -> set[str]:
     """Errors of the family that functions raise, themselves or through private functions of the module."""
     beside: dict[str, Function] = {
@@ -334,7 +345,7 @@ def raised(named: Named, start: list[Function]) -> set[str]:
                 what = annotation(beside[what].returns) if what in beside else what
                 names |= {what.rpartition(".")[2]} & family()
             elif isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
+                called = name_of(node.func)
                 private = called.removeprefix("self.").startswith("_")
                 if private and called in beside and beside[called] not in [*seen, *waiting]:
                     waiting.append(beside[called])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source_trees import tree
+from tests.support.source_trees import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ROOT / "kwiken"
@@ -194,9 +194,14 @@ def modules_of(*packages: str) -> Iterator[str]:
     yield from (module for module in MODULES if package_of(module) in packages)
 
 
-def imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+@cache
+def imports(path: Path) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     """Line, module and names of every import of a file, wherever it stands; there are no relative ones."""
-    for node in ast.walk(tree(path)):
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name, ()
@@ -341,7 +346,7 @@ def test_decisions_touch_nothing() -> None:
             for line, target, _ in imports(path):
                 if target.partition(".")[0] in IMPURE:
                     yield f"{place}:{line}: imports {target}"
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
@@ -356,9 +361,9 @@ def test_chance_is_handed_in() -> None:
     def offences() -> Iterator[str]:
         for module in modules_of(*PURE):
             path = MODULES[module]
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-                if isinstance(node, ast.Attribute):
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
                     owner = ast.unparse(node.value)
                     if owner in {"np.random", "numpy.random"} and node.attr not in SEEDED:
                         yield f"{where}: np.random.{node.attr} is global"
@@ -366,8 +371,8 @@ def test_chance_is_handed_in() -> None:
                         yield f"{where}: random.{node.attr} is global"
                 elif (
                     isinstance(node, ast.Call)
-                    and ast.unparse(node.func).endswith("default_rng")
                     and not node.args
+                    and ast.unparse(node.func).endswith("default_rng")
                 ):
                     yield f"{where}: default_rng without a seed"
 
@@ -380,7 +385,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
             for line, module, _ in imports(path):
                 if module.partition(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}:
                     yield f"{path.relative_to(ROOT)}:{line}: imports {module}"
-            for node in ast.walk(tree(path)):
+            for node in nodes(path):
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Name)
@@ -436,6 +441,17 @@ HEAVY = {"locust", "networkx", "numpy", "opentelemetry.sdk", "rich", "scipy", "y
 def test_a_replica_starts_without_the_heavy_libraries() -> None:
     code = "import kwiken.runtime.process.server_process, kwiken.runtime.replica.server"
     assert not loaded_by(code) & (HEAVY | {"aiohttp"})
+
+
+def test_a_replica_knows_no_plans_and_no_version_before_it_is_asked() -> None:
+    """Each replica of a cluster pays for what a start imports."""
+    code = "import kwiken.runtime.process.server_process, kwiken.runtime.replica.server"
+    assert not loaded_by(code) & {"importlib.metadata", "kwiken.plan", "kwiken.runtime.decisions.program"}
+
+
+@pytest.mark.parametrize("program", ["guard", "record_inputs", "run_stage"])
+def test_the_programs_of_a_probe_start_without_the_heavy_libraries(program: str) -> None:
+    assert not loaded_by(f"import kwiken.runtime.probes.{program}") & HEAVY
 
 
 def test_a_plan_is_read_without_numpy() -> None:

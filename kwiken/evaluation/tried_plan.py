@@ -77,17 +77,17 @@ def correction_of(
         )
     simulation, _ = expect(profile, tried, ledger=tried.ledger, seed=seed)
     expected = simulation.after_ms
-    factors, bounds = {}, {}
-    bootstrap = BlockBootstrap(len(latency_ms), seed=seed)
-    for name, (low, high) in RANKS.items():
-        base = _mean_log(expected, np.ones_like(expected), low, high)
-        seen = np.ones_like(latency_ms) if weight is None else weight
-        resampled = [_mean_log(latency_ms, seen * counts, low, high) for counts in bootstrap.counts]
-        certainty = 1 / (1 + np.var(resampled) / PRIOR_LOG_DEVIATION**2)
-        center = certainty * (_mean_log(latency_ms, seen, low, high) - base)
-        reach = Z * np.sqrt(certainty) * np.std(resampled)
-        factors[name] = float(np.exp(center))
-        bounds[name] = (float(np.exp(center - reach)), float(np.exp(center + reach)))
+    bases = _mean_logs(_sorted_logs(expected), np.ones_like(expected))
+    order, logs = np.argsort(latency_ms), _sorted_logs(latency_ms)
+    seen = np.ones_like(latency_ms) if weight is None else weight
+    counts = BlockBootstrap(len(latency_ms), seed=seed).counts
+    resampled = np.array([_mean_logs(logs, (seen * times)[order]) for times in counts])
+    certainty = 1 / (1 + resampled.var(axis=0) / PRIOR_LOG_DEVIATION**2)
+    center = certainty * (_mean_logs(logs, seen[order]) - bases)
+    reach = Z * np.sqrt(certainty) * resampled.std(axis=0)
+    factors = dict(zip(RANKS, np.exp(center).tolist(), strict=True))
+    ends = zip(np.exp(center - reach).tolist(), np.exp(center + reach).tolist(), strict=True)
+    bounds = dict(zip(RANKS, ends, strict=True))
     return tidied(Correction(plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds))
 
 
@@ -136,10 +136,22 @@ def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
     return replace(study, plan=plan, notes=(note, *study.notes))
 
 
-def _mean_log(latency_ms: Floats, weight: Floats, low: float, high: float) -> float:
-    """Mean logarithm of the latencies between two ranks, each from 0 to 1."""
-    order = np.argsort(latency_ms)
-    mass = weight[order] / weight.sum()
-    top = np.cumsum(mass)
-    inside = np.clip(np.minimum(top, high) - np.maximum(top - mass, low), 0.0, None)
-    return float(inside @ np.log(np.maximum(latency_ms[order], 1e-6)) / inside.sum())
+def _sorted_logs(latency_ms: Floats) -> Floats:
+    """(n,): logarithms of latencies, ascending."""
+    return np.asarray(np.log(np.maximum(np.sort(latency_ms), 1e-6)))
+
+
+def _mean_logs(logs: Floats, weight: Floats) -> Floats:
+    """(5,): for each percentile of `RANKS` the mean of the logarithms between its two ranks.
+
+    Args:
+        logs: (n,) logarithms of the latencies, ascending.
+        weight: (n,) weight of each latency, of any sum.
+    """
+    top = np.cumsum(weight)
+    mass, top = weight / top[-1], top / top[-1]
+    found = []
+    for low, high in RANKS.values():
+        inside = np.clip(np.minimum(top, high) - np.maximum(top - mass, low), 0.0, None)
+        found.append(inside @ logs / inside.sum())
+    return np.array(found)

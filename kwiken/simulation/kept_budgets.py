@@ -76,12 +76,18 @@ def kept_to(
 
 
 def _paid(spent: Floats, started_s: Floats, budget: float, terms: LedgerTerms) -> Bools:
-    """(n,): whether the ledger pays for the spend of each request; every round has a ledger of its own."""
-    rounds = spent.reshape(len(started_s), -1)
-    kept = [
-        replay_ledger(np.ascontiguousarray(one), started_s, budget=budget, terms=terms).granted
-        for one in rounds.T
-    ]
+    """(n,): whether the ledger pays for the spend of each request; every round has a ledger of its own.
+
+    Rounds with the same spends have the same answers, so each is replayed once: without coins, or without
+    spends, all rounds are the same.
+    """
+    granted: dict[bytes, Bools] = {}
+    kept = []
+    for one in np.ascontiguousarray(spent.reshape(len(started_s), -1).T):
+        key = one.tobytes()
+        if key not in granted:
+            granted[key] = replay_ledger(one, started_s, budget=budget, terms=terms).granted
+        kept.append(granted[key])
     return np.stack(kept, axis=1).ravel()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.fleet.platforms import LOCAL, cluster_of
@@ -43,7 +43,6 @@ def from_scratch(state: State, replicas: dict[int, tuple[int, int, float]]) -> l
     return [float(state.efficiency[job]) * total[job] for job in range(JOBS)]
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     changes=st.lists(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.placement import Cluster, DrawKind, NodeLedger, Request, Sizing
@@ -45,7 +45,6 @@ def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8))
 def test_the_same_nodes_as_by_looking_at_every_node_each_time(name: str, seed: int, delicacy: float) -> None:
     rng = np.random.default_rng(seed)

@@ -146,7 +146,7 @@ def unequal_of(stage_of: StageOf, profile_of: ProfileOf, seed: int) -> Profile:
     )
 
 
-@pytest.mark.parametrize("budget", [0.01, 0.05])
+@pytest.mark.parametrize("budget", [pytest.param(0.01, marks=pytest.mark.slow), 0.05])
 def test_sumvar_beats_the_same_budget_spread_evenly(
     stage_of: StageOf, profile_of: ProfileOf, budget: float
 ) -> None:

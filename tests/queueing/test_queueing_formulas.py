@@ -53,7 +53,9 @@ def test_erlang_c_by_its_sum() -> None:
 
 
 class TestInOrderOfArrival:
-    @pytest.mark.parametrize(("utilisation", "count"), [(0.5, 2_000_000), (0.8, 4_000_000)])
+    @pytest.mark.parametrize(
+        ("utilisation", "count"), [(0.5, 2_000_000), pytest.param(0.8, 4_000_000, marks=pytest.mark.slow)]
+    )
     def test_mm1(self, utilisation: float, count: int) -> None:
         waited = waits(Station(name="a", work=WORK), utilisation, count=count)
         assert waited.mean() == pytest.approx(mmk_mean_wait_ms(1, utilisation, 10.0), rel=0.02)

@@ -13,7 +13,14 @@ from kwiken.arrays import Floats
 from kwiken.errors import InputError
 from kwiken.latency import ladder
 from kwiken.profile import OWN_TIME, Profile, part_of
-from kwiken.queueing.load import QueueSettings, known_utilisation, load_model, simulate_load, stage_model
+from kwiken.queueing.load import (
+    LoadModel,
+    QueueSettings,
+    known_utilisation,
+    load_model,
+    simulate_load,
+    stage_model,
+)
 from kwiken.queueing.load.notes import LoadHasNoEffect, WaitsTooLong
 from kwiken.queueing.load.stage_model import StageModel, pilot
 from kwiken.queueing.simulator import Constant, LogNormal, Station, simulate_queues
@@ -27,9 +34,13 @@ def profile() -> Profile:
     return queue_profile(rate_of(0.5), requests=40_000, seed=3)
 
 
+@pytest.fixture(scope="module")
+def model(profile: Profile) -> LoadModel:
+    return load_model(profile)
+
+
 class TestTakenApart:
-    def test_its_own_load_gives_its_own_percentiles(self, profile: Profile) -> None:
-        model = load_model(profile)
+    def test_its_own_load_gives_its_own_percentiles(self, profile: Profile, model: LoadModel) -> None:
         assert model.rate_per_s == pytest.approx(rate_of(0.5), rel=0.02)
         assert not model.notes
         simulated = simulate_load(model, requests=40_000).before
@@ -38,21 +49,19 @@ class TestTakenApart:
             assert getattr(simulated, name) == pytest.approx(getattr(measured, name), rel=0.05), name
 
     @pytest.mark.parametrize("factor", [0.5, 1.4])
-    def test_other_loads_are_predicted(self, profile: Profile, factor: float) -> None:
+    def test_other_loads_are_predicted(self, model: LoadModel, factor: float) -> None:
         """The service, run at the other load: p99 within 10%."""
-        simulated = simulate_load(load_model(profile), factor=factor, requests=40_000).before
+        simulated = simulate_load(model, factor=factor, requests=40_000).before
         truth = ladder(queue_profile(rate_of(0.5 * factor), requests=80_000, seed=4).latency_ms)
         for name in ("p50_ms", "p90_ms", "p99_ms"):
             assert getattr(simulated, name) == pytest.approx(getattr(truth, name), rel=0.1), name
 
-    def test_rests_are_found(self, profile: Profile) -> None:
+    def test_rests_are_found(self, model: LoadModel) -> None:
         """The rest of `fetch` was log-normal of mean 4 ms, that of `rank` nothing."""
-        model = load_model(profile)
         assert np.nanmean(model.stages["fetch"].rest_ms) == pytest.approx(4.0, rel=0.05)
         assert np.nanmean(model.stages["rank"].rest_ms) < 0.1 * 5.0
 
-    def test_utilisation_is_measured(self, profile: Profile) -> None:
-        model = load_model(profile)
+    def test_utilisation_is_measured(self, profile: Profile, model: LoadModel) -> None:
         for stage in model.stages.values():
             assert stage.utilisation == pytest.approx(0.5, rel=0.02)
             assert stage.busy_at(1.5) == pytest.approx(1.5 * stage.utilisation)

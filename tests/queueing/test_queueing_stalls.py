@@ -58,7 +58,7 @@ class TestTelling:
 
 
 class TestAtAnotherLoad:
-    @pytest.mark.parametrize("factor", [0.4, 2.0])
+    @pytest.mark.parametrize("factor", [pytest.param(0.4, marks=pytest.mark.slow), 2.0])
     def test_so_many_calls_are_caught(self, factor: float) -> None:
         """Learned at one load, true at another: the share of calls that take longer than half a pause."""
         learned = pausing_profile(60.0, 1500.0, 7)

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
@@ -161,7 +161,6 @@ def few(world: World) -> Classification:
     count=st.sampled_from(COUNTS),
     name=st.sampled_from(CLASSES),
 )
-@settings(max_examples=30, deadline=None)
 def test_a_run_never_widens_a_prediction_and_brings_it_nearer(
     few: Classification, factor: float, size: Size, count: int, name: str
 ) -> None:

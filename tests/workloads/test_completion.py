@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.arrays import Floats
@@ -150,7 +150,6 @@ def drawn_rows(kind: str) -> Floats:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @given(shift=st.floats(-30, 30), columns=st.sets(st.integers(0, 7), min_size=1, max_size=5))
-@settings(max_examples=20, deadline=None)
 def test_a_workload_in_another_unit_has_the_same_shape(
     method: Completer, shift: float, columns: set[int]
 ) -> None:
@@ -177,7 +176,6 @@ def test_many_rows_at_once_are_the_rows_one_by_one(method: Completer) -> None:
 
 
 @given(columns=st.lists(st.integers(0, 7), min_size=2, max_size=6, unique=True), rank=st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
 def test_another_entry_never_widens_a_prediction(columns: list[int], rank: int) -> None:
     model = FoldIn(rank, 1e-3).fit(drawn_rows("platforms"), level=True)
     few, more = (

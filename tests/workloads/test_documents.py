@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
@@ -119,7 +119,6 @@ def drawn_profile(seed: int, name: str, identity: str) -> WorkloadProfile:
 
 
 @given(seed=st.integers(0, 2**32), name=st.text(min_size=1, max_size=8), identity=st.text(max_size=4))
-@settings(max_examples=30, deadline=None)
 def test_profiles_survive_a_round_trip(seed: int, name: str, identity: str) -> None:
     profile = drawn_profile(seed, name, identity)
     text = profiles_to_json((profile,))

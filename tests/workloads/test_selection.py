@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
@@ -94,7 +94,6 @@ def test_too_few_known_rows_are_refused() -> None:
     kind=st.sampled_from(["random", "alike", "flat", "huge"]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=25, deadline=None)
 def test_any_small_history_gives_finite_predictions(rows: int, columns: int, kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = {

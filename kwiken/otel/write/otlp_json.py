@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import msgspec
@@ -86,6 +85,8 @@ class _TracesData(msgspec.Struct):
 
 def scope_version() -> str:
     """Version of this project, for the spans' instrumentation scope; empty if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("kwiken")
     except PackageNotFoundError:

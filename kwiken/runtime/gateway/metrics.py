@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +27,6 @@ class GatewayMetrics:
 
     Attributes:
         http: times of its HTTP requests.
-        resource: what OpenTelemetry calls its resource: service, instance and version.
     """
 
     def __init__(
@@ -40,9 +40,15 @@ class GatewayMetrics:
         self._executor = executor
         self.http = HttpRequests(wire.REQUEST_PATH)
         self._lags = lags
-        self.resource = {
-            **{name: str(value) for name, value in resource(service.name).items()},
-            "service.instance.id": instance,
+        self._service = service.name
+        self._instance = instance
+
+    @cached_property
+    def resource(self) -> dict[str, str]:
+        """What OpenTelemetry calls the resource: service, instance and version."""
+        return {
+            **{name: str(value) for name, value in resource(self._service).items()},
+            "service.instance.id": self._instance,
         }
 
     def collect(self) -> Iterator[Family]:

@@ -25,14 +25,14 @@ MAX_INTERVAL_MS: Final = 3_600_000.0
 
 @contextlib.asynccontextmanager
 async def pushed(
-    endpoint: str | None, attributes: Mapping[str, str], collect: Callable[[], Iterable[Family]]
+    endpoint: str | None, attributes: Callable[[], Mapping[str, str]], collect: Callable[[], Iterable[Family]]
 ) -> AsyncIterator[None]:
     """Push metrics while the body runs, and once at its end.
 
     Args:
         endpoint: `http://HOST:PORT` of a collector, or the full URL of its metrics path; None to push
             nothing.
-        attributes: attributes of the resource.
+        attributes: function that makes the attributes of the resource; called if metrics are pushed.
         collect: function that reads the metrics; called in the event loop.
 
     Raises:
@@ -44,7 +44,7 @@ async def pushed(
         return
     with needs("a collector of metrics", "otel"):
         from kwiken.otel.metrics import MetricPush
-    push = MetricPush(endpoint, attributes, started_ns=time.time_ns())
+    push = MetricPush(endpoint, attributes(), started_ns=time.time_ns())
     interval_s = interval_of(os.environ) / 1000
     with ThreadPoolExecutor(1, thread_name_prefix="kwiken-metrics") as thread:
         pushing = asyncio.get_running_loop().create_task(_push_on(push, collect, thread, interval_s))

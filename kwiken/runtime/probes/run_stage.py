@@ -22,7 +22,6 @@ from typing import Final
 
 import msgspec
 
-from kwiken.contention import ProbeError
 from kwiken.errors import KwikenError
 from kwiken.runtime.probes.record_inputs import Outcome, Recorded
 from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
@@ -90,7 +89,7 @@ async def _call(calls: StageCalls, turns: Iterator[Recorded], page: Page) -> Non
         headers = {wire.SHARD: str(recorded.shard)} if recorded.shard else {}
         ended = await calls.serve(ReceivedCall(headers, recorded.body, time.monotonic()))
         if ended.ending is not Ending.ANSWERED:
-            raise ProbeError(f"a recorded call fails: {_reason(ended.body)}")
+            raise KwikenError(f"a recorded call fails: {_reason(ended.body)}")
         page.write(DONE, page.read(DONE) + 1)
         page.write(DONE_AT_NS, time.monotonic_ns())
 

@@ -96,7 +96,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
             foreign = transport if isinstance(transport, ForeignTransport) else None
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
-            async with pushed(spec.metrics_otlp, gateway.metrics.resource, gateway.metrics.collect):
+            async with pushed(spec.metrics_otlp, lambda: gateway.metrics.resource, gateway.metrics.collect):
                 await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
 
 

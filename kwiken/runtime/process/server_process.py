@@ -158,7 +158,7 @@ async def _serve_replica(
         metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
         if spec.shows_metrics and isinstance(server, ReplicaServer):
             server.show(MetricsPage(metrics.shown))
-        async with pushed(spec.metrics_otlp, metrics.resource, metrics.collect):
+        async with pushed(spec.metrics_otlp, lambda: metrics.resource, metrics.collect):
             try:
                 await server.start()
                 announce(server.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from kwiken.otel.metrics import Family, catalog, family
 from kwiken.otel.write import resource
@@ -18,16 +19,18 @@ class ReplicaMetrics:
         calls: calls of the replica's stage.
         name: name of the replica.
         node: name of the machine.
-
-    Attributes:
-        resource: attributes of the resource.
     """
 
     def __init__(self, service: str, calls: StageCalls, *, name: str, node: str) -> None:
         self._calls = calls
         self._labels = (service, calls.stage.name, name, node)
-        self.resource = {
-            **{key: str(value) for key, value in resource(f"{service}-{calls.stage.name}").items()},
+
+    @cached_property
+    def resource(self) -> dict[str, str]:
+        """Attributes of the resource; made on first use: reading this project's version takes 30 ms."""
+        service, stage, name, _ = self._labels
+        return {
+            **{key: str(value) for key, value in resource(f"{service}-{stage}").items()},
             "service.instance.id": name,
         }
 

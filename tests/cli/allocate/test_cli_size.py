@@ -86,7 +86,6 @@ def test_json_compares_and_the_picture_shows_the_frontier(files: Path, tmp_path:
         (("--target-p99", "0ms", "--rate", "1"), "'0ms' is not a latency"),
         (("--target-p99", "50ms", "--rate", "nan"), "must be a finite number above 0"),
         (("--target-p99", "50ms", "--rate", "-3"), "must be a finite number above 0"),
-        (("--target-p99", "1ms", "--rate", "150"), "a p99 of 1 ms cannot be met at 150 requests a second"),
         ((*AT, "--profiles", "nodes.toml"), "--profiles: says nothing without --workloads"),
         ((*AT, "--replicas", "nobody=3"), "stage 'nobody' is not in the profile"),
     ],
@@ -94,6 +93,14 @@ def test_json_compares_and_the_picture_shows_the_frontier(files: Path, tmp_path:
 def test_bad_values_are_one_line(files: Path, arguments: tuple[str, ...], problem: str) -> None:
     given = [str(files / each) if each == "nodes.toml" else each for each in arguments]
     refused(run("size", str(files / "profile.json"), *given), re.escape(problem))
+
+
+@pytest.mark.slow  # the whole search is made before a target counts as out of reach
+def test_a_target_out_of_reach_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(profile_to_json(straggling_profile(requests=100)))
+    result = run("size", str(path), "--target-p99", "1ms", "--rate", "150")
+    refused(result, "a p99 of 1 ms cannot be met at 150 requests a second")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kwiken.errors import InputError
@@ -316,7 +316,6 @@ def by_hand(spans: list[Span]) -> dict[int, Times]:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=25)
 def test_times_of_services_are_those_of_the_raw_spans_and_sum_to_the_latency(seed: int) -> None:
     rng = random.Random(seed)
     spans: list[Span] = []

@@ -22,6 +22,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGET = "tests.support.services_http:service"
+BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 NODES = {
     "quick": PlayedNode(node_class="large", cores=1),
     "slow": PlayedNode(node_class="small", cores=1, speed=0.6),
@@ -34,7 +35,8 @@ async def placed(**replicas: list[ReplicaPlace]) -> AsyncIterator[Cluster]:
         for name, node in NODES.items():
             limits.add_node(name, node.limit)
         layout = Layout(limits=limits, nodes=NODES, replicas=replicas)
-        async with Cluster(TARGET, ClusterSettings(grace_s=2.0), layout=layout) as cluster:
+        settings = ClusterSettings(grace_s=2.0)
+        async with Cluster(TARGET, settings, replicas=BESIDE, layout=layout) as cluster:
             yield cluster
 
 

@@ -25,6 +25,7 @@ from tests.support.waiting import until
 
 TARGET = "tests.support.services_http:service"
 GATEWAYS = 3
+ONE_EACH = {"middle": 1, "last": 1}  # and one of the first stage, as the service has it
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -155,15 +156,17 @@ async def test_a_number_out_of_range_is_refused(gateways: int) -> None:
 async def test_a_port_of_another_cluster_is_not_shared(cluster: Cluster, grpc_port: int) -> None:
     port = int(cluster.gateway_url.rpartition(":")[2])
     for http_port, shared_port in ((port, None), (0, grpc_port)):
+        settings = ClusterSettings(gateways=2, grpc_port=shared_port)
         with pytest.raises(KwikenError, match=r"gateway: .*: the port is in use"):
-            async with Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=shared_port), port=http_port):
+            async with Cluster(TARGET, settings, port=http_port, replicas=ONE_EACH):
                 pass
 
 
 async def test_any_free_port_for_grpc_is_the_same_for_all_gateways(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    async with Cluster(TARGET, ClusterSettings(gateways=2, grpc_port=0, grace_s=1.0)):
+    settings = ClusterSettings(gateways=2, grpc_port=0, grace_s=1.0)
+    async with Cluster(TARGET, settings, replicas=ONE_EACH):
         told = re.findall(r"requests over gRPC at grpc://127\.0\.0\.1:(\d+)", capfd.readouterr().err)
     assert len(told) == 2
     assert told[0] == told[1] != "0"

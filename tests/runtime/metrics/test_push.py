@@ -32,7 +32,7 @@ async def test_metrics_arrive_at_intervals_and_at_the_end(
         number += 1
         return [family(catalog.REQUESTS_CONTROL, [((), number)])]
 
-    async with pushed(collector.url, {"service.name": "shop"}, collect):  # type: ignore[arg-type]
+    async with pushed(collector.url, lambda: {"service.name": "shop"}, collect):  # type: ignore[arg-type]
         await until(lambda: len(collector.got) >= 2)
     path, last = collector.got[-1]
     assert path == "/v1/metrics"
@@ -44,12 +44,12 @@ async def test_metrics_arrive_at_intervals_and_at_the_end(
 @pytest.mark.slow
 async def test_a_collector_that_is_gone_disturbs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INTERVAL, "100")
-    async with pushed("http://127.0.0.1:9", {}, lambda: [family(catalog.REQUESTS_CONTROL, [((), 1)])]):
+    async with pushed("http://127.0.0.1:9", dict, lambda: [family(catalog.REQUESTS_CONTROL, [((), 1)])]):
         await asyncio.sleep(0.3)
 
 
 async def test_nothing_is_pushed_without_an_endpoint() -> None:
-    async with pushed(None, {}, lambda: pytest.fail("nobody asked")):
+    async with pushed(None, dict, lambda: pytest.fail("nobody asked")):
         pass
 
 

@@ -28,6 +28,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGET = "tests.support.services_http:service"
+BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
 NAP = (sys.executable, "-c", "import time; time.sleep(600)")
 
@@ -57,7 +58,7 @@ class Running:
             places = self.assignment.replicas("echo", self.adaptation.keys)
             layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
             settings = ClusterSettings(grace_s=1.0, unresponsive_s=unresponsive_s)
-            async with Cluster(TARGET, settings, layout=layout) as cluster:
+            async with Cluster(TARGET, settings, replicas=BESIDE, layout=layout) as cluster:
                 self.limits = limits
                 upkeep = Upkeep(
                     self.adaptation, self.assignment, {"echo": cluster}, limits, say=self.said.append

@@ -22,11 +22,11 @@ should that the then there this to up use using want was what when where which w
 COMMON = frozenset(_COMMON.split())
 
 
-def humps(run: str) -> list[str]:
+@lru_cache(maxsize=65536)
+def humps(run: str) -> tuple[str, ...]:
     """Parts of one run of letters and digits, as a camelCase name is read."""
-    if run.islower() or run.isdigit():
-        return _HUMP.findall(run)
-    return _HUMP.findall(run) or [run]
+    found = tuple(_HUMP.findall(run))
+    return found if found or run.islower() or run.isdigit() else (run,)
 
 
 def pieces(text: str) -> Iterator[tuple[str, str]]:
