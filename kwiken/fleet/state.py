@@ -54,12 +54,9 @@ class State:
         self.finish_s: Floats = np.full(jobs, np.inf)
         self.cores: Floats = np.zeros(jobs)
         self.used: Floats = np.zeros(jobs)
-        self.active_s: Floats = np.zeros(jobs)
-        self.served: Floats = np.zeros(jobs)
-        self.kept_s: Floats = np.zeros(jobs)
-        self.alone_s: Floats = np.zeros(jobs)
-        self.full_s: Floats = np.zeros(jobs)
-        self.spent: Floats = np.zeros(jobs)
+        # One array, because one sum over some of its columns is faster than six sums.
+        self._integrals: Floats = np.zeros((6, jobs))
+        self.active_s, self.served, self.kept_s, self.alone_s, self.full_s, self.spent = self._integrals
         self.running: Bools = np.zeros(jobs, dtype=np.bool_)  # has been started, and is not done
         self.paused: Bools = np.zeros(jobs, dtype=np.bool_)  # is being moved
         self.service: Bools = np.zeros(jobs, dtype=np.bool_)
@@ -157,12 +154,14 @@ class State:
         self._since_s[jobs] = now_s
         performance, demand = self.performance[jobs], self.demand[jobs]
         share = performance / demand
-        self.active_s[jobs] += passed
-        self.full_s[jobs] += passed * share
-        self.served[jobs] += passed * np.where(self.service[jobs], np.minimum(share, 1.0), share)
-        self.kept_s[jobs] += passed * (share >= QOS)
-        self.alone_s[jobs] += passed * self._alone[jobs] * self.efficiency[jobs] / demand
-        self.spent[jobs] += passed * self.used[jobs]
+        grown = np.empty((len(self._integrals), len(jobs)))
+        grown[0] = passed
+        grown[1] = passed * np.where(self.service[jobs], np.minimum(share, 1.0), share)
+        grown[2] = passed * (share >= QOS)
+        grown[3] = passed * self._alone[jobs] * self.efficiency[jobs] / demand
+        grown[4] = passed * share
+        grown[5] = passed * self.used[jobs]
+        self._integrals[:, jobs] += grown
         self.remaining[jobs] -= passed * performance
 
     def settle(self, nodes: Iterable[int], jobs: Iterable[int], now_s: float) -> Ints:
