@@ -69,7 +69,7 @@ def test_performance_is_that_of_a_computation_from_scratch(
         assert state.total_used == pytest.approx(state.used.sum())
 
 
-@given(seed=st.integers(0, 1000), counts=st.lists(st.integers(1, 12), min_size=2, max_size=3))
+@given(seed=st.integers(0, 1000), counts=st.lists(st.integers(9, 20), min_size=2, max_size=3))
 def test_nodes_settled_one_by_one_perform_to_the_last_bit_as_nodes_settled_together(
     seed: int, counts: list[int]
 ) -> None:
@@ -81,6 +81,7 @@ def test_nodes_settled_one_by_one_perform_to_the_last_bit_as_nodes_settled_toget
     ]
     together, apart = filled(seed), filled(seed)
     for state in (together, apart):
+        state.caused /= 10  # below what counts as full pressure, so that every bit of the sum counts
         for job, node, rate in replicas:
             state.add(job, node, rate, 1.0)
     together.settle(range(len(counts)), (), 1.0)
