@@ -100,6 +100,8 @@ def test_waiting_jobs_start_in_order_of_arrival() -> None:
     found = played(Scenario("line", cluster(1), jobs))
     assert found.started_s.tolist() == [0.0, 10.0, 20.0, 30.0, 40.0]
     assert found.wait_s.tolist() == [0.0, 9.0, 18.0, 27.0, 36.0]
+    assert found.performance.tolist() == [1.0] * 5
+    assert found.from_arrival.tolist() == pytest.approx([10 / (10 + wait) for wait in (0, 9, 18, 27, 36)])
     assert found.makespan_s == 50.0
 
 
