@@ -11,7 +11,7 @@ import numpy as np
 from kwiken.arrays import Floats
 from kwiken.fleet.behaviour import Behaviour
 from kwiken.fleet.platforms import Platform, cluster_of
-from kwiken.fleet.simulator import QOS, Job, Phase, Scenario
+from kwiken.fleet.simulator import QOS, Job, Phase, Scenario, UserReservation
 from kwiken.fleet.world import SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 from kwiken.workloads import Measure, Size, Target, Workload
 
@@ -102,4 +102,4 @@ def _application(
         phases.append(Phase(profile, best * duration_s / len(rows), best))
     target = Target(ips=QOS * phases[0].reference)
     workload = Workload(name=name, memory_gb=size.memory_gb, target=target, max_replicas=1)
-    return Job(workload, arrival_s, tuple(phases))
+    return Job(workload, arrival_s, tuple(phases), reserved=UserReservation(size, 1))

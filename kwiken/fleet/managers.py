@@ -23,14 +23,14 @@ class Contestant:
         knowledge: what it knows of workloads.
         caution: how surely targets are met.
         follows: whether deviations are acted on after placement.
-        predicts: whether it accepts a placement that is predicted to come within 5% of the need.
+        chooses_sizes: whether it chooses sizes and numbers of replicas; the others place what users reserve.
     """
 
     scheduler: str
     knowledge: Knowledge = Knowledge.PUBLISHED
     caution: Caution = SOURCE_CAUTION
     follows: bool = False
-    predicts: bool = False
+    chooses_sizes: bool = False
 
     def manager(self, name: str, seed: int) -> Manager:
         """The manager of one run.
@@ -40,7 +40,7 @@ class Contestant:
             seed: seed of the scheduler's random choices.
         """
         chosen: Scheduler = scheduler(self.scheduler, seed=seed)
-        return Manager(name, chosen, self.caution, self.follows, self.predicts)
+        return Manager(name, chosen, self.caution, self.follows, self.chooses_sizes)
 
 
 # As the sources describe them: Paragon and Quasar watch their workloads, the others do not.
@@ -54,10 +54,10 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
         "interference-only": Contestant("interference-only"),
         "heterogeneity-only": Contestant("heterogeneity-only"),
         "least-loaded": Contestant("least-loaded", Knowledge.TRUE),
-        "quasar, all known": Contestant("quasar", Knowledge.TRUE, follows=True, predicts=True),
-        "quasar": Contestant("quasar", follows=True, predicts=True),
-        "quasar, without adaptation": Contestant("quasar", predicts=True),
-        "thrifty": Contestant("thrifty", Knowledge.CHOSEN, Caution(), follows=True, predicts=True),
+        "quasar, all known": Contestant("quasar", Knowledge.TRUE, follows=True, chooses_sizes=True),
+        "quasar": Contestant("quasar", follows=True, chooses_sizes=True),
+        "quasar, without adaptation": Contestant("quasar", chooses_sizes=True),
+        "thrifty": Contestant("thrifty", Knowledge.CHOSEN, Caution(), follows=True, chooses_sizes=True),
     }
 )
 

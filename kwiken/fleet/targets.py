@@ -11,8 +11,10 @@ from kwiken.arrays import Floats
 from kwiken.fleet.behaviour import Behaviour
 from kwiken.fleet.generators import CORES, MEMORY_GB
 from kwiken.fleet.platforms import Platform, cluster_of
-from kwiken.fleet.simulator import FOREVER, Job, Phase, Scenario, Step
+from kwiken.fleet.simulator import FOREVER, Job, Phase, Scenario, Step, UserReservation
 from kwiken.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
+from kwiken.placement import ROUNDING, SOURCE_CAUTION, request_for
+from kwiken.placement.schedulers import reservation
 from kwiken.workloads import Size, Target, Workload
 
 KNOWN: Final = 30  # workloads that were measured everywhere
@@ -35,7 +37,8 @@ def targets(
     A third each are services with a rate, distributed batch jobs with a completion time, and programs on one
     node. The target is what an ideal allocation gives: 1 to 4 replicas of 1 to 4 cores, with the memory that
     the workload can use, alone on its best class. Durations are such that the ideal allocations need `load`
-    of all cores on average.
+    of all cores on average. What users reserve follows from the true need on a typical node, so all managers
+    of reservations are given the same.
 
     Args:
         name: name of the scenario.
@@ -56,7 +59,7 @@ def targets(
     needed = np.array(CORES)[cores] * replicas
     durations_s = np.exp(rng.normal(0, SPREAD_OF_DURATIONS, count))
     durations_s *= load * float(cluster.cores.sum()) * count / float(needed @ durations_s)
-    reserved = random_reservations(rng, count)
+    factors = random_reservations(rng, count).tolist()
     sizes = tuple(Size(float(each), float(gb)) for each in CORES for gb in MEMORY_GB)
     classes = tuple(one.name for one in platforms)
     jobs = []
@@ -76,7 +79,11 @@ def targets(
         phase = Phase(profile, FOREVER if service else required * duration_s, required)
         steps = _swings(rng, duration_s) if service and swings else ()
         ends = duration_s if service else FOREVER
-        jobs.append(Job(workload, float(arrivals_s[place]), (phase,), ends, steps, float(reserved[place])))
+        request = request_for(workload, profile, cluster, SOURCE_CAUTION)
+        need = reservation(request)
+        size = Size(float(request.cores[need.size]), float(request.memory_gb[need.size]))
+        reserved = reserved_by_user(size, need.count, factors[place], one_node=kind == SINGLE)
+        jobs.append(Job(workload, float(arrivals_s[place]), (phase,), ends, steps, reserved))
     down = random_outages(rng, cluster, outages, float(arrivals_s[-1]))
     scenario = Scenario(name, cluster, tuple(jobs), down, LOOK_AHEAD)
     rows = tuple((place,) for place in range(count))
@@ -105,6 +112,29 @@ def random_reservations(rng: np.random.Generator, count: int) -> Floats:
     over = np.exp(rng.uniform(0, math.log(10), count))
     under = np.exp(rng.uniform(-math.log(5), 0, count))
     return np.where(kind < 0.7, over, np.where(kind < 0.9, under, 1.0))  # noqa: PLR2004 - the source's shares
+
+
+def reserved_by_user(size: Size, replicas: int, factor: float, *, one_node: bool) -> UserReservation:
+    """What a user reserves who exceeds or misses the need by a factor.
+
+    A program on one node gets other cores and memory by that factor, rounded up to a size that there is;
+    all others get another number of replicas.
+
+    Args:
+        size: size of a replica that is needed.
+        replicas: number of replicas that are needed.
+        factor: how many times the need is reserved, above 0.
+        one_node: whether the workload cannot have several replicas.
+    """
+    if not one_node:
+        return UserReservation(size, math.ceil(replicas * factor - ROUNDING))
+    cores, memory_gb = _at_least(CORES, size.cores * factor), _at_least(MEMORY_GB, size.memory_gb * factor)
+    return UserReservation(Size(cores, memory_gb), 1)
+
+
+def _at_least(offered: tuple[int, ...], wanted: float) -> float:
+    """The least of some rising numbers that is enough, or the last one."""
+    return float(next((one for one in offered if one >= wanted - ROUNDING), offered[-1]))
 
 
 def _swings(rng: np.random.Generator, duration_s: float) -> tuple[Step, ...]:

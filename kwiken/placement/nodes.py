@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Final
@@ -82,10 +83,28 @@ class Cluster:
     Attributes:
         classes: classes of nodes.
         nodes: machines; position in this tuple is the node's index everywhere in this package.
+
+    Raises:
+        InputError: names a class or a node that is given twice, or a node whose class is not among them.
     """
 
     classes: tuple[NodeClass, ...]
     nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        """Check that names are unique, and classes known."""
+        classes, nodes = [found.name for found in self.classes], [node.name for node in self.nodes]
+        for kind, names in (("class", classes), ("node", nodes)):
+            twice = next((name for name, count in Counter(names).items() if count > 1), None)
+            if twice is not None:
+                raise InputError(f"the {kind} {twice!r} is given twice", where="cluster")
+        known = set(classes)
+        for node in self.nodes:
+            if node.node_class not in known:
+                raise InputError(
+                    f"node {node.name!r} has no class {node.node_class!r}; known: {', '.join(classes)}",
+                    where="cluster",
+                )
 
     @cached_property
     def class_of(self) -> Ints:

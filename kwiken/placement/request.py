@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,8 +51,8 @@ class Request:
         corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
             where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own.
-        reserved: how many times the need its user reserves, a factor above 0; only schedulers that take
-            reservations read it.
+        reserved: number of replicas of the only size that its user reserves; None where nobody reserves, and
+            schedulers that take reservations derive one from the target.
     """
 
     workload: Workload
@@ -72,7 +73,7 @@ class Request:
     caused: Floats
     corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
-    reserved: float = 1.0
+    reserved: int | None = None
 
     @property
     def name(self) -> str:
@@ -102,8 +103,13 @@ class Request:
 
     @cached_property
     def typical_size(self) -> int:
-        """Index of the size that performs most for its cost, by the median over the classes."""
-        return int(np.argmax(self._typical_rate / self.cost.mean(axis=1)))
+        """Index of the size that performs most for its cost, by the median over the classes.
+
+        Of the sizes with which an allowed number of replicas meets the target, if there are any.
+        """
+        worth = self._typical_rate / self.cost.mean(axis=1)
+        enough = self._typical_rate * self._most_together >= self.least
+        return int(np.argmax(np.where(enough, worth, 0.0) if enough.any() else worth))
 
     @cached_property
     def typical_count(self) -> int | None:
@@ -111,10 +117,19 @@ class Request:
 
         None where no number that is allowed does.
         """
-        counts = np.arange(1, len(self.efficiency) + 1)
-        reached = self.efficiency * counts * self._typical_rate[self.typical_size]
+        reached = self._together * self._typical_rate[self.typical_size]
         enough = np.flatnonzero(reached >= self.least)
         return int(enough[0]) + 1 if enough.size else None
+
+    @cached_property
+    def _together(self) -> Floats:
+        """(m,) performance of n = 1 ... m replicas together, as a factor of one."""
+        return self.efficiency * np.arange(1, len(self.efficiency) + 1)
+
+    @cached_property
+    def _most_together(self) -> float:
+        """Performance of as many replicas as perform most together, as a factor of one."""
+        return float(self._together.max())
 
     @cached_property
     def _typical_rate(self) -> Floats:
@@ -132,13 +147,12 @@ class Request:
         return [float(value) for value in self.count_deviation]
 
     @cached_property
-    def _cheaper(self) -> list[list[list[int]]]:
-        """By class and size: indices of the sizes that cost less, the cheapest first."""
+    def _by_cost(self) -> list[tuple[list[int], list[float]]]:
+        """By class: indices of the sizes, the cheapest first, and their costs in that order."""
         found = []
         for cost in self.cost.T:
-            order = np.argsort(cost, kind="stable").tolist()
-            costs = cost.tolist()
-            found.append([[one for one in order if costs[one] < costs[size]] for size in range(len(costs))])
+            order = np.argsort(cost, kind="stable")
+            found.append((order.tolist(), cost[order].tolist()))
         return found
 
     def cheaper(self, size: int, node_class: int) -> list[int]:
@@ -148,7 +162,8 @@ class Request:
             size: index of the size.
             node_class: index of the class.
         """
-        return self._cheaper[node_class][size]
+        order, costs = self._by_cost[node_class]
+        return order[: bisect_left(costs, costs[order.index(size)])]
 
     @cached_property
     def nested(self) -> bool:

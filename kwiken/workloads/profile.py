@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
 import msgspec
@@ -110,6 +110,20 @@ class WorkloadProfile:
     assumed: tuple[str, ...] = field(default=())
     identity: str = ""
     corrections: tuple[Correction, ...] = ()
+
+    def of_size(self, size: Size) -> WorkloadProfile:
+        """The same predictions for replicas of one size only.
+
+        Args:
+            size: one of `sizes`.
+        """
+        place = [self.sizes.index(size)]
+        return replace(
+            self,
+            sizes=(size,),
+            up=Estimate(self.up.mean[place], self.up.deviation[place]),
+            corrections=tuple(one for one in self.corrections if one.size == size),
+        )
 
 
 _Log = Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]

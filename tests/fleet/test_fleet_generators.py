@@ -14,7 +14,7 @@ from kwiken.fleet.generators import (
     platform_response,
 )
 from kwiken.fleet.platforms import CLOUD, LOCAL, cloud, cluster_of
-from kwiken.fleet.targets import random_reservations
+from kwiken.fleet.targets import random_reservations, reserved_by_user
 from kwiken.fleet.world import behaviour_of
 from kwiken.workloads import SOURCES, Measure, Size
 
@@ -57,6 +57,20 @@ def test_reservations_exceed_the_need_as_the_source_says() -> None:
     assert factors.mean() == pytest.approx(2.935, abs=0.02)
     assert (factors > 1).mean() == pytest.approx(0.7, abs=0.01)
     assert (factors < 1).mean() == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("factor", "replicas", "alone"),
+    [(1.0, 3, (4, 8)), (2.5, 8, (12, 32)), (0.3, 1, (2, 4)), (10.0, 30, (24, 48))],
+)
+def test_a_factor_changes_the_replicas_or_the_size_of_a_program_on_one_node(
+    factor: float, replicas: int, alone: tuple[int, int]
+) -> None:
+    need = Size(4.0, 8.0)
+    several = reserved_by_user(need, 3, factor, one_node=False)
+    assert (several.size, several.replicas) == (need, replicas)
+    single = reserved_by_user(need, 1, factor, one_node=True)
+    assert ((single.size.cores, single.size.memory_gb), single.replicas) == (alone, 1)
 
 
 def test_predictions_are_better_the_more_is_known() -> None:

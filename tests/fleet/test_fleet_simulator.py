@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from kwiken.fleet.catalogue import SCENARIOS
 from kwiken.fleet.managers import CONTESTANTS, simulate
 from kwiken.fleet.platforms import LOCAL, cloud
 from kwiken.fleet.simulator.outcome import Outcome
-from kwiken.fleet.simulator.scenario import FOREVER, Job, Outage, Phase, Scenario, Step
+from kwiken.fleet.simulator.scenario import FOREVER, Job, Outage, Phase, Scenario, Step, UserReservation
 from kwiken.fleet.simulator.simulation import COOL_DOWN_S, DETECTION_S, Manager, Simulation
 from kwiken.fleet.targets import targets
 from kwiken.fleet.world import World
-from kwiken.placement import SOURCE_CAUTION, Cluster, Node, NodeClass
-from kwiken.placement.schedulers import scheduler
+from kwiken.placement import SOURCE_CAUTION, Cluster, Node, NodeClass, Request, request_for
+from kwiken.placement.schedulers import reservation, scheduler
 from kwiken.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
 
 FAST, SLOW = "fast", "slow"
@@ -61,11 +62,16 @@ def batch(
 
 
 def played(
-    scenario: Scenario, name: str = "paragon", *, follows: bool = False, predicts: bool = False
+    scenario: Scenario,
+    name: str = "paragon",
+    *,
+    follows: bool = False,
+    chooses_sizes: bool = False,
+    told: WorkloadProfile | None = None,
 ) -> Outcome:
-    """Run with everything known."""
-    known = tuple(tuple(phase.truth for phase in job.phases) for job in scenario.jobs)
-    manager = Manager(name, scheduler(name), SOURCE_CAUTION, follows=follows, predicts=predicts)
+    """Run with everything known, or with one prediction for every job."""
+    known = tuple(tuple(told or phase.truth for phase in job.phases) for job in scenario.jobs)
+    manager = Manager(name, scheduler(name), SOURCE_CAUTION, follows=follows, chooses_sizes=chooses_sizes)
     return Simulation(scenario, known, manager).run()
 
 
@@ -94,6 +100,8 @@ def test_waiting_jobs_start_in_order_of_arrival() -> None:
     found = played(Scenario("line", cluster(1), jobs))
     assert found.started_s.tolist() == [0.0, 10.0, 20.0, 30.0, 40.0]
     assert found.wait_s.tolist() == [0.0, 9.0, 18.0, 27.0, 36.0]
+    assert found.performance.tolist() == [1.0] * 5
+    assert found.from_arrival.tolist() == pytest.approx([10 / (10 + wait) for wait in (0, 9, 18, 27, 36)])
     assert found.makespan_s == 50.0
 
 
@@ -112,7 +120,9 @@ def test_a_job_that_does_not_fit_is_passed_by_only_where_the_scenario_allows_it(
 
 
 def test_a_target_that_no_cluster_meets_gets_the_best_there_is() -> None:
-    found = played(Scenario("best", cluster(1), (batch("a", 0.0, 10.0, need=4.0),)), "quasar", predicts=True)
+    found = played(
+        Scenario("best", cluster(1), (batch("a", 0.0, 10.0, need=4.0),)), "quasar", chooses_sizes=True
+    )
     assert found.started_s[0] == 0.0
     assert found.performance[0] == pytest.approx(0.25)
 
@@ -158,7 +168,7 @@ FIELDS = tuple(WorkloadProfile.__dataclass_fields__)
 def test_a_manager_that_follows_adds_replicas_for_more_load_and_gives_them_back() -> None:
     steps = (Step(100.0, 3.0), Step(500.0, 1.0))
     scenario = Scenario("load", cluster(3), (service("s", 1.0, 1000.0, steps),))
-    found = played(scenario, "quasar", follows=True, predicts=True)
+    found = played(scenario, "quasar", follows=True, chooses_sizes=True)
     below_s = DETECTION_S
     assert found.kept[0] == pytest.approx(1 - below_s / 1000)
     assert found.finished_s[0] == 1000.0
@@ -169,9 +179,29 @@ def test_a_manager_that_follows_adds_replicas_for_more_load_and_gives_them_back(
     assert at[min(at, key=lambda one: abs(one - 300.0))] == 3.0
     assert at[min(at, key=lambda one: abs(one - 800.0))] == 1.0
     assert (used <= cores + 1e-12).all()
-    still = played(scenario, "quasar", predicts=True)
+    still = played(scenario, "quasar", chooses_sizes=True)
     assert still.kept[0] == pytest.approx(0.6)
     assert still.performance[0] == pytest.approx(0.6 + 0.4 / 3)
+
+
+@pytest.mark.parametrize("name", ["paragon", "paragon-statistical", "least-loaded"])
+def test_managers_of_reservations_place_what_the_user_reserves_whatever_they_predict(name: str) -> None:
+    job = replace(batch("a", 0.0, 20.0, need=3.0, most=3), reserved=UserReservation(Size(1.0, 1.0), 2))
+    scenario = Scenario("reserved", cluster(4), (job,))
+    for base in (0.1, 1.0, 10.0):  # by these predictions the need is 3 replicas, or 1
+        found = played(scenario, name, told=profile("a", base=base))
+        assert found.finished_s[0] == 10.0
+        assert found.performance[0] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3.0])
+def test_a_reservation_stays_as_it_is_while_the_load_changes(factor: float) -> None:
+    job = service("s", 2.0, 1000.0, (Step(100.0, factor),))
+    scenario = Scenario("load", cluster(4), (replace(job, reserved=UserReservation(Size(1.0, 1.0), 2)),))
+    allocated, _ = played(scenario, follows=True).shares(0.0, 1000.0)
+    assert allocated == pytest.approx(2 / 4)
+    resized, _ = played(scenario, "quasar", follows=True, chooses_sizes=True).shares(0.0, 1000.0)
+    assert (resized > 2 / 4) == (factor > 1)
 
 
 def test_a_phase_that_dislikes_its_node_is_moved_after_detection() -> None:
@@ -224,6 +254,24 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 
 def small(*, swings: bool = False, outages: int = 0) -> World:
     return targets("small", 0, cloud(200), 200, load=0.15, swings=swings, outages=outages)
+
+
+def test_reservations_rest_on_the_true_need_of_each_workload() -> None:
+    world = small()
+    for job in world.scenario.jobs:
+        assert job.reserved is not None
+        exact = world_request(world, job)
+        need = reservation(exact)
+        if job.workload.max_replicas == 1:
+            assert exact.typical_count == job.reserved.replicas == 1
+        else:
+            assert job.reserved.size == Size(float(exact.cores[need.size]), float(exact.memory_gb[need.size]))
+            assert need.count / 5 <= job.reserved.replicas <= 10 * need.count
+
+
+def world_request(world: World, job: Job) -> Request:
+    """Request of a job by its true behaviour."""
+    return request_for(job.workload, job.phases[0].truth, world.scenario.cluster, SOURCE_CAUTION)
 
 
 def test_targets_are_met_by_sizing_when_everything_is_known_and_the_cluster_is_not_full() -> None:

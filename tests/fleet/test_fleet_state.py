@@ -68,6 +68,29 @@ def test_performance_is_that_of_a_computation_from_scratch(
         assert state.total_used == pytest.approx(state.used.sum())
 
 
+@given(seed=st.integers(0, 1000), counts=st.lists(st.integers(9, 20), min_size=2, max_size=3))
+def test_nodes_settled_one_by_one_perform_to_the_last_bit_as_nodes_settled_together(
+    seed: int, counts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    replicas = [
+        (int(rng.integers(len(counts), JOBS)) if place else node, node, float(rng.uniform(0.1, 2)))
+        for node, count in enumerate(counts)
+        for place in range(count)
+    ]
+    together, apart = filled(seed), filled(seed)
+    for state in (together, apart):
+        state.caused /= 10  # below what counts as full pressure, so that every bit of the sum counts
+        for job, node, rate in replicas:
+            state.add(job, node, rate, 1.0)
+    together.settle(range(len(counts)), (), 1.0)
+    for node in range(len(counts)):
+        apart.settle((node,), (), 1.0)
+    # These jobs have one replica each; sums over several nodes may be rounded in another order.
+    alone = range(len(counts))
+    assert together.performance[alone].tolist() == apart.performance[alone].tolist()
+
+
 def test_work_is_integrated_at_the_performance_that_was() -> None:
     state = State(CLUSTER, 1)
     state.tolerated[:] = 1.0

@@ -197,6 +197,16 @@ def test_no_two_replicas_share_a_zone() -> None:
     ]
 
 
+def test_sizes_that_cost_less_come_cheapest_first_and_without_equals() -> None:
+    request = requested(1e3, profile({4: 4e3, 1: 1e3, 2: 2e3}, SPEEDS), cluster({"top": 1, "low": 1}))
+    for node_class in range(2):
+        cost = request.cost[:, node_class]
+        for size in range(3):
+            found = request.cheaper(size, node_class)
+            assert set(found) == set(np.flatnonzero(cost < cost[size]).tolist())
+            assert cost[found].tolist() == sorted(cost[found].tolist())
+
+
 def test_ranking_by_cost_takes_the_cheaper_class() -> None:
     nodes = cluster({"top": 3, "low": 3})
     about = profile({8: 20e3}, {"top": 1.0, "low": 0.9})

@@ -13,6 +13,9 @@ from hypothesis import strategies as st
 from kwiken.errors import InputError
 from kwiken.placement import (
     SOURCE_CAUTION,
+    Cluster,
+    Node,
+    NodeClass,
     NodeLedger,
     Placement,
     admit_all,
@@ -79,6 +82,27 @@ def test_bad_nodes_are_refused(old: str, new: str, problem: str) -> None:
         problem = r"nodes\[1\]\.name: 'one' is given twice"
     with pytest.raises(InputError, match=f"nodes.toml: .*{problem}|nodes.toml: {problem}"):
         nodes_from_toml(text, where="nodes.toml")
+
+
+@pytest.mark.parametrize(
+    ("classes", "nodes", "problem"),
+    [
+        (("top",), (("a", "top"), ("b", "top"), ("a", "top")), "cluster: the node 'a' is given twice"),
+        (("top", "low", "top"), (("a", "top"),), "cluster: the class 'top' is given twice"),
+        (
+            ("top", "low"),
+            (("a", "top"), ("b", "fast")),
+            "cluster: node 'b' has no class 'fast'; known: top, low",
+        ),
+    ],
+)
+def test_a_cluster_refuses_names_given_twice_and_unknown_classes(
+    classes: tuple[str, ...], nodes: tuple[tuple[str, str], ...], problem: str
+) -> None:
+    kinds = tuple(NodeClass(name=name, cores=1, memory_gb=1) for name in classes)
+    with pytest.raises(InputError) as caught:
+        Cluster(kinds, tuple(Node(*each) for each in nodes))
+    assert str(caught.value) == problem
 
 
 def test_costs_are_given_for_all_classes_or_none() -> None:

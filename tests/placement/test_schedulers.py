@@ -206,6 +206,16 @@ def test_least_loaded_takes_the_emptiest_node() -> None:
     assert len(reserved.replicas) == 9  # 2.94 times 3, rounded up
 
 
+@pytest.mark.parametrize(("need", "most", "size", "count"), [(5e3, 1, 1, 1), (5e3, 2, 0, 2), (30e3, 1, 0, 1)])
+def test_a_reservation_takes_a_size_that_meets_the_target(
+    need: float, most: int, size: int, count: int
+) -> None:
+    nodes = cluster({"top": 2})
+    about = profile({1: 3e3, 2: 5.5e3, 4: 10e3}, {"top": 1.0})
+    found = reservation(requested(need, about, nodes, max_replicas=most))
+    assert (found.size, found.count) == (size, count)
+
+
 @pytest.mark.parametrize("name", ["paragon", "interference-only", "heterogeneity-only", "least-loaded"])
 def test_a_workload_whose_need_has_fallen_keeps_its_replicas_on_a_full_cluster(name: str) -> None:
     nodes = cluster({"top": 3}, cores=1.0)

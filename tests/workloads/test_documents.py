@@ -133,6 +133,19 @@ def test_profiles_survive_a_round_trip(seed: int, name: str, identity: str) -> N
         assert getattr(again, part).mean.tolist() == getattr(profile, part).mean.tolist()
 
 
+@pytest.mark.parametrize(("place", "corrections"), [(0, 1), (2, 0)])
+def test_a_profile_of_one_size_keeps_what_was_predicted_for_it(place: int, corrections: int) -> None:
+    profile = drawn_profile(7, "w", "")
+    one = profile.of_size(profile.sizes[place])
+    assert one.sizes == (profile.sizes[place],)
+    assert (one.up.mean.tolist(), one.up.deviation.tolist()) == (
+        [profile.up.mean[place]],
+        [profile.up.deviation[place]],
+    )
+    assert len(one.corrections) == corrections
+    assert (one.base, one.het, one.tolerated) == (profile.base, profile.het, profile.tolerated)
+
+
 def known_profile() -> dict[str, Any]:
     one = {"mean": 0.0, "deviation": 0.1}
     scores = [{"source": name, "mean": 0.5, "deviation": 0.1} for name in SOURCES[1:]]

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from kwiken.fleet.simulator.outcome import Outcome
-from kwiken.fleet.simulator.scenario import FOREVER, Job, Outage, Phase, Scenario, Step
+from kwiken.fleet.simulator.scenario import (
+    FOREVER,
+    Job,
+    Outage,
+    Phase,
+    Scenario,
+    Step,
+    UserReservation,
+)
 from kwiken.fleet.simulator.simulation import Manager, Simulation
 from kwiken.fleet.simulator.state import QOS
 
-__all__ = ["FOREVER", "QOS", "Job", "Manager", "Outage", "Outcome", "Phase", "Scenario", "Simulation", "Step"]
+__all__ = [
+    "FOREVER",
+    "QOS",
+    "Job",
+    "Manager",
+    "Outage",
+    "Outcome",
+    "Phase",
+    "Scenario",
+    "Simulation",
+    "Step",
+    "UserReservation",
+]

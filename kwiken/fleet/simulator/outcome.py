@@ -31,6 +31,7 @@ class Outcome:
         restarts: (j,) number of starts from nothing after a failure.
         performance: (j,) time-weighted performance since the start as a share of the reference: that of the
             best platform alone, or the target; services count at most 1 at any moment.
+        from_arrival: (j,) the same with the wait before the first start counted as time without performance.
         kept: (j,) share of the time since the start with at least 95% of the demand.
         alone: (j,) what the performance would have been without contention, as a share of the reference.
         contention: (j,) share of that which contention took.
@@ -48,6 +49,7 @@ class Outcome:
     moves: Ints
     restarts: Ints
     performance: Floats
+    from_arrival: Floats
     kept: Floats
     alone: Floats
     contention: Floats
@@ -73,6 +75,7 @@ class Outcome:
             moves=np.zeros(jobs, dtype=np.int64),
             restarts=np.zeros(jobs, dtype=np.int64),
             performance=none(),
+            from_arrival=none(),
             kept=none(),
             alone=none(),
             contention=none(),
@@ -98,6 +101,7 @@ class Outcome:
         self.arrival_s = arrival_s
         with np.errstate(divide="ignore", invalid="ignore"):
             self.performance = state.served / state.active_s
+            self.from_arrival = state.served / (state.active_s + self.started_s - self.arrival_s)
             self.kept = state.kept_s / state.active_s
             self.alone = state.alone_s / state.active_s
             self.contention = 1.0 - state.full_s / state.alone_s
@@ -153,6 +157,9 @@ class Outcome:
             "loss above 20%, %": float((got < SEVERE).mean()),
             "mean performance, %": float(got.mean()),
             "mean performance, at most 1, %": float(np.minimum(got, 1).mean()),
+            "mean performance from arrival, at most 1, %": float(
+                np.minimum(self.from_arrival[placed], 1).mean()
+            ),
             "time with QoS kept, %": float(self.kept[placed].mean()),
             "mean loss by contention, %": float(self.contention[placed].mean()),
             "mean performance without contention, %": float(self.alone[placed].mean()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kwiken.placement import Cluster
-from kwiken.workloads import Workload, WorkloadProfile
+from kwiken.workloads import Size, Workload, WorkloadProfile
 
 FOREVER: Final = math.inf
 
@@ -42,6 +42,19 @@ class Step:
     factor: float
 
 
+@dataclass(frozen=True)
+class UserReservation:
+    """What a user reserves who is asked for resources and not for a target.
+
+    Attributes:
+        size: size of each replica.
+        replicas: number of replicas.
+    """
+
+    size: Size
+    replicas: int
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """One workload of a scenario.
@@ -53,7 +66,8 @@ class Job:
         duration_s: seconds that a service stays once it runs; infinite for a batch job, which ends with its
             work.
         steps: changes of a service's load, in order.
-        reserved: how many times the need its user reserves, where the scheduler takes reservations.
+        reserved: what its user reserves, whatever the manager knows; None for what the target needs by the
+            manager's predictions. Managers that choose sizes themselves do not read it.
     """
 
     workload: Workload
@@ -61,7 +75,7 @@ class Job:
     phases: tuple[Phase, ...]
     duration_s: float = FOREVER
     steps: tuple[Step, ...] = ()
-    reserved: float = 1.0
+    reserved: UserReservation | None = None
 
 
 @dataclass(frozen=True)

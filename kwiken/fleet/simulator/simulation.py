@@ -3,8 +3,8 @@
 The scheduler sees the ledger and predictions. What happens follows from the true state. Five rules stand
 beside the scheduler: 1. a workload that cannot be placed waits in line; 2. a node that fails loses what runs
 there, and a workload without replicas starts anew; 3. a manager that follows its workloads acts when one
-stays below 95% of its demand; 4. it gives back what a falling load leaves idle; 5. a workload that moves
-stands still meanwhile.
+stays below 95% of its demand; 4. one that chooses sizes gives back what a falling load leaves idle; 5. a
+workload that moves stands still meanwhile.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ class Manager:
         scheduler: what places replicas.
         caution: how surely targets are met.
         follows: whether deviations are detected and acted on after placement.
-        predicts: whether a placement that is predicted to come within 5% of the need is accepted; a manager
-            of reservations accepts whole reservations only.
+        chooses_sizes: whether the manager chooses sizes and numbers of replicas by its predictions, and
+            accepts a placement that is predicted to come within 5% of the need. A manager of reservations
+            places what the user reserves, whole, and never changes its amount.
     """
 
     name: str
     scheduler: Scheduler
     caution: Caution
     follows: bool = False
-    predicts: bool = False
+    chooses_sizes: bool = False
 
 
 class Event(IntEnum):
@@ -217,15 +218,17 @@ class Simulation:
         return True
 
     def _request(self, run: _Run, place: int) -> Request:
-        profile = self._profiles[place][run.phase]
+        profile, reserved = self._profiles[place][run.phase], None
+        if run.job.reserved is not None and not self._manager.chooses_sizes:
+            profile, reserved = profile.of_size(run.job.reserved.size), run.job.reserved.replicas
         found = request_for(run.job.workload, profile, self._scenario.cluster, self._manager.caution)
-        return replace(found, required=found.required * run.factor, reserved=run.job.reserved)
+        return replace(found, required=found.required * run.factor, reserved=reserved)
 
     def _acceptable(self, run: _Run, sizing: Sizing) -> bool:
         """Whether a job starts with these replicas.
 
-        There are three cases: 1. it has what the scheduler set out for; 2. a manager that predicts expects
-        at least 95% of the need; 3. an empty cluster would not give more.
+        There are three cases: 1. it has what the scheduler set out for; 2. a manager that chooses sizes
+        expects at least 95% of the need; 3. an empty cluster would not give more.
         """
         if not sizing.replicas:
             return False
@@ -233,7 +236,7 @@ class Simulation:
         if scheduler.satisfied(sizing):
             return True
         found = sizing.forecast()
-        if self._manager.predicts and found.performance >= MIN_SHARE_ACCEPTED * found.needed:
+        if self._manager.chooses_sizes and found.performance >= MIN_SHARE_ACCEPTED * found.needed:
             return True
         if run.empty is None or run.empty[0] is not sizing.request:
             alone = Sizing(sizing.request, self._unused)
@@ -339,7 +342,7 @@ class Simulation:
             required = run.job.workload.target.required if run.job.workload.target else 0.0
             run.request = replace(run.request, required=required * factor)
         self._settle((), (place,))
-        if fell and self._manager.follows:
+        if fell and self._manager.follows and self._manager.chooses_sizes:
             self._later(self._now_s + RECLAIM_S, Event.RECLAIM, place)
 
     def _reclaim(self, place: int) -> None:

@@ -54,12 +54,9 @@ class State:
         self.finish_s: Floats = np.full(jobs, np.inf)
         self.cores: Floats = np.zeros(jobs)
         self.used: Floats = np.zeros(jobs)
-        self.active_s: Floats = np.zeros(jobs)
-        self.served: Floats = np.zeros(jobs)
-        self.kept_s: Floats = np.zeros(jobs)
-        self.alone_s: Floats = np.zeros(jobs)
-        self.full_s: Floats = np.zeros(jobs)
-        self.spent: Floats = np.zeros(jobs)
+        # One array, because one sum over some of its columns is faster than six sums.
+        self._integrals: Floats = np.zeros((6, jobs))
+        self.active_s, self.served, self.kept_s, self.alone_s, self.full_s, self.spent = self._integrals
         self.running: Bools = np.zeros(jobs, dtype=np.bool_)  # has been started, and is not done
         self.paused: Bools = np.zeros(jobs, dtype=np.bool_)  # is being moved
         self.service: Bools = np.zeros(jobs, dtype=np.bool_)
@@ -157,12 +154,14 @@ class State:
         self._since_s[jobs] = now_s
         performance, demand = self.performance[jobs], self.demand[jobs]
         share = performance / demand
-        self.active_s[jobs] += passed
-        self.full_s[jobs] += passed * share
-        self.served[jobs] += passed * np.where(self.service[jobs], np.minimum(share, 1.0), share)
-        self.kept_s[jobs] += passed * (share >= QOS)
-        self.alone_s[jobs] += passed * self._alone[jobs] * self.efficiency[jobs] / demand
-        self.spent[jobs] += passed * self.used[jobs]
+        grown = np.empty((len(self._integrals), len(jobs)))
+        grown[0] = passed
+        grown[1] = passed * np.where(self.service[jobs], np.minimum(share, 1.0), share)
+        grown[2] = passed * (share >= QOS)
+        grown[3] = passed * self._alone[jobs] * self.efficiency[jobs] / demand
+        grown[4] = passed * share
+        grown[5] = passed * self.used[jobs]
+        self._integrals[:, jobs] += grown
         self.remaining[jobs] -= passed * performance
 
     def settle(self, nodes: Iterable[int], jobs: Iterable[int], now_s: float) -> Ints:
@@ -179,7 +178,7 @@ class State:
         numbers = [number for node in set(nodes) for number in self._on_node[node]]
         replicas = np.array(numbers, dtype=np.int64)
         owners = self._job[replicas]
-        touched = np.unique(np.concatenate((owners, np.fromiter(jobs, dtype=np.int64))))
+        touched = np.array(sorted({*owners.tolist(), *jobs}), dtype=np.int64)
         self.advance(touched, now_s)
         if len(replicas):
             loss = self._loss(replicas, owners)
@@ -191,13 +190,17 @@ class State:
 
     def _loss(self, replicas: Ints, owners: Ints) -> Floats:
         """(r,) share of performance that each replica loses to the others on its node."""
-        where, place = np.unique(self._node[replicas], return_inverse=True)
-        caused = self.caused[:, owners]
-        total = np.zeros((len(caused), len(where)))
-        np.add.at(total.T, place, caused.T)
+        nodes, caused = self._node[replicas], self.caused[:, owners]
+        if (nodes == nodes[0]).all():  # most often; a running sum adds in the same order as `add.at`
+            total = np.add.accumulate(caused, axis=1)[:, -1:]
+        else:
+            where, place = np.unique(nodes, return_inverse=True)
+            by_node = np.zeros((len(caused), len(where)))
+            np.add.at(by_node.T, place, caused.T)
+            total = by_node[:, place]
         # Replicas of one workload are one another's neighbours too, so only its own pressure is left out.
         return np.asarray(
-            contention_loss(np.maximum(total[:, place] - caused, 0.0), self.tolerated[:, owners]).max(axis=0)
+            contention_loss(np.maximum(total - caused, 0.0), self.tolerated[:, owners]).max(axis=0)
         )
 
     def _perform(self, jobs: Ints, now_s: float) -> None:

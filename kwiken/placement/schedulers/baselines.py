@@ -27,20 +27,23 @@ class Reservation:
 
 
 def reservation(request: Request, factor: float = 1.0) -> Reservation:
-    """Reservation of a user who knows how the workload performs alone, at the median over the classes.
+    """Reservation of a workload: its user's, or else the need at the median over the classes, alone.
 
     Args:
         request: workload; best-effort work reserves as many replicas as it may have.
-        factor: how many times the need is reserved, above 0; times the request's own factor.
+        factor: how many times the need is reserved, above 0, where its user has not said what to reserve.
 
     Returns:
         Replicas of the size with the best performance for its cost, as many as the target needs.
     """
-    most, enough = len(request.efficiencies), request.typical_count
+    most = len(request.efficiency)
+    if request.reserved is not None:
+        return Reservation(0, min(most, request.reserved))
     if not request.required:
         return Reservation(request.typical_size, most)
+    enough = request.typical_count
     count = most if enough is None else enough
-    return Reservation(request.typical_size, min(most, math.ceil(count * factor * request.reserved - 1e-9)))
+    return Reservation(request.typical_size, min(most, math.ceil(count * factor - 1e-9)))
 
 
 @dataclass(frozen=True)

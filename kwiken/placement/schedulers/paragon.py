@@ -44,13 +44,15 @@ class ParagonScheduler:
         violation; 3. when there are none left, those with the least violation.
         """
         wanted = reservation(sizing.request)
+        missing = wanted.count - len(sizing.replicas)
+        if missing <= 0:
+            return
         nodes = nodes_with_room(sizing, wanted.size)
         if self.by_contention:
             nodes = _unharmed(sizing, nodes, self.margin)
 
         ranks = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of]
-        missing = wanted.count - len(sizing.replicas)
-        if 0 < missing < len(nodes) and not sizing.anti_affinity.closes_other_nodes:
+        if missing < len(nodes) and not sizing.anti_affinity.closes_other_nodes:
             # The class comes first, so the fit matters on nodes of the best classes only.
             by_class = ranks[nodes]
             nodes = nodes[by_class <= np.partition(by_class, missing - 1)[missing - 1]]
