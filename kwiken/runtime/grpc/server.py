@@ -19,6 +19,7 @@ from kwiken.runtime.transport import wire
 
 Method = Callable[[bytes, Any], Awaitable[bytes]]
 DESCRIPTORS: Final = "kwiken.binpb"  # what protoc makes of kwiken.proto
+FAREWELL_S: Final = 0.25  # the longest wait, at the end, for clients to close their connections
 
 
 class GrpcServer:
@@ -92,9 +93,13 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
 
     async def stop(self) -> None:
-        """Close all connections and cancel their handlers."""
+        """Close all connections, and cancel the handlers that still run a little later.
+
+        Clients are told first that the connection takes no more calls. A call that one of them sends at that
+        moment then counts as refused there; if connections were cut at once, nobody would know whether it ran.
+        """
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(FAREWELL_S)
             self._server = None
 
     async def _within_budget(self, message: bytes, context: Any) -> bytes:
