@@ -96,7 +96,7 @@ class GrpcServer:
         """Close all connections, and cancel the handlers that still run a little later.
 
         Clients are told first that the connection takes no more calls. A call that one of them sends at that
-        moment then counts as refused there; if connections were cut at once, nobody would know whether it ran.
+        moment then counts as refused. If connections were cut at once, nobody would know whether it ran.
         """
         if self._server is not None:
             await self._server.stop(FAREWELL_S)
