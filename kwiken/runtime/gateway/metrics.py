@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kwiken.otel.metrics import Family, catalog, family
-from kwiken.otel.write import resource
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.metrics import HttpRequests, distribution, process_families, target_family
+from kwiken.runtime.metrics import HttpRequests, distribution, process_families, resource_of, target_family
 from kwiken.runtime.transport import Replica, wire
 from kwiken.service import Service
 
@@ -45,11 +44,8 @@ class GatewayMetrics:
 
     @cached_property
     def resource(self) -> dict[str, str]:
-        """What OpenTelemetry calls the resource: service, instance and version."""
-        return {
-            **{name: str(value) for name, value in resource(self._service).items()},
-            "service.instance.id": self._instance,
-        }
+        """Attributes of OpenTelemetry's resource, made on first use."""
+        return resource_of(self._service, self._instance)
 
     def collect(self) -> Iterator[Family]:
         """Read all metrics, as they are now."""
