@@ -77,8 +77,9 @@ def correction_of(
         )
     simulation, _ = expect(profile, tried, ledger=tried.ledger, seed=seed)
     expected = simulation.after_ms
-    bases = _mean_logs(_sorted_logs(expected), np.ones_like(expected))
-    order, logs = np.argsort(latency_ms), _sorted_logs(latency_ms)
+    bases = _mean_logs(_logs(np.sort(expected)), np.ones_like(expected))
+    order = np.argsort(latency_ms)
+    logs = _logs(latency_ms[order])
     seen = np.ones_like(latency_ms) if weight is None else weight
     counts = BlockBootstrap(len(latency_ms), seed=seed).counts
     resampled = np.array([_mean_logs(logs, (seen * times)[order]) for times in counts])
@@ -136,9 +137,9 @@ def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
     return replace(study, plan=plan, notes=(note, *study.notes))
 
 
-def _sorted_logs(latency_ms: Floats) -> Floats:
-    """(n,): logarithms of latencies, ascending."""
-    return np.asarray(np.log(np.maximum(np.sort(latency_ms), 1e-6)))
+def _logs(latency_ms: Floats) -> Floats:
+    """(n,): logarithms of latencies, in their order."""
+    return np.asarray(np.log(np.maximum(latency_ms, 1e-6)))
 
 
 def _mean_logs(logs: Floats, weight: Floats) -> Floats:
