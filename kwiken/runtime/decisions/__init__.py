@@ -11,6 +11,7 @@ from kwiken.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.decisions.admission import Admission
+    from kwiken.runtime.decisions.common_delay import CommonDelay
     from kwiken.runtime.decisions.compiled_stage import CompiledStage
     from kwiken.runtime.decisions.latency_histogram import (
         FIRST_INDEX,
@@ -50,6 +51,7 @@ __all__ = [
     "STOP",
     "WAIT",
     "Admission",
+    "CommonDelay",
     "CompiledStage",
     "FanOut",
     "Hold",
@@ -75,6 +77,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "kwiken.runtime.decisions.admission": ("Admission",),
+        "kwiken.runtime.decisions.common_delay": ("CommonDelay",),
         "kwiken.runtime.decisions.compiled_stage": ("CompiledStage",),
         "kwiken.runtime.decisions.latency_histogram": (
             "FIRST_INDEX",

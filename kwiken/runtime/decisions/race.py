@@ -147,6 +147,20 @@ class Race(msgspec.Struct, eq=False):
         self._plan()
         return self._end_if_idle()
 
+    def put_off(self, factor: float, now: float) -> bool:
+        """Put a copy off to a multiple of the policy's age; False if the call is that old already.
+
+        Args:
+            factor: the multiple, 1 or more.
+            now: present moment, seconds.
+        """
+        due = self.start + factor * self.after
+        if now >= due:
+            return False
+        self.copy_at = due
+        self._plan()
+        return True
+
     def won(self, number: int) -> int:
         """Record a success: FINISH for the first, WAIT if the race was over."""
         self.running -= 1

@@ -34,6 +34,7 @@ class StageCounts:
         late_threads: calls that got more than one thread.
         stops: fan-outs cut short by the plan's stop rule.
         no_replica: copies that were due and found no replica to go to.
+        put_off: copies that were due and waited because calls of all stages took long.
         waits: fan-outs that waited on, without budget for the lost utility.
     """
 
@@ -46,6 +47,7 @@ class StageCounts:
         "late_copies",
         "late_threads",
         "no_replica",
+        "put_off",
         "resends",
         "stops",
         "waits",
@@ -56,6 +58,7 @@ class StageCounts:
         self.busy_ms = 0.0
         self.failed = 0
         self.no_replica = 0
+        self.put_off = 0
         self.copies = 0
         self.resends = 0
         self.late_copies = 0

@@ -131,6 +131,7 @@ def _budgets(
             for reason, count in (
                 *((VERDICTS[verdict], state.account.denied[verdict]) for verdict in _DENYING),
                 ("no_replica", state.counts.no_replica),
+                ("common_delay", state.counts.put_off),
             )
         ),
     )

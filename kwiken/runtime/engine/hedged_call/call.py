@@ -336,6 +336,8 @@ class HedgedCall(msgspec.Struct, eq=False):
         if step == COPY and not budget.draws_copy():
             self.race.denied(step, now)
             return
+        if step == COPY and self._put_off(now):
+            return
         if step == RETRY:
             attempts.suspect_all(now)
         target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
@@ -350,6 +352,14 @@ class HedgedCall(msgspec.Struct, eq=False):
         if self.tasks is None:
             self.tasks = []
         self.tasks.append(self.site.request.loop.create_task(self._run_in_task(attempt)))
+
+    def _put_off(self, now: float) -> bool:
+        """Put a copy off while calls of all stages take long; False if it is still due."""
+        site = self.site
+        if not self.race.put_off(site.shared.common_delay.factor(self.race.start), now):
+            return False
+        site.stage.state.counts.put_off += 1
+        return True
 
     # The end.
 

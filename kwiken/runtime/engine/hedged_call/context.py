@@ -16,6 +16,7 @@ import msgspec
 from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.decisions import (
     Admission,
+    CommonDelay,
     CompiledStage,
     Ledger,
     Program,
@@ -37,7 +38,7 @@ MAX_ERROR_LENGTH: Final = 500  # characters
 class Shared:
     """Objects that all calls of an executor share; `sampler` is None where every request is kept."""
 
-    __slots__ = ("admission", "exceptions", "ledger", "now", "rng", "sampler", "transport")
+    __slots__ = ("admission", "common_delay", "exceptions", "ledger", "now", "rng", "sampler", "transport")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Shared:
         self.admission = admission
         self.sampler = sampler
         self.exceptions = ExceptionRecorder(now)
+        self.common_delay = CommonDelay()
 
 
 class Request(msgspec.Struct, eq=False):
