@@ -247,7 +247,8 @@ COPIES_DENIED = _add(
         kind=Kind.COUNTER,
         unit="{copy}",
         labels=(STAGE, REASON),
-        help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
+        help="Copies that were due and not sent then: by the bound that denied them, no_replica, or "
+        "common_delay while calls of all stages took long.",
         question="Why do slow calls get no copy?",
     ),
 )

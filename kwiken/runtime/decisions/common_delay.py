@@ -12,6 +12,39 @@ from typing import Final
 
 ANSWERS: Final = 7  # number of the latest answers that are looked at
 MAX_FACTOR: Final = 4.0  # of a time-out: a call that is slow for a reason of its own must not wait for ever
+USUAL_S: Final = 10.0  # time over which a usual latency is averaged: far longer than a moment of much work
+MAX_WEIGHT: Final = 0.1  # of one answer in a usual latency, however long ago the last one came
+CLIP: Final = 3.0  # one answer counts at most as this multiple of what is usual
+
+
+class UsualLatency:
+    """Usual latency of the calls of one stage: an average over time, which a slow moment moves little.
+
+    Attributes:
+        seconds: the average, seconds; 0 where unknown.
+    """
+
+    __slots__ = ("_learned_at", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._learned_at = 0.0
+
+    def learn(self, took: float, now: float) -> float:
+        """Record an answer; returns how many times longer than usual the call took, 1 for the first.
+
+        Args:
+            took: latency of the call, seconds.
+            now: present moment, seconds.
+        """
+        usual = self.seconds
+        since, self._learned_at = now - self._learned_at, now
+        if not usual:
+            self.seconds = took
+            return 1.0
+        weight = min(since / USUAL_S, MAX_WEIGHT)
+        self.seconds = usual + weight * (min(took, CLIP * usual) - usual)
+        return took / usual
 
 
 class CommonDelay:
@@ -22,16 +55,14 @@ class CommonDelay:
     def __init__(self) -> None:
         self._answers: deque[tuple[float, float]] = deque(maxlen=ANSWERS)
 
-    def answered(self, now: float, took: float, usual: float) -> None:
+    def answered(self, now: float, ratio: float) -> None:
         """Record an answer.
 
         Args:
             now: moment of the answer, seconds.
-            took: latency of the call, seconds.
-            usual: usual latency of the calls of its stage, seconds; 0 where unknown.
+            ratio: latency of the call over the usual latency of its stage.
         """
-        if usual:
-            self._answers.append((now, took / usual))
+        self._answers.append((now, ratio))
 
     def factor(self, since: float) -> float:
         """How many times longer than usual calls take; from 1 to `MAX_FACTOR`.

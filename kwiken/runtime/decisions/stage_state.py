@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kwiken.plan import Account
+from kwiken.runtime.decisions.common_delay import UsualLatency
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.decisions.replica_choice import Picker
@@ -102,11 +103,12 @@ class StageState:
         retries: account of its retries.
         latencies: latencies of its answered calls.
         recent: those of the last intervals.
+        usual: usual latency of its answered attempts.
         work: usual work of its calls.
         counts: counters for monitoring.
     """
 
-    __slots__ = ("account", "counts", "latencies", "picker", "recent", "retries", "work")
+    __slots__ = ("account", "counts", "latencies", "picker", "recent", "retries", "usual", "work")
 
     def __init__(self, replicas: Iterable[Replica], retries: RetryAccount, rng: random.Random) -> None:
         self.picker = Picker(replicas, rng)
@@ -114,5 +116,6 @@ class StageState:
         self.retries = retries
         self.latencies = LatencyHistogram()
         self.recent = RecentLatencies(self.latencies, RECENT_STEPS)
+        self.usual = UsualLatency()
         self.work = UsualWork()
         self.counts = StageCounts()

@@ -64,6 +64,24 @@ def test_denied_for_lack_of_budget_asks_again_at_twice_the_age() -> None:
     assert asked == [1.0, 2.0, 4.0, 8.0]
 
 
+def test_a_copy_that_is_put_off_asks_again_at_that_multiple_of_its_age_and_is_no_denial() -> None:
+    it = race()
+    assert it.tick(1.0) == COPY
+    assert it.put_off(2.5, 1.0)
+    assert it.tick(2.4) == WAIT
+    assert it.due == 2.5
+    assert it.tick(2.5) == COPY
+    assert not it.put_off(2.5, 2.5)
+    assert it.tick(2.5) == COPY
+    assert it.denials == 0
+
+
+def test_a_copy_at_age_zero_is_never_put_off() -> None:
+    it = race(after=0.0)
+    assert it.tick(0.0) == COPY
+    assert not it.put_off(4.0, 0.0)
+
+
 def test_denied_for_good_never_asks_again() -> None:
     it = race(hang_at=inf)
     assert it.tick(1.0) == COPY
@@ -290,7 +308,7 @@ class AnyRace(RuleBasedStateMachine):
         self.winner = -1
         self.hows: list[int] = []
 
-    def take(self, step: int, grant: bool, for_good: bool) -> None:
+    def take(self, step: int, grant: bool, for_good: bool, factor: float = 1.0) -> None:
         """Carry out a step as the engine does."""
         assert step in {WAIT, COPY, LATE, RETRY, RESEND, FINISH}
         if step == FINISH:
@@ -304,7 +322,9 @@ class AnyRace(RuleBasedStateMachine):
                 assert self.now >= self.late
             if step in {RETRY, COPY, LATE}:
                 assert self.idempotent
-            if grant:
+            if step == COPY and self.it.put_off(factor, self.now):
+                assert self.now < self.it.copy_at <= factor * self.after
+            elif grant:
                 self.kinds[step] += 1
                 self.running.add(self.it.launched(step))
             elif self.it.denied(step, self.now, for_good=for_good) == FINISH:
@@ -314,8 +334,8 @@ class AnyRace(RuleBasedStateMachine):
         self.finishes += 1
         assert self.it.finished
 
-    @rule(wait=st.floats(0, 2), grant=st.booleans(), for_good=st.booleans())
-    def tick(self, wait: float, grant: bool, for_good: bool) -> None:
+    @rule(wait=st.floats(0, 2), grant=st.booleans(), for_good=st.booleans(), factor=st.floats(1, 4))
+    def tick(self, wait: float, grant: bool, for_good: bool, factor: float) -> None:
         self.now += wait
         for _ in range(10):
             step = self.it.tick(self.now)
@@ -323,7 +343,7 @@ class AnyRace(RuleBasedStateMachine):
                 break
             if step == FINISH:
                 assert self.now >= self.limit
-            self.take(step, grant, for_good)
+            self.take(step, grant, for_good, factor)
         else:
             raise AssertionError("asks for ever at one moment")
         assert self.it.finished or self.it.due > self.now

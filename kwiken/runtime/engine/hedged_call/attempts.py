@@ -71,7 +71,7 @@ class Attempts(msgspec.Struct, eq=False):
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
         state = self.site.stage.state
-        self.site.shared.common_delay.answered(now, now - attempt.started, state.picker.typical)
+        self.site.shared.common_delay.answered(now, state.usual.learn(now - attempt.started, now))
         state.picker.answered(attempt.target, attempt.ticket, now, reply)
         state.counts.busy_ms += reply.busy_ms or 0.0
         attempt.busy_ms = reply.busy_ms
