@@ -8,7 +8,7 @@ default here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -56,9 +56,9 @@ def default_model(profile: Profile) -> str:
     Args:
         profile: profile of the service.
     """
-    reissuable = [stage for stage in profile.stages if stage.reissuable and stage.visited.any()]
-    measured = bool(reissuable) and all(stage.busy_ms is not None for stage in reissuable)
-    return "busy" if measured else "typical"
+    if not any(_may_be_copied(stage) for stage in profile.stages):
+        return "typical"
+    return "typical" if _without_busy_time(profile) else "busy"
 
 
 def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
@@ -92,12 +92,9 @@ def spent_by_model(profile: Profile, shares: Costs, spent: Mapping[str, float]) 
         share of all work in that model.
     """
     more = {name: value / shares.stages[name] for name, value in spent.items() if shares.stages.get(name)}
-    measured = all(
-        stage.busy_ms is not None for stage in profile.stages if stage.reissuable and not stage.own_time
-    )
     found = {}
     for model in MODELS:
-        if model != "busy" or measured:
+        if model != "busy" or not _without_busy_time(profile):
             known = costs(profile, model).stages
             found[model] = sum(known.get(name, 0.0) * extra for name, extra in more.items())
     return found
@@ -106,17 +103,20 @@ def spent_by_model(profile: Profile, shares: Costs, spent: Mapping[str, float]) 
 def _named(profile: Profile, model: str) -> dict[str, float]:
     if model not in MODELS:
         raise InputError(f"must be one of {', '.join(MODELS)} or a file, not {model!r}", where="cost")
-    stages = [stage for stage in profile.stages if not stage.own_time]
-    if model == "busy":
-        _need_busy(stages)
-    return {stage.name: _MODELS[model](stage) for stage in stages}
-
-
-def _need_busy(stages: Iterable[StageProfile]) -> None:
-    lacking = [stage.name for stage in stages if stage.busy_ms is None and stage.reissuable]
-    if lacking:
+    if model == "busy" and (lacking := _without_busy_time(profile)):
         names = ", ".join(lacking[:MAX_NAMES_SHOWN]) + (", ..." if len(lacking) > MAX_NAMES_SHOWN else "")
         raise InputError(f"busy time was not measured for: {names}; use 'typical'", where="cost")
+    return {stage.name: _MODELS[model](stage) for stage in profile.stages if not stage.own_time}
+
+
+def _may_be_copied(stage: StageProfile) -> bool:
+    """Whether copies of a stage's calls may be sent, and there were calls at all."""
+    return stage.reissuable and not stage.own_time and bool(stage.visited.any())
+
+
+def _without_busy_time(profile: Profile) -> list[str]:
+    """Names of the stages whose copies cannot be charged by busy time, because it was not measured."""
+    return [stage.name for stage in profile.stages if _may_be_copied(stage) and stage.busy_ms is None]
 
 
 def _typical(stage: StageProfile) -> float:

@@ -58,6 +58,15 @@ def test_busy_uses_what_was_measured_and_is_the_default_then(
     assert costs(measured).model == "busy"
 
 
+def test_a_stage_that_no_request_visited_needs_no_busy_time(stage_of: StageOf, profile_of: ProfileOf) -> None:
+    measured = profile_of(
+        stage_of("a", np.full(10, 9.0), busy_ms=1.0),
+        stage_of("never", np.full(10, np.nan), after=("a",)),
+    )
+    assert default_model(measured) == "busy"
+    assert costs(measured).stages == pytest.approx({"a": 1.0, "never": 0.0})
+
+
 def test_typical_is_the_default_where_busy_time_lacks(profile: Profile) -> None:
     assert default_model(profile) == "typical"
     with pytest.raises(InputError, match="faulty"):
