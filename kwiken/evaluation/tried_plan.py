@@ -3,7 +3,8 @@
 A simulation supposes that copies cost the replicas nothing but what the ledger counts. Where replicas share
 processors, or copies go out late, latencies are longer than that. A plan that was tried for some minutes
 shows by how much: its requests, beside those that the simulation expects of it. The next plan for the same
-service will be about as far off.
+service will be about as far off. The same holds for the copies: fewer are sent than expected where answers
+come late to the gateway, or where calls of all stages are slow at the same moments.
 
 A few minutes may hold one second in which other programs took the machine, and this second would then be the
 tail. So the factors are drawn towards 1, the more the less certain they are.
@@ -11,6 +12,7 @@ tail. So the factors are drawn towards 1, the more the less certain they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Final
@@ -23,7 +25,7 @@ from kwiken.errors import InputError
 from kwiken.plan import Correction, Expected, Intervals, Ladder, Plan, tidied
 from kwiken.planning import PlanStudy
 from kwiken.planning.notes import ExpectationCorrected
-from kwiken.profile import Profile
+from kwiken.profile import Profile, cost_of_one_call
 from kwiken.simulation import INTERVAL_LEVEL, BlockBootstrap, expect
 
 MIN_TRIED: Final = 100  # requests, of which five are among the slowest 5%
@@ -46,9 +48,15 @@ Z: Final = NormalDist().inv_cdf((1 + INTERVAL_LEVEL) / 2)  # reach of a normal i
 
 
 def correction_of(
-    profile: Profile, tried: Plan, latency_ms: Floats, weight: Floats | None = None, *, seed: int = 0
+    profile: Profile,
+    tried: Plan,
+    latency_ms: Floats,
+    weight: Floats | None = None,
+    *,
+    copies: Mapping[str, float] | None = None,
+    seed: int = 0,
 ) -> Correction:
-    """Compare the latencies under a tried plan with those that the simulation expects of it.
+    """Compare latencies and copies under a tried plan with those that the simulation expects of it.
 
     Before the measurement the logarithm of a factor is normal around 0, with a deviation of
     `PRIOR_LOG_DEVIATION`. A bootstrap over blocks of time tells the deviation of the measured one. The factor
@@ -59,6 +67,7 @@ def correction_of(
         tried: the plan that was in force.
         latency_ms: (n,) latencies of its requests in order of time, milliseconds, at the gateway.
         weight: (n,) number of requests that each one stands for; None for one each.
+        copies: by stage: mean number of copies of a request, 0 for a missing stage; None if not known.
         seed: seed of the draws.
 
     Raises:
@@ -75,7 +84,7 @@ def correction_of(
             "let the plan run for longer",
             where="tried",
         )
-    simulation, _ = expect(profile, tried, ledger=tried.ledger, seed=seed)
+    simulation, told = expect(profile, tried, ledger=tried.ledger, seed=seed)
     expected = simulation.after_ms
     bases = _mean_logs(_logs(np.sort(expected)), np.ones_like(expected))
     order = np.argsort(latency_ms)
@@ -89,11 +98,19 @@ def correction_of(
     factors = dict(zip(RANKS, np.exp(center).tolist(), strict=True))
     ends = zip(np.exp(center - reach).tolist(), np.exp(center + reach).tolist(), strict=True)
     bounds = dict(zip(RANKS, ends, strict=True))
-    return tidied(Correction(plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds))
+    spent = 1.0
+    if copies is not None and told.spent.reissue > 0:
+        known = set(tried.cost.stages) & set(copies)
+        work = sum(copies[name] * cost_of_one_call(profile, tried.cost, name) for name in known)
+        spent = work / told.spent.reissue
+    found = Correction(
+        plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds, spent=spent
+    )
+    return tidied(found)
 
 
 def corrected_expectation(expected: Expected, correction: Correction) -> Expected:
-    """An expectation, its latencies with the plan multiplied by the factors of a correction.
+    """An expectation, its latencies with the plan and its spend multiplied by the factors of a correction.
 
     Bounds widen: the logarithms of the distances from the figure to its bound and of the factor to its own
     are added in quadrature.
@@ -114,10 +131,17 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
             )
             low, high = (np.hypot(np.log(max(end, 1e-9) / was), np.log(own / factor)) for end, own in ends)
             bounds[name] = (longest * float(np.exp(-low)), longest * float(np.exp(high)))
+    spent = dict(expected.bounds.spent)
+    if "reissue" in spent:
+        low, high = spent["reissue"]
+        spent["reissue"] = (_share(low * correction.spent), _share(high * correction.spent))
     return msgspec.structs.replace(
         expected,
         after=Ladder(**after),
-        bounds=Intervals(before=expected.bounds.before, after=bounds, spent=expected.bounds.spent),
+        spent=msgspec.structs.replace(
+            expected.spent, reissue=_share(expected.spent.reissue * correction.spent)
+        ),
+        bounds=Intervals(before=expected.bounds.before, after=bounds, spent=spent),
         correction=correction,
     )
 
@@ -135,6 +159,10 @@ def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
     note = ExpectationCorrected(correction.plan, correction.requests, correction.factors["p99_ms"], low, high)
     plan = msgspec.structs.replace(study.plan, expected=tidied(expected))
     return replace(study, plan=plan, notes=(note, *study.notes))
+
+
+def _share(value: float) -> float:
+    return min(value, 1.0)
 
 
 def _logs(latency_ms: Floats) -> Floats:

@@ -235,18 +235,21 @@ class Correction(_Struct, frozen=True):
         requests: number of its requests that were seen.
         factors: by field of `Ladder`: latency that was seen, over the one expected.
         bounds: by field of `Ladder`: confidence bounds of the factor.
+        spent: extra work of its copies that was seen, over the one expected; 1 where nothing is known.
     """
 
     plan: str
     requests: int
     factors: dict[str, float]
     bounds: dict[str, tuple[float, float]]
+    spent: float = 1.0
 
     def __post_init__(self) -> None:
         """Check that the factors are positive and finite, and that their fields are those of a ladder."""
         for name, factor in self.factors.items():
             _need(name in Ladder.__struct_fields__, f"factors: {name!r} is no percentile")
             _need(0 < factor < math.inf, f"factors: {name} must be finite and above 0, not {factor}")
+        _need(0 <= self.spent < math.inf, f"spent must be finite and 0 or more, not {self.spent}")
 
 
 class Expected(_Struct, frozen=True, omit_defaults=True):

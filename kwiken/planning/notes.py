@@ -58,7 +58,7 @@ class NoBudgetHelps:
 
 @dataclass(frozen=True)
 class ExpectationCorrected:
-    """The latencies expected with the plan are corrected by those under a plan that was tried.
+    """What is expected of the plan is corrected by what a plan that was tried achieved.
 
     Attributes:
         plan: digest of the tried plan.
@@ -66,6 +66,7 @@ class ExpectationCorrected:
         factor: their latency around p99, over the one that the simulation expects of the tried plan.
         low: lower bound of the factor (90% interval).
         high: upper bound of the factor.
+        spent: extra work of its copies, over that which the simulation expects of it.
     """
 
     plan: str
@@ -73,6 +74,7 @@ class ExpectationCorrected:
     factor: float
     low: float
     high: float
+    spent: float
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from kwiken.evaluation import MIN_TRIED, corrected, corrected_expectation, corre
 from kwiken.plan import Budgets, Correction, Expected, Intervals, Ladder, Plan
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.planning.notes import ExpectationCorrected
-from kwiken.profile import Profile
+from kwiken.profile import Profile, cost_of_one_call
 from kwiken.simulation import expect
 from tests.support.profiles import small_profile
 
@@ -88,7 +88,9 @@ def test_the_correction_multiplies_the_latencies_and_widens_their_bounds() -> No
         before=Ladder(p50_ms=10, p90_ms=20, p95_ms=30, p99_ms=100, p999_ms=200),
         after=Ladder(p50_ms=10, p90_ms=20, p95_ms=25, p99_ms=40, p999_ms=80),
         spent=Budgets(reissue=0.04),
-        bounds=Intervals(before={"p99_ms": (90.0, 110.0)}, after={"p99_ms": (35.0, 50.0)}),
+        bounds=Intervals(
+            before={"p99_ms": (90.0, 110.0)}, after={"p99_ms": (35.0, 50.0)}, spent={"reissue": (0.03, 0.06)}
+        ),
     )
     factors = dict(zip(RUNGS, (1.0, 1.1, 1.2, 1.5, 1.5), strict=True))
     correction = Correction(
@@ -96,10 +98,12 @@ def test_the_correction_multiplies_the_latencies_and_widens_their_bounds() -> No
         requests=500,
         factors=factors,
         bounds={name: (f / 1.2, f * 1.3) for name, f in factors.items()},
+        spent=0.5,
     )
     found = corrected_expectation(expected, correction)
     assert found.before == expected.before
-    assert found.spent == expected.spent
+    assert found.spent == Budgets(reissue=0.02)
+    assert found.bounds.spent == {"reissue": pytest.approx((0.015, 0.03))}
     assert found.correction == correction
     assert [getattr(found.after, name) for name in RUNGS] == pytest.approx([10, 22, 30, 60, 120])
     low, high = found.bounds.after["p99_ms"]
@@ -107,6 +111,19 @@ def test_the_correction_multiplies_the_latencies_and_widens_their_bounds() -> No
     assert low == pytest.approx(60 * np.exp(-np.hypot(np.log(40 / 35), np.log(1.2))))
     assert high == pytest.approx(60 * np.exp(np.hypot(np.log(50 / 40), np.log(1.3))))
     assert found.bounds.before == expected.bounds.before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_copies_that_were_not_sent_are_not_expected_again(
+    profile: Profile, tried: Plan, simulated_ms: Floats, share: float
+) -> None:
+    assert tried.expected is not None
+    name = next(name for name, stage in tried.stages.items() if stage.reissue is not None)
+    expected = expect(profile, tried, ledger=tried.ledger)[1].spent.reissue
+    copies = {name: share * expected / cost_of_one_call(profile, tried.cost, name)}
+    found = correction_of(profile, tried, simulated_ms, copies=copies)
+    assert found.spent == pytest.approx(share, rel=1e-3)
+    assert correction_of(profile, tried, simulated_ms).spent == 1.0
 
 
 def test_a_corrected_study_says_so(profile: Profile, tried: Plan, simulated_ms: Floats) -> None:

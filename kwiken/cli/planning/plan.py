@@ -215,7 +215,8 @@ def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *,
     plan = load_plan(path)
     with progress("reading the traces of the tried plan"):
         seen = requests_with_plan(read_forest([traces]), plan.digest)
-    return corrected(study, correction_of(learned, plan, seen.latency_ms, seen.weight, seed=seed))
+    correction = correction_of(learned, plan, seen.latency_ms, seen.weight, copies=seen.copies, seed=seed)
+    return corrected(study, correction)
 
 
 def _cost(given: str | None) -> str | Mapping[str, float] | None:

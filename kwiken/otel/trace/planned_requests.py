@@ -1,15 +1,20 @@
-"""Latencies of the requests that ran with one plan, from traces of our own runtime."""
+"""Latencies and copies of the requests that ran with one plan, from traces of our own runtime."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Floats
+from kwiken.arrays import Floats, Ints
+from kwiken.otel.read import KINDS
 from kwiken.otel.read import columns as c
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import roles
+
+_REISSUE: Final = KINDS["reissue"]
 
 
 @dataclass(frozen=True)
@@ -20,10 +25,13 @@ class PlannedRequests:
         latency_ms: (n,) latencies at the gateway, milliseconds.
         weight: (n,) number of requests that each one stands for, 1 or more: 1 where every request was traced,
             else the inverse of the probability with which it was kept.
+        copies: by stage: mean number of a request's copies that the budget for reissues paid for. Stages
+            without copies are missing.
     """
 
     latency_ms: Floats
     weight: Floats
+    copies: Mapping[str, float]
 
 
 def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
@@ -33,7 +41,8 @@ def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
         forest: traces.
         digest: digest of the plan.
     """
-    rows = np.flatnonzero(roles(forest) == c.REQUEST)
+    role = roles(forest)
+    rows = np.flatnonzero(role == c.REQUEST)
     notes = forest.owns[forest.spans["own"][rows]]
     texts = forest.names.texts
     number = texts.index(digest) if digest in texts else -1
@@ -41,6 +50,32 @@ def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
     ours = (notes["plan"] == number) & (number >= 0) & ((notes["marks"] & c.CONTROL) == 0) & answered
     rows, notes = rows[ours], notes[ours]
     order = np.argsort(forest.spans["start"][rows], kind="stable")
-    spans = forest.spans[rows[order]]
+    rows, weight = rows[order], 1 / notes["sample_share"][order]
+    spans = forest.spans[rows]
     latency_ms = (spans["end"] - spans["start"]) / 1e6
-    return PlannedRequests(latency_ms, 1 / notes["sample_share"][order])
+    return PlannedRequests(latency_ms, weight, _copies(forest, np.flatnonzero(role == c.ATTEMPT), rows, weight))
+
+
+def _copies(forest: Forest, attempts: Ints, requests: Ints, weight: Floats) -> dict[str, float]:
+    """Mean number of copies by stage, of those that the budget for reissues paid for.
+
+    Args:
+        forest: traces.
+        attempts: (m,) rows of all attempts.
+        requests: (n,) rows of the requests.
+        weight: (n,) number of requests that each one stands for.
+    """
+    notes = forest.owns[forest.spans["own"][attempts]]
+    paid = (notes["kind"] == _REISSUE) & ((notes["marks"] & c.CATCH_UP) == 0)
+    visits = forest.parent[attempts[paid]]
+    visits = visits[visits >= 0]
+    of = np.zeros(len(forest.spans))
+    of[requests] = weight
+    parents = forest.parent[visits]
+    counted = np.where(parents >= 0, of[parents], 0.0)
+    stages = forest.owns[forest.spans["own"][visits]]["stage"]
+    total = weight.sum()
+    return {
+        forest.names.texts[int(stage)]: float(counted[stages == stage].sum() / total)
+        for stage in np.unique(stages[counted > 0])
+    }

@@ -293,7 +293,7 @@ class TestATriedPlan:
         plain = plan_of(profile)
         result = run("plan", profile, "-o", "-", "--tried", plan_file, str(tried / "with"))
         assert result.exit_code == 0, result.stderr
-        assert "latencies with the plan are corrected by 600 requests" in result.stderr
+        assert "the expectation is corrected by 600 requests" in result.stderr
         plan = Plan.from_json(result.stdout)
         assert plan.stages == plain.stages
         assert plan.expected is not None

@@ -89,11 +89,11 @@ def test_kinds_in_json_are_all_different() -> None:
             "this budget buys no p99 here: 120 ms without the plan, 119.5 ms expected with it",
         ),
         (
-            planning.ExpectationCorrected("0123456789ab", 1234, 1.304, 1.1, 1.5),
+            planning.ExpectationCorrected("0123456789ab", 1234, 1.304, 1.1, 1.5, 0.81),
             (
-                "latencies with the plan are corrected by 1,234 requests that ran with plan 0123456789ab: "
+                "the expectation is corrected by 1,234 requests that ran with plan 0123456789ab: "
                 "around p99 they took 1.30 times what the simulation expects of that plan (90% interval 1.10 "
-                "to 1.50)"
+                "to 1.50), and their copies were 0.81 times the work"
             ),
         ),
         (planning.LargerBudgetHelps(0.08, 0.62), "a reissue budget of 0.08 should cut p99 by 62%"),

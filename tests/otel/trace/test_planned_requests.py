@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from msgspec import structs
 
 from kwiken.otel.trace import read_forest, requests_with_plan
-from kwiken.otel.write import RequestRecord, Sample
+from kwiken.otel.write import AttemptKind, RequestRecord, Sample
 from tests.cli.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
 
@@ -38,6 +39,30 @@ def test_a_sampled_request_stands_for_others(tmp_path: Path) -> None:
     requests = [request(0, 10.0, sample=Sample("drawn", 0.05)), request(1, 90.0, sample=Sample("slow", 1.0))]
     found = requests_with_plan(read_forest([write(tmp_path, requests)]), PLAN)
     np.testing.assert_allclose(found.weight, [20.0, 1.0])
+
+
+def test_copies_count_by_stage_and_by_what_a_request_stands_for(tmp_path: Path) -> None:
+    def with_copies(number: int, copies: int, **changes: object) -> RequestRecord:
+        found = request(number, 10.0, **changes)
+        (stage,) = found.stages
+        (first,) = stage.attempts
+        more = [
+            structs.replace(first, span_id=first.span_id + 100 + n, attempt=1 + n, kind=AttemptKind.REISSUE)
+            for n in range(copies)
+        ]
+        late = structs.replace(
+            first, span_id=first.span_id + 99, attempt=9, kind=AttemptKind.REISSUE, catch_up=True
+        )
+        stages = [structs.replace(stage, attempts=[first, *more, late])]
+        return structs.replace(found, stages=stages)
+
+    requests = [
+        with_copies(0, 1, sample=Sample("drawn", 0.25)),
+        with_copies(1, 2, sample=Sample("slow", 1.0)),
+        with_copies(2, 7, plan="another"),
+    ]
+    found = requests_with_plan(read_forest([write(tmp_path, requests)]), PLAN)
+    assert found.copies == pytest.approx({"a": (4 * 1 + 1 * 2) / 5})
 
 
 def test_a_plan_that_no_request_ran_with_gives_nothing(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def learn_copies(
     study, even = (_study(known, spread, budget, seed) for spread in (APPORTIONED, EVEN))
     seen = requests_with_plan(forest, first.digest)
     if len(seen.latency_ms) >= MIN_TRIED:
-        study = corrected(study, correction_of(known, first, seen.latency_ms, seed=seed))
+        correction = correction_of(known, first, seen.latency_ms, copies=seen.copies, seed=seed)
+        study = corrected(study, correction)
     return Learned(known, first, study, even.plan)
 
 
