@@ -156,7 +156,8 @@ def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
     assert study.plan.expected is not None  # `study_plan` states it
     expected = corrected_expectation(study.plan.expected, correction)
     low, high = correction.bounds["p99_ms"]
-    note = ExpectationCorrected(correction.plan, correction.requests, correction.factors["p99_ms"], low, high)
+    factor = correction.factors["p99_ms"]
+    note = ExpectationCorrected(correction.plan, correction.requests, factor, low, high, correction.spent)
     plan = msgspec.structs.replace(study.plan, expected=tidied(expected))
     return replace(study, plan=plan, notes=(note, *study.notes))
 

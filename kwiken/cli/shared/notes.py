@@ -92,11 +92,11 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
             return f"a reissue budget of {budget:.3g} should cut p99 by {cut:.0%}"
         case planning.NoBudgetHelps(least_cut, largest):
             return f"no reissue budget up to {largest:.3g} would cut p99 by {least_cut:.0%}"
-        case planning.ExpectationCorrected(plan, requests, factor, low, high):
+        case planning.ExpectationCorrected(plan, requests, factor, low, high, spent):
             return (
-                f"latencies with the plan are corrected by {requests:,} requests that ran with plan {plan}: "
+                f"the expectation is corrected by {requests:,} requests that ran with plan {plan}: "
                 f"around p99 they took {factor:.2f} times what the simulation expects of that plan (90% "
-                f"interval {low:.2f} to {high:.2f})"
+                f"interval {low:.2f} to {high:.2f}), and their copies were {spent:.2f} times the work"
             )
         case planning.ObjectiveChosen(objective, cuts):
             return (
