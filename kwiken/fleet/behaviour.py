@@ -24,6 +24,7 @@ from kwiken.workloads import (
 )
 
 ENTRIES: Final = 2  # measurements of each new workload for each matrix, as the sources take
+ENTRIES_AGAIN: Final = 4  # the same once a workload has been measured a second time
 RIDGE: Final = 1e-3  # of the published factors
 RANKS: Final = {"up": 3, "out": 2, "het": 2, "tolerated": 2, "caused": 2}  # of the published factors
 ONE_AND_FOUR: Final = (0, 3)  # columns of one and four nodes, the most that the source profiles on
@@ -129,15 +130,21 @@ class Behaviour:
 
 
 def predicted(
-    truth: Behaviour, known: Behaviour, knowledge: Knowledge, rng: np.random.Generator
+    truth: Behaviour,
+    known: Behaviour,
+    knowledge: Knowledge,
+    rng: np.random.Generator,
+    entries: int = ENTRIES,
 ) -> Behaviour:
-    """What a manager predicts of workloads after two measurements of each kind, with 2% noise.
+    """What a manager predicts of workloads after a few measurements of each kind, with 2% noise.
 
     Args:
         truth: true behaviour of n workloads.
         known: true behaviour of the workloads that were measured everywhere, with the same columns.
         knowledge: method.
         rng: generator.
+        entries: number of measurements for each matrix, 1 or more; the scale-out always has one and four
+            nodes.
     """
     if knowledge is Knowledge.TRUE:
         return truth
@@ -145,7 +152,7 @@ def predicted(
     deviations: dict[str, Floats] = {}
     for what in RANKS:
         rows, history = getattr(truth, what), getattr(known, what)
-        if rows.shape[1] <= ENTRIES:  # measured everywhere: nothing to predict
+        if rows.shape[1] <= entries:  # measured everywhere: nothing to predict
             means[what] = rows
             continue
         clip = what in SCORES
@@ -153,9 +160,9 @@ def predicted(
         if clip:
             seen, past = np.clip(seen, 0, 1), np.clip(past, 0, 1)
         if knowledge is Knowledge.PUBLISHED:
-            means[what] = _published(what, seen, past, rng)
+            means[what] = _published(what, seen, past, entries, rng)
         else:
-            means[what], deviations[what] = _chosen(what, seen, past, truth.replicas)
+            means[what], deviations[what] = _chosen(what, seen, past, entries, truth.replicas)
         if clip:
             means[what] = np.clip(means[what], 0, 1)
     measured = truth.base * np.exp(rng.normal(0, NOISE, truth.base.shape))
@@ -173,24 +180,24 @@ def predicted(
     )
 
 
-def _published(what: str, seen: Floats, past: Floats, rng: np.random.Generator) -> Floats:
-    """(n, k) rows by factors of the known rows, each from two random columns of its own."""
+def _published(what: str, seen: Floats, past: Floats, entries: int, rng: np.random.Generator) -> Floats:
+    """(n, k) rows by factors of the known rows, each from a few random columns of its own."""
     model = FoldIn(RANKS[what], RIDGE).fit(past, level=what not in SCORES)
     found = np.empty_like(seen)
     for place, row in enumerate(seen):
         columns = (
             np.array(ONE_AND_FOUR)
             if what == "out"
-            else rng.choice(seen.shape[1], ENTRIES, replace=False).astype(np.int64)
+            else rng.choice(seen.shape[1], entries, replace=False).astype(np.int64)
         )
         found[place] = model.complete(columns, row[columns]).mean
     return found
 
 
-def _chosen(what: str, seen: Floats, past: Floats, replicas: Ints) -> tuple[Floats, Floats]:
+def _chosen(what: str, seen: Floats, past: Floats, entries: int, replicas: Ints) -> tuple[Floats, Floats]:
     """(n, k) rows and deviations by the method with the least held-out error, all from the same columns."""
     level = what not in SCORES
-    columns = np.sort(np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, ENTRIES, level=level))
+    columns = np.sort(np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, entries, level=level))
     methods: tuple[Completer, ...] = candidates(tuple(replicas.tolist()) if what == "out" else None)
     found = choose(past, columns, methods, level=level)
     means, deviations = found.model.predict(columns, seen[:, columns])

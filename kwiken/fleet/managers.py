@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kwiken.fleet.behaviour import Knowledge
-from kwiken.fleet.simulator import Manager, Outcome, Simulation
+from kwiken.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
+from kwiken.fleet.simulator import DETECTION_S, Manager, Outcome, Simulation
 from kwiken.fleet.world import World
 from kwiken.placement import SOURCE_CAUTION, Caution, Scheduler
 from kwiken.placement.schedulers import scheduler
@@ -24,6 +24,7 @@ class Contestant:
         caution: how surely targets are met.
         follows: whether deviations are acted on after placement.
         chooses_sizes: whether it chooses sizes and numbers of replicas; the others place what users reserve.
+        detection_s: time for which a deviation must last before it is acted on, in seconds.
     """
 
     scheduler: str
@@ -31,6 +32,7 @@ class Contestant:
     caution: Caution = SOURCE_CAUTION
     follows: bool = False
     chooses_sizes: bool = False
+    detection_s: float = DETECTION_S
 
     def manager(self, name: str, seed: int) -> Manager:
         """The manager of one run.
@@ -40,8 +42,10 @@ class Contestant:
             seed: seed of the scheduler's random choices.
         """
         chosen: Scheduler = scheduler(self.scheduler, seed=seed)
-        return Manager(name, chosen, self.caution, self.follows, self.chooses_sizes)
+        return Manager(name, chosen, self.caution, self.follows, self.chooses_sizes, self.detection_s)
 
+
+QUASAR_DETECTION_S: Final = 15.0  # three samples in a row, one each 5 s (Quasar section 3.8)
 
 # As the sources describe them: Paragon and Quasar watch their workloads, the others do not.
 CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
@@ -54,10 +58,23 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
         "interference-only": Contestant("interference-only"),
         "heterogeneity-only": Contestant("heterogeneity-only"),
         "least-loaded": Contestant("least-loaded", Knowledge.TRUE),
-        "quasar, all known": Contestant("quasar", Knowledge.TRUE, follows=True, chooses_sizes=True),
-        "quasar": Contestant("quasar", follows=True, chooses_sizes=True),
+        "quasar, all known": Contestant(
+            "quasar",
+            Knowledge.TRUE,
+            follows=True,
+            chooses_sizes=True,
+            detection_s=QUASAR_DETECTION_S,
+        ),
+        "quasar": Contestant("quasar", follows=True, chooses_sizes=True, detection_s=QUASAR_DETECTION_S),
         "quasar, without adaptation": Contestant("quasar", chooses_sizes=True),
-        "thrifty": Contestant("thrifty", Knowledge.CHOSEN, Caution(), follows=True, chooses_sizes=True),
+        "thrifty": Contestant(
+            "thrifty",
+            Knowledge.CHOSEN,
+            Caution(),
+            follows=True,
+            chooses_sizes=True,
+            detection_s=QUASAR_DETECTION_S,
+        ),
     }
 )
 
@@ -71,4 +88,5 @@ def simulate(world: World, name: str) -> Outcome:
     """
     contestant = CONTESTANTS[name]
     manager = contestant.manager(name, world.seed)
-    return Simulation(world.scenario, world.profiles(contestant.knowledge), manager).run()
+    first, again = (world.profiles(contestant.knowledge, entries) for entries in (ENTRIES, ENTRIES_AGAIN))
+    return Simulation(world.scenario, first, manager, again).run()

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.fleet.behaviour import Behaviour, Knowledge, predicted
+from kwiken.fleet.behaviour import ENTRIES, Behaviour, Knowledge, predicted
 from kwiken.fleet.generators import contention_scores, platform_response, replica_rows, size_rows
 from kwiken.fleet.platforms import Platform
 from kwiken.fleet.simulator import Outage, Scenario
@@ -37,26 +37,31 @@ class World:
     rows: tuple[tuple[int, ...], ...]
     sizes: tuple[tuple[Size, ...], ...]
     seed: int
-    _cache: dict[Knowledge, tuple[tuple[WorkloadProfile, ...], ...]] = field(default_factory=dict)
+    _cache: dict[tuple[Knowledge, int], tuple[tuple[WorkloadProfile, ...], ...]] = field(default_factory=dict)
 
-    def profiles(self, knowledge: Knowledge) -> tuple[tuple[WorkloadProfile, ...], ...]:
+    def profiles(
+        self, knowledge: Knowledge, entries: int = ENTRIES
+    ) -> tuple[tuple[WorkloadProfile, ...], ...]:
         """By job and phase: what a manager predicts.
 
         Args:
             knowledge: how it predicts.
+            entries: number of measurements that it predicts from, for each matrix.
         """
-        if knowledge not in self._cache:
-            rng = np.random.default_rng([self.seed, *knowledge.value.encode()])
-            behaviour = predicted(self.truth, self.known, knowledge, rng)
+        key = knowledge, entries
+        if key not in self._cache:
+            more = [entries] if entries > ENTRIES else []
+            rng = np.random.default_rng([self.seed, *knowledge.value.encode(), *more])
+            behaviour = predicted(self.truth, self.known, knowledge, rng, entries)
             classes = tuple(found.name for found in self.scenario.cluster.classes)
-            self._cache[knowledge] = tuple(
+            self._cache[key] = tuple(
                 tuple(
                     behaviour.profile(row, job.workload.name, phase.truth.measure, sizes, classes)
                     for row, phase in zip(rows, job.phases, strict=True)
                 )
                 for rows, sizes, job in zip(self.rows, self.sizes, self.scenario.jobs, strict=True)
             )
-        return self._cache[knowledge]
+        return self._cache[key]
 
 
 def behaviour_of(

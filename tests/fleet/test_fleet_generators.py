@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.fleet.behaviour import Knowledge, predicted
+from kwiken.fleet.behaviour import ENTRIES_AGAIN, Knowledge, predicted
 from kwiken.fleet.generators import (
     CONTENDED,
     MAX_CAUSED,
@@ -86,6 +86,10 @@ def test_predictions_are_better_the_more_is_known() -> None:
         plain = np.abs(getattr(known, what).mean(axis=0) - getattr(truth, what)).mean()
         assert missed[1] < missed[0], what
         assert missed[1] < plain, what
+    again = predicted(truth, known, Knowledge.PUBLISHED, np.random.default_rng(4), ENTRIES_AGAIN)
+    for what in ("up", "het", "tolerated", "caused"):
+        missed = [np.abs(getattr(each, what) - getattr(truth, what)).mean() for each in (published, again)]
+        assert missed[1] < missed[0], what
     assert not published.deviations
     assert all((values >= 0).all() for values in chosen.deviations.values())
     assert np.abs(published.out[:, 0]).max() == 0

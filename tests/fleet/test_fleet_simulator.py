@@ -69,10 +69,11 @@ def played(
     chooses_sizes: bool = False,
     told: WorkloadProfile | None = None,
 ) -> Outcome:
-    """Run with everything known, or with one prediction for every job."""
-    known = tuple(tuple(told or phase.truth for phase in job.phases) for job in scenario.jobs)
+    """Run with everything known, or with one prediction for every job until it is measured again."""
+    known = tuple(tuple(phase.truth for phase in job.phases) for job in scenario.jobs)
+    first = tuple(tuple(told or truth for truth in phases) for phases in known)
     manager = Manager(name, scheduler(name), SOURCE_CAUTION, follows=follows, chooses_sizes=chooses_sizes)
-    return Simulation(scenario, known, manager).run()
+    return Simulation(scenario, first, manager, known).run()
 
 
 def test_a_job_alone_takes_its_work_over_its_rate() -> None:
@@ -205,10 +206,7 @@ def test_a_reservation_stays_as_it_is_while_the_load_changes(factor: float) -> N
 
 
 def test_a_phase_that_dislikes_its_node_is_moved_after_detection() -> None:
-    first, second = profile("a", slow=1.0), profile("a", slow=1.0, base=1.0)
-    second = WorkloadProfile(
-        **{**{f: getattr(second, f) for f in FIELDS}, "het": exactly([math.log(0.2), 0.0])}
-    )
+    first, second = profile("a", slow=1.0), better_on_slow("a")
     workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
     job = Job(workload, 0.0, (Phase(first, 100.0, 1.0), Phase(second, 100.0, 1.0)))
     scenario = Scenario("phases", cluster(1, 1), (job,))
@@ -217,6 +215,32 @@ def test_a_phase_that_dislikes_its_node_is_moved_after_detection() -> None:
     # Detection at a fifth of the speed, then 2 s and 1 s for the one GB of memory, then full speed.
     assert found.finished_s[0] == pytest.approx(100 + DETECTION_S + 3 + (100 - 0.2 * DETECTION_S))
     assert played(scenario).finished_s[0] == pytest.approx(100 + 500)
+
+
+def better_on_slow(name: str) -> WorkloadProfile:
+    """Workload that is five times faster on a slow node than on a fast one."""
+    usual = profile(name, slow=1.0)
+    return WorkloadProfile(**{**{f: getattr(usual, f) for f in FIELDS}, "het": exactly([math.log(0.2), 0.0])})
+
+
+def test_a_phase_that_begins_within_the_cool_down_is_acted_on() -> None:
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    kinds = profile("a", slow=0.2), better_on_slow("a"), profile("a", slow=0.2)
+    job = Job(workload, 0.0, tuple(Phase(kind, 100.0, 1.0) for kind in kinds))
+    found = played(Scenario("phases", cluster(1, 1), (job,)), follows=True)
+    assert found.moves[0] == 2
+    helped = DETECTION_S + 3 + (100 - 0.2 * DETECTION_S)
+    assert helped < COOL_DOWN_S
+    assert found.finished_s[0] == pytest.approx(100 + 2 * helped)
+
+
+def test_a_workload_that_was_misjudged_is_measured_again_and_moved() -> None:
+    job = batch("a", 0.0, 200.0, slow=0.2)
+    scenario = Scenario("misjudged", cluster(1, 1), (job,))
+    found = played(scenario, follows=True, told=better_on_slow("a"))
+    assert found.moves[0] == 1
+    assert found.finished_s[0] == pytest.approx(DETECTION_S + 3 + (200 - 0.2 * DETECTION_S))
+    assert played(scenario, told=better_on_slow("a")).finished_s[0] == pytest.approx(1000.0)
 
 
 def test_an_action_for_one_workload_is_not_repeated_before_the_cool_down() -> None:

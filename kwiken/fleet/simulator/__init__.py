@@ -12,10 +12,11 @@ from kwiken.fleet.simulator.scenario import (
     Step,
     UserReservation,
 )
-from kwiken.fleet.simulator.simulation import Manager, Simulation
+from kwiken.fleet.simulator.simulation import DETECTION_S, Manager, Simulation
 from kwiken.fleet.simulator.state import QOS
 
 __all__ = [
+    "DETECTION_S",
     "FOREVER",
     "QOS",
     "Job",

@@ -40,8 +40,9 @@ from kwiken.placement import (
 )
 from kwiken.workloads import SOURCES, WorkloadProfile
 
-DETECTION_S: Final = 30.0  # a deviation that lasts this long is acted on (Paragon section 3.9)
-COOL_DOWN_S: Final = 300.0  # between two actions for one workload
+DETECTION_S: Final = 30.0  # a deviation that lasts this long is acted on by Paragon (section 3.9)
+COOL_DOWN_S: Final = 300.0  # between two actions for one workload that gets the same share of its demand
+CHANGED: Final = 0.05  # by which a share of the demand differs from the same share, relative
 RECLAIM_S: Final = 60.0  # after a fall of load
 MIN_GAIN_OF_MOVE: Final = 0.05  # share of performance that a move must be predicted to win
 MOVE_S: Final = 2.0  # of standing still, and one second more for each GB of memory (Paragon section 3.9)
@@ -60,6 +61,7 @@ class Manager:
         chooses_sizes: whether the manager chooses sizes and numbers of replicas by its predictions, and
             accepts a placement that is predicted to come within 5% of the need. A manager of reservations
             places what the user reserves, whole, and never changes its amount.
+        detection_s: time for which a deviation must last before it is acted on, in seconds.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Manager:
     caution: Caution
     follows: bool = False
     chooses_sizes: bool = False
+    detection_s: float = DETECTION_S
 
 
 class Event(IntEnum):
@@ -91,11 +94,13 @@ class _Run:
     sizing: Sizing | None = None
     request: Request | None = None
     told: int = 0  # phase of which the manager knows the behaviour
+    again: bool = False  # whether it has measured the job again in that phase
     factor: float = 1.0  # of load
     replicas: dict[Replica, int] = field(default_factory=dict)  # with their number in the true state
     empty: tuple[Request, bool, Forecast] | None = None  # what an empty cluster could do for a request
     act_s: float = np.inf  # when the manager will act
-    calm_s: float = -np.inf  # until when it will not
+    calm_s: float = -np.inf  # until when it will not, while the job gets the same share of its demand
+    after_act: float = np.nan  # the share of its demand that the job got when the manager had acted
 
 
 class Simulation:
@@ -105,6 +110,7 @@ class Simulation:
         scenario: what happens.
         profiles: by job and phase: what the manager predicts.
         manager: scheduler with its rules.
+        again: by job and phase: what the manager predicts once it has measured the job again.
     """
 
     def __init__(
@@ -112,10 +118,12 @@ class Simulation:
         scenario: Scenario,
         profiles: tuple[tuple[WorkloadProfile, ...], ...],
         manager: Manager,
+        again: tuple[tuple[WorkloadProfile, ...], ...],
     ) -> None:
         cluster, count = scenario.cluster, len(scenario.jobs)
         self._scenario = scenario
         self._profiles = profiles
+        self._again = again
         self._manager = manager
         self._ledger = NodeLedger(cluster)
         self._unused = NodeLedger(cluster)
@@ -196,7 +204,7 @@ class Simulation:
     def _start(self, place: int) -> bool:
         run = self._runs[place]
         if run.request is None or run.told != run.phase:
-            run.request, run.told = self._request(run, place), run.phase
+            self._learn(run, place)
         sizing = Sizing(run.request, self._ledger)
         self._outcome.decisions += 1
         self._manager.scheduler.place(sizing)
@@ -217,8 +225,13 @@ class Simulation:
         self._settle(self._replaced(run, place), (place,))
         return True
 
+    def _learn(self, run: _Run, place: int) -> None:
+        """Measure a job as it behaves now, for the first time in its phase or again."""
+        run.again = run.request is not None and run.told == run.phase
+        run.request, run.told = self._request(run, place), run.phase
+
     def _request(self, run: _Run, place: int) -> Request:
-        profile, reserved = self._profiles[place][run.phase], None
+        profile, reserved = (self._again if run.again else self._profiles)[place][run.phase], None
         if run.job.reserved is not None and not self._manager.chooses_sizes:
             profile, reserved = profile.of_size(run.job.reserved.size), run.job.reserved.replicas
         found = request_for(run.job.workload, profile, self._scenario.cluster, self._manager.caution)
@@ -291,15 +304,19 @@ class Simulation:
     def _watch(self, touched: Ints) -> None:
         """Set or cancel the manager's actions by whether jobs get 95% of their demand now."""
         state = self._state
-        below = state.performance[touched] < QOS * state.demand[touched] * (1 - 1e-9)
-        below &= state.running[touched] & ~state.paused[touched]
-        for place, low in zip(touched.tolist(), below.tolist(), strict=True):
+        shares = state.performance[touched] / state.demand[touched]
+        below = (shares < QOS * (1 - 1e-9)) & state.running[touched] & ~state.paused[touched]
+        for place, share, low in zip(touched.tolist(), shares.tolist(), below.tolist(), strict=True):
             run = self._runs[place]
             if not low:
                 run.act_s = np.inf
-            elif not np.isfinite(run.act_s):
-                run.act_s = max(self._now_s + DETECTION_S, run.calm_s)
-                self._later(run.act_s, Event.ACT, place)
+                continue
+            at_s = self._now_s + self._manager.detection_s
+            if abs(share - run.after_act) <= CHANGED * run.after_act:
+                at_s = max(at_s, run.calm_s)
+            if at_s < run.act_s:
+                run.act_s = at_s
+                self._later(at_s, Event.ACT, place)
 
     # What happens to jobs
 
@@ -410,16 +427,18 @@ class Simulation:
         run = self._runs[place]
         if run.act_s != self._now_s:
             return
-        run.act_s, run.calm_s = np.inf, self._now_s + COOL_DOWN_S
+        run.act_s = np.inf
         sizing = run.sizing
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
-        if run.told != run.phase:
-            run.request, run.told = self._request(run, place), run.phase
-        else:
-            measured = float(self._state.performance[place])
-            run.request = _corrected(run.request or sizing.request, sizing, measured)
+        if run.told != run.phase or not run.again:
+            self._learn(run, place)
+        run.request = request = run.request or sizing.request
+        if _same_sizes(request, sizing.request):
+            sizing.renew(request)
+            sizing.refresh()
+            run.request = _corrected(request, sizing, float(self._state.performance[place]))
         before = sizing.replicas[:]
         run.sizing = trial = self._better(sizing, run.request)
         self._outcome.decisions += 1
@@ -432,7 +451,11 @@ class Simulation:
                 memory_gb = float(trial.request.memory_gb[trial.replicas[0].size])
                 self._state.paused[place] = True
                 self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, Event.RESUME, place)
-        self._settle(self._replaced(run, place), (place,))
+        state = self._state
+        touched = state.settle(self._replaced(run, place), (place,), self._now_s)
+        run.calm_s = self._now_s + COOL_DOWN_S
+        run.after_act = float(state.performance[place] / state.demand[place])
+        self._watch(touched)
         self._admit()
 
     def _better(self, sizing: Sizing, request: Request) -> Sizing:
@@ -444,9 +467,7 @@ class Simulation:
         """
         scheduler = self._manager.scheduler
         before = [(one.node, one.size) for one in sizing.replicas]
-        same = np.array_equal(request.cores, sizing.request.cores) and np.array_equal(
-            request.memory_gb, sizing.request.memory_gb
-        )
+        same = _same_sizes(request, sizing.request)
         sizing.clear()
         trial = Sizing(request, self._ledger)
         _put(trial, before if same else [])
@@ -465,6 +486,10 @@ class Simulation:
         state, outcome = self._state, self._outcome
         state.advance(np.flatnonzero(state.running), self._now_s)
         outcome.take(state, np.array([job.arrival_s for job in self._scenario.jobs]))
+
+
+def _same_sizes(one: Request, other: Request) -> bool:
+    return np.array_equal(one.cores, other.cores) and np.array_equal(one.memory_gb, other.memory_gb)
 
 
 def _corrected(request: Request, sizing: Sizing, performance: float) -> Request:

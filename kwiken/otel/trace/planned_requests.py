@@ -53,7 +53,9 @@ def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
     rows, weight = rows[order], 1 / notes["sample_share"][order]
     spans = forest.spans[rows]
     latency_ms = (spans["end"] - spans["start"]) / 1e6
-    return PlannedRequests(latency_ms, weight, _copies(forest, np.flatnonzero(role == c.ATTEMPT), rows, weight))
+    return PlannedRequests(
+        latency_ms, weight, _copies(forest, np.flatnonzero(role == c.ATTEMPT), rows, weight)
+    )
 
 
 def _copies(forest: Forest, attempts: Ints, requests: Ints, weight: Floats) -> dict[str, float]:
