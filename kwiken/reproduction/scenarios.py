@@ -18,6 +18,7 @@ LEVELS = (
     "the lowest and the highest"
 )
 ORDERS = "seeds in which the order holds, a tie counts; the source's order follows from its values"
+LEADS = "by how much the first manager is ahead, below 0 if it is behind; median over the seeds"
 
 
 def played(scenario: str, managers: Sequence[str], seed: int) -> Figures:
@@ -75,7 +76,7 @@ def levels(scenario: str, told: Told, results: Sequence[Figures]) -> list[Row]:
 def orderings(
     scenario: str, told: Told, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
 ) -> list[Row]:
-    """A row for each pair: number of seeds in which the first manager is at least as good as the second.
+    """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:
         scenario: name of the scenario.
@@ -83,14 +84,26 @@ def orderings(
         pairs: names of two managers each.
         results: by seed.
     """
-    name = told.metric.removesuffix(", %")
-    return [
-        Row(
-            figure=told.figure,
-            metric=f"{scenario}: {name}, {better} before {other}, seeds of {len(results)}",
-            source="",
-            ours=float(sum(each[better][told.metric] >= each[other][told.metric] for each in results)),
-            note=ORDERS,
-        )
-        for better, other in pairs
-    ]
+    name, rows = told.metric.removesuffix(", %"), []
+    for better, other in pairs:
+        leads = [each[better][told.metric] - each[other][told.metric] for each in results]
+        label = f"{scenario}: {name}, {better} before {other}"
+        rows += [
+            Row(
+                figure=told.figure,
+                metric=f"{label}, seeds of {len(results)}",
+                source="",
+                ours=float(sum(lead >= 0 for lead in leads)),
+                note=ORDERS,
+            ),
+            Row(
+                figure=told.figure,
+                metric=f"{label}, points",
+                source="",
+                ours=round(float(np.median(leads)), 1),
+                note=LEADS,
+                low=round(min(leads), 1),
+                high=round(max(leads), 1),
+            ),
+        ]
+    return rows

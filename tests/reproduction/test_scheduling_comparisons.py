@@ -33,8 +33,10 @@ def test_rows_have_medians_spreads_and_the_sources_values() -> None:
     first, other = levels("tiny", told, results)
     assert (first.metric, first.ours, first.low, first.high) == ("tiny: QoS kept, a, %", 60.0, 50.0, 70.0)
     assert (first.source, other.source, other.ours) == ("78", "", 50.0)
-    (order,) = orderings("tiny", told, (("a", "b"),), results)
+    order, lead = orderings("tiny", told, (("a", "b"),), results)
     assert (order.metric, order.ours) == ("tiny: QoS kept, a before b, seeds of 3", 2.0)
+    assert (lead.metric, lead.ours) == ("tiny: QoS kept, a before b, points", 0.0)
+    assert (lead.low, lead.high) == (-5.0, 60.0)
 
 
 def test_every_comparison_names_what_exists() -> None:
@@ -57,7 +59,7 @@ def test_one_seed_yields_every_row_of_a_comparison() -> None:
     ordered = sum(told.metric in of_paragon.ORDERED for told in comparison.told)
     assert ordered >= 1
     levels_of = len(comparison.told) * len(of_paragon.MANAGERS)
-    assert len(found.rows) == levels_of + ordered * len(of_paragon.PAIRS)
+    assert len(found.rows) == levels_of + 2 * ordered * len(of_paragon.PAIRS)
     assert all(np.isfinite(one.ours) for one in found.rows)
 
 
