@@ -88,5 +88,6 @@ def simulate(world: World, name: str) -> Outcome:
     """
     contestant = CONTESTANTS[name]
     manager = contestant.manager(name, world.seed)
-    first, again = (world.profiles(contestant.knowledge, entries) for entries in (ENTRIES, ENTRIES_AGAIN))
+    first = world.profiles(contestant.knowledge, ENTRIES)
+    again = world.profiles(contestant.knowledge, ENTRIES_AGAIN) if contestant.follows else first
     return Simulation(world.scenario, first, manager, again).run()

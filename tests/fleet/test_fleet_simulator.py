@@ -234,6 +234,24 @@ def test_a_phase_that_begins_within_the_cool_down_is_acted_on() -> None:
     assert found.finished_s[0] == pytest.approx(100 + 2 * helped)
 
 
+def test_the_cool_down_holds_after_a_move_and_for_a_deviation_that_ends_soon() -> None:
+    """A node at half the speed is the best there is; a neighbour disturbs for 5 s, too short to be acted on."""
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    first, second = profile("a", slow=0.2), better_on_slow("a")
+    # In the second phase a slow node gives half of the reference, and a fast one a tenth.
+    job = Job(workload, 0.0, (Phase(first, 10.0, 1.0), Phase(second, 1000.0, 2.0)))
+    moved = played(Scenario("moved", cluster(1, 1), (job,)), follows=True)
+    assert moved.moves[0] == 1
+    assert moved.decisions <= 2 + moved.makespan_s / COOL_DOWN_S
+    alone = Job(workload, 0.0, (Phase(profile("a", tolerated=0.1), 500.0, 2.0),))
+    neighbour = batch("b", 100.0, 5.0, caused=0.5)
+    wide = cluster(1, cores=2.0)
+    calm, disturbed = (
+        played(Scenario("disturbed", wide, jobs), follows=True) for jobs in ((alone,), (alone, neighbour))
+    )
+    assert disturbed.decisions == calm.decisions + 1  # that which placed the neighbour
+
+
 def test_a_workload_that_was_misjudged_is_measured_again_and_moved() -> None:
     job = batch("a", 0.0, 200.0, slow=0.2)
     scenario = Scenario("misjudged", cluster(1, 1), (job,))

@@ -178,7 +178,7 @@ class Simulation:
                 self._step(subject)
             case Event.RESUME:
                 self._state.paused[subject] = False
-                self._settle((), (subject,))
+                self._have_acted(self._runs[subject], subject, set())
             case Event.ACT:
                 self._act(subject)
             case Event.RECLAIM:
@@ -283,6 +283,7 @@ class Simulation:
         """Bring the true state's replicas in line with the scheduler's; the nodes that changed."""
         there = {} if run.sizing is None else dict.fromkeys(run.sizing.replicas)
         nodes = set()
+        self._state.advance(np.array([place]), self._now_s)  # with the replicas that it had until now
         for replica in [one for one in run.replicas if one not in there]:
             cores = replica.draws[0].cores
             nodes.add(self._state.drop(run.replicas.pop(replica), cores))
@@ -312,9 +313,12 @@ class Simulation:
                 run.act_s = np.inf
                 continue
             at_s = self._now_s + self._manager.detection_s
+            due = at_s < run.act_s
             if abs(share - run.after_act) <= CHANGED * run.after_act:
+                # It gets what it got after the last action, which can do no more for it yet.
                 at_s = max(at_s, run.calm_s)
-            if at_s < run.act_s:
+                due = not run.calm_s <= run.act_s < np.inf
+            if due:
                 run.act_s = at_s
                 self._later(at_s, Event.ACT, place)
 
@@ -451,12 +455,17 @@ class Simulation:
                 memory_gb = float(trial.request.memory_gb[trial.replicas[0].size])
                 self._state.paused[place] = True
                 self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, Event.RESUME, place)
-        state = self._state
-        touched = state.settle(self._replaced(run, place), (place,), self._now_s)
         run.calm_s = self._now_s + COOL_DOWN_S
-        run.after_act = float(state.performance[place] / state.demand[place])
-        self._watch(touched)
+        self._have_acted(run, place, self._replaced(run, place))
         self._admit()
+
+    def _have_acted(self, run: _Run, place: int, nodes: set[int]) -> None:
+        """Note what a job gets after an action; while it is moved it gets nothing, which tells nothing."""
+        state = self._state
+        touched = state.settle(nodes, (place,), self._now_s)
+        stands = bool(state.paused[place]) or run.sizing is None
+        run.after_act = np.nan if stands else float(state.performance[place] / state.demand[place])
+        self._watch(touched)
 
     def _better(self, sizing: Sizing, request: Request) -> Sizing:
         """Replicas for a request that is now known better.
