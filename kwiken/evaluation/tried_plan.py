@@ -98,15 +98,35 @@ def correction_of(
     factors = dict(zip(RANKS, np.exp(center).tolist(), strict=True))
     ends = zip(np.exp(center - reach).tolist(), np.exp(center + reach).tolist(), strict=True)
     bounds = dict(zip(RANKS, ends, strict=True))
-    spent = 1.0
+    found = Correction(plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds)
     if copies is not None and told.spent.reissue > 0:
-        known = set(tried.cost.stages) & set(copies)
-        work = sum(copies[name] * cost_of_one_call(profile, tried.cost, name) for name in known)
-        spent = work / told.spent.reissue
-    found = Correction(
-        plan=tried.digest, requests=len(latency_ms), factors=factors, bounds=bounds, spent=spent
-    )
+        spent, ends_of_spent = _spend_factor(profile, tried, copies, told.spent.reissue, len(latency_ms))
+        found = msgspec.structs.replace(found, spent=spent, spent_bounds=ends_of_spent)
     return tidied(found)
+
+
+def _spend_factor(
+    profile: Profile, tried: Plan, copies: Mapping[str, float], expected: float, requests: int
+) -> tuple[float, tuple[float, float]]:
+    """Factor of the spend with its bounds: a Poisson number of copies, and a gamma prior around 1.
+
+    Args:
+        profile: profile that the next plan is made from.
+        tried: the plan that was in force.
+        copies: by stage: mean number of copies of a request.
+        expected: spend that the simulation expects, as a share of the work, above 0.
+        requests: number of requests that were seen.
+    """
+    cost = {name: cost_of_one_call(profile, tried.cost, name) for name in tried.cost.stages}
+    work = sum(number * cost.get(name, 0.0) for name, number in copies.items())
+    sent = requests * sum(copies.values())
+    # As many copies as the expected spend would be at the mean cost of those that were sent, or of any.
+    mean_cost = work / sum(copies.values()) if work > 0 else sum(cost.values()) / len(cost)
+    wanted = requests * expected / mean_cost
+    shape = 1 / PRIOR_LOG_DEVIATION**2
+    factor = (shape + sent) / (shape + wanted)
+    reach = Z / np.sqrt(shape + sent)
+    return factor, (factor * float(np.exp(-reach)), factor * float(np.exp(reach)))
 
 
 def corrected_expectation(expected: Expected, correction: Correction) -> Expected:
@@ -134,7 +154,8 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
     spent = dict(expected.bounds.spent)
     if "reissue" in spent:
         low, high = spent["reissue"]
-        spent["reissue"] = (_share(low * correction.spent), _share(high * correction.spent))
+        least, most = correction.spent_bounds
+        spent["reissue"] = (_share(low * least), _share(high * most))
     return msgspec.structs.replace(
         expected,
         after=Ladder(**after),

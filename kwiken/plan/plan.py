@@ -227,7 +227,7 @@ class Intervals(_Struct, frozen=True, omit_defaults=True):
     spent: dict[str, tuple[float, float]] = {}
 
 
-class Correction(_Struct, frozen=True):
+class Correction(_Struct, frozen=True, omit_defaults=True):
     """How far the latencies under a plan that was tried were from those that the simulation expected of it.
 
     Attributes:
@@ -236,6 +236,7 @@ class Correction(_Struct, frozen=True):
         factors: by field of `Ladder`: latency that was seen, over the one expected.
         bounds: by field of `Ladder`: confidence bounds of the factor.
         spent: extra work of its copies that was seen, over the one expected; 1 where nothing is known.
+        spent_bounds: confidence bounds of that factor.
     """
 
     plan: str
@@ -243,13 +244,19 @@ class Correction(_Struct, frozen=True):
     factors: dict[str, float]
     bounds: dict[str, tuple[float, float]]
     spent: float = 1.0
+    spent_bounds: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
         """Check that the factors are positive and finite, and that their fields are those of a ladder."""
         for name, factor in self.factors.items():
             _need(name in Ladder.__struct_fields__, f"factors: {name!r} is no percentile")
             _need(0 < factor < math.inf, f"factors: {name} must be finite and above 0, not {factor}")
-        _need(0 <= self.spent < math.inf, f"spent must be finite and 0 or more, not {self.spent}")
+        low, high = self.spent_bounds
+        ordered = 0 < low <= self.spent <= high < math.inf
+        _need(
+            ordered,
+            f"spent must lie within its bounds, all finite and above 0, not {low}, {self.spent}, {high}",
+        )
 
 
 class Expected(_Struct, frozen=True, omit_defaults=True):

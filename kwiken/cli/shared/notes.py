@@ -96,7 +96,8 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
             return (
                 f"the expectation is corrected by {requests:,} requests that ran with plan {plan}: "
                 f"around p99 they took {factor:.2f} times what the simulation expects of that plan (90% "
-                f"interval {low:.2f} to {high:.2f}), and their copies were {spent:.2f} times the work"
+                f"interval {low:.2f} to {high:.2f}), and their copies took {spent:.2f} times the work "
+                "expected"
             )
         case planning.ObjectiveChosen(objective, cuts):
             return (

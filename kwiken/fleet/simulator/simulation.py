@@ -203,9 +203,10 @@ class Simulation:
 
     def _start(self, place: int) -> bool:
         run = self._runs[place]
-        if run.request is None or run.told != run.phase:
-            self._learn(run, place)
-        sizing = Sizing(run.request, self._ledger)
+        request = run.request
+        if request is None or run.told != run.phase:
+            request = self._learned(run, place)
+        sizing = Sizing(request, self._ledger)
         self._outcome.decisions += 1
         self._manager.scheduler.place(sizing)
         if not self._acceptable(run, sizing):
@@ -225,10 +226,11 @@ class Simulation:
         self._settle(self._replaced(run, place), (place,))
         return True
 
-    def _learn(self, run: _Run, place: int) -> None:
+    def _learned(self, run: _Run, place: int) -> Request:
         """Measure a job as it behaves now, for the first time in its phase or again."""
         run.again = run.request is not None and run.told == run.phase
         run.request, run.told = self._request(run, place), run.phase
+        return run.request
 
     def _request(self, run: _Run, place: int) -> Request:
         profile, reserved = (self._again if run.again else self._profiles)[place][run.phase], None
@@ -436,9 +438,8 @@ class Simulation:
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
-        if run.told != run.phase or not run.again:
-            self._learn(run, place)
-        run.request = request = run.request or sizing.request
+        known = run.told == run.phase and run.again
+        run.request = request = (run.request if known else self._learned(run, place)) or sizing.request
         if _same_sizes(request, sizing.request):
             sizing.renew(request)
             sizing.refresh()

@@ -247,9 +247,19 @@ COPIES_DENIED = _add(
         kind=Kind.COUNTER,
         unit="{copy}",
         labels=(STAGE, REASON),
-        help="Copies that were due and not sent then: by the bound that denied them, no_replica, or "
-        "common_delay while calls of all stages took long.",
+        help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
         question="Why do slow calls get no copy?",
+    ),
+)
+COPIES_PUT_OFF = _add(
+    GATEWAY,
+    Metric(
+        name="kw.copies.put_off",
+        kind=Kind.COUNTER,
+        unit="{call}",
+        labels=(STAGE,),
+        help="Calls whose copy was due and waited, because calls of all stages took longer than usual.",
+        question="Do requests wait for something that all replicas share, a processor say?",
     ),
 )
 RETRIES_DENIED = _add(

@@ -17,7 +17,8 @@ with several copies, each at the same distance after the one before, and one dra
 of a request that becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the
 global reissue of Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack
 of budget or of a replica asks again at twice its age: the longer it has waited, the more a copy gains, and
-the ledger still bounds the sum.
+the ledger still bounds the sum. A copy may also be put off for a while, because calls of all stages are slow
+(`common_delay.py`); that is no denial.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ LOST: Final = 1  # the attempt may have run
 FINAL: Final = 2  # another attempt would fail too
 
 RESENDS: Final = 16  # free resends of one call
+MAX_SHARE_PUT_OFF: Final = 0.5  # of the time that a call has, after which a copy is put off no longer
 
 
 class Race(msgspec.Struct, eq=False):
@@ -56,6 +58,7 @@ class Race(msgspec.Struct, eq=False):
         late_at: moment at which the request is late, so that the call gets a copy; infinite for never. It may
             be before `start`.
         copy_at: moment at which the next copy may be sent; infinite for never.
+        copy_due: the same without the time for which that copy was put off.
         due: next moment at which `tick` must be called.
         resends: number of free resends that are left.
         denials: number of times a copy was denied.
@@ -74,6 +77,7 @@ class Race(msgspec.Struct, eq=False):
     repeatable: bool
     late_at: float = inf
     copy_at: float = inf
+    copy_due: float = inf
     due: float = inf
     resends: int = RESENDS
     denials: int = 0
@@ -85,7 +89,7 @@ class Race(msgspec.Struct, eq=False):
 
     def __post_init__(self) -> None:
         """Derive the moments of the first copy and of the first tick."""
-        self.copy_at = self.start + self.after
+        self.copy_at = self.copy_due = self.start + self.after
         self._plan()
 
     def tick(self, now: float) -> int:
@@ -115,8 +119,9 @@ class Race(msgspec.Struct, eq=False):
                 self.late_at = inf
             else:
                 self.copy_at += self.after
+                self.copy_due = self.copy_at
             if not self.copies:
-                self.copy_at = self.late_at = inf
+                self.copy_at = self.copy_due = self.late_at = inf
         elif step == RETRY:
             self.repeatable = False
             self.hang_at = inf
@@ -139,7 +144,7 @@ class Race(msgspec.Struct, eq=False):
             if step == LATE:
                 self.late_at = again
             else:
-                self.copy_at = again
+                self.copy_at = self.copy_due = again
                 self.denials += 1
         elif step == RETRY:
             self.repeatable = False
@@ -147,17 +152,20 @@ class Race(msgspec.Struct, eq=False):
         self._plan()
         return self._end_if_idle()
 
-    def put_off(self, factor: float, now: float) -> bool:
-        """Put a copy off to a multiple of the policy's age; False if the call is that old already.
+    def put_off(self, until: float, now: float) -> bool:
+        """Put a copy off; False if it must not wait any longer, so that it is sent or denied now.
+
+        Half of the time until the call hangs or time is up is kept for the copy.
 
         Args:
-            factor: the multiple, 1 or more.
+            until: moment at which to ask for the copy again.
             now: present moment, seconds.
         """
-        due = self.start + factor * self.after
-        if now >= due:
+        last = self.start + MAX_SHARE_PUT_OFF * (min(self.hang_at, self.limit) - self.start)
+        until = min(until, last)
+        if until <= now:
             return False
-        self.copy_at = due
+        self.copy_at = until
         self._plan()
         return True
 
@@ -177,7 +185,7 @@ class Race(msgspec.Struct, eq=False):
             return WAIT
         if how == FINAL:
             self.resends, self.repeatable = 0, False
-            self.copy_at = self.late_at = self.hang_at = inf
+            self.copy_at = self.copy_due = self.late_at = self.hang_at = inf
             self._plan()
         if self.running:
             return WAIT

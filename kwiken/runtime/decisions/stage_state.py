@@ -35,7 +35,7 @@ class StageCounts:
         late_threads: calls that got more than one thread.
         stops: fan-outs cut short by the plan's stop rule.
         no_replica: copies that were due and found no replica to go to.
-        put_off: copies that were due and waited because calls of all stages took long.
+        put_off: calls whose copy was due and waited because calls of all stages took long.
         waits: fan-outs that waited on, without budget for the lost utility.
     """
 
@@ -103,7 +103,7 @@ class StageState:
         retries: account of its retries.
         latencies: latencies of its answered calls.
         recent: those of the last intervals.
-        usual: usual latency of its answered attempts.
+        usual: usual latency of the first answer of a visit.
         work: usual work of its calls.
         counts: counters for monitoring.
     """

@@ -79,6 +79,7 @@ def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Fami
     yield by_stage(catalog.CALLS_FAILED, lambda state: state.counts.failed)
     yield by_stage(catalog.STAGE_CPU, lambda state: state.counts.busy_ms / 1000)
     yield by_stage(catalog.LATE_CALLS, lambda state: state.counts.late_calls)
+    yield by_stage(catalog.COPIES_PUT_OFF, lambda state: state.counts.put_off)
     yield by_stage(catalog.RETRIES_DENIED, lambda state: state.retries.denied)
     sorts = [(kind, outcome) for kind in ATTEMPT_KINDS for outcome in ATTEMPT_OUTCOMES]
     yield family(
@@ -131,7 +132,6 @@ def _budgets(
             for reason, count in (
                 *((VERDICTS[verdict], state.account.denied[verdict]) for verdict in _DENYING),
                 ("no_replica", state.counts.no_replica),
-                ("common_delay", state.counts.put_off),
             )
         ),
     )

@@ -146,6 +146,7 @@ def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,
+        "put_off": state.counts.put_off,
         "retries": state.retries.spent,
         "resends": state.counts.resends,
         "p50_ms": _ms(state.latencies.quantile(0.5)),

@@ -93,7 +93,7 @@ def test_kinds_in_json_are_all_different() -> None:
             (
                 "the expectation is corrected by 1,234 requests that ran with plan 0123456789ab: "
                 "around p99 they took 1.30 times what the simulation expects of that plan (90% interval 1.10 "
-                "to 1.50), and their copies were 0.81 times the work"
+                "to 1.50), and their copies took 0.81 times the work expected"
             ),
         ),
         (planning.LargerBudgetHelps(0.08, 0.62), "a reissue budget of 0.08 should cut p99 by 62%"),

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import itertools
 import logging
+import math
 import random
 import time
 from collections import Counter
@@ -174,7 +175,8 @@ async def test_beside_a_good_replica_nearly_every_request_succeeds() -> None:
             hits, began = it.place.hits, time.monotonic()
             later = await it.ask_all(words_of(name, REQUESTS - FIRST))
             more = it.place.hits - hits
-            trials = (time.monotonic() - began) / FIRST_BACKOFF_S  # each ends a time of ejection
+            # Each trial ends a time of ejection, and each of those is twice as long as the last one.
+            trials = math.log2(1 + (time.monotonic() - began) / FIRST_BACKOFF_S)
         if stranger.sound:
             return f"{errors + later}" if errors or later else None
         if more > FEW + trials:

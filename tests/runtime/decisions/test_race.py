@@ -64,22 +64,44 @@ def test_denied_for_lack_of_budget_asks_again_at_twice_the_age() -> None:
     assert asked == [1.0, 2.0, 4.0, 8.0]
 
 
-def test_a_copy_that_is_put_off_asks_again_at_that_multiple_of_its_age_and_is_no_denial() -> None:
+def test_a_copy_that_is_put_off_is_asked_for_again_and_is_no_denial() -> None:
     it = race()
     assert it.tick(1.0) == COPY
-    assert it.put_off(2.5, 1.0)
-    assert it.tick(2.4) == WAIT
-    assert it.due == 2.5
-    assert it.tick(2.5) == COPY
-    assert not it.put_off(2.5, 2.5)
-    assert it.tick(2.5) == COPY
+    assert it.put_off(2.25, 1.0)
+    assert (it.copy_at, it.copy_due, it.due) == (2.25, 1.0, 2.25)
+    assert it.tick(2.2) == WAIT
+    assert it.tick(2.25) == COPY
+    assert not it.put_off(2.25, 2.25)
+    assert it.tick(2.25) == COPY
+    it.launched(COPY)
     assert it.denials == 0
 
 
-def test_a_copy_at_age_zero_is_never_put_off() -> None:
-    it = race(after=0.0)
-    assert it.tick(0.0) == COPY
-    assert not it.put_off(4.0, 0.0)
+@pytest.mark.parametrize(("hang_at", "limit", "last"), [(5.0, 10.0, 2.5), (inf, 4.0, 2.0)])
+def test_a_copy_is_put_off_for_half_of_the_time_that_the_call_has(
+    hang_at: float, limit: float, last: float
+) -> None:
+    it = race(hang_at=hang_at, limit=limit)
+    assert it.tick(1.0) == COPY
+    assert it.put_off(100.0, 1.0)
+    assert it.due == last
+    assert it.tick(last) == COPY
+    assert not it.put_off(100.0, last)
+
+
+def test_a_copy_that_is_due_late_is_not_put_off() -> None:
+    it = race(after=3.0, limit=4.0, hang_at=inf)
+    assert it.tick(3.0) == COPY
+    assert not it.put_off(3.5, 3.0)
+
+
+def test_the_next_copy_is_due_after_the_one_that_was_put_off() -> None:
+    it = race(copies=2, hang_at=inf)
+    it.tick(1.0)
+    it.put_off(1.5, 1.0)
+    it.tick(1.5)
+    it.launched(COPY)
+    assert (it.copy_at, it.copy_due) == (2.5, 2.5)
 
 
 def test_denied_for_good_never_asks_again() -> None:
@@ -322,8 +344,8 @@ class AnyRace(RuleBasedStateMachine):
                 assert self.now >= self.late
             if step in {RETRY, COPY, LATE}:
                 assert self.idempotent
-            if step == COPY and self.it.put_off(factor, self.now):
-                assert self.now < self.it.copy_at <= factor * self.after
+            if step == COPY and self.it.put_off(factor * self.it.copy_due, self.now):
+                assert self.now < self.it.copy_at <= min(factor * self.it.copy_due, self.limit / 2)
             elif grant:
                 self.kinds[step] += 1
                 self.running.add(self.it.launched(step))

@@ -177,6 +177,64 @@ def test_copies_wait_while_all_calls_take_longer_than_usual() -> None:
     assert share_of_late_calls_with_a_copy({"s-0", "s-1", "s-2"}) < 0.2
 
 
+@pytest.mark.parametrize(("rate", "shards"), [(1.0, 20), (20.0, 20), (20.0, 4), (100.0, 1)])
+def test_copies_of_stragglers_of_their_own_do_not_wait(rate: float, shards: int) -> None:
+    """One call of a hundred is slow because of its replica; nothing is shared."""
+    rng = random.Random(5)
+
+    async def behave(_: Replica, call: Call) -> str:
+        if call.stage == "s" and not call.attempt and rng.random() < 0.01:
+            await asyncio.sleep(0.3)
+        return await asyncio.sleep(rng.lognormvariate(-4.6, 0.5), "ok")
+
+    async def main() -> tuple[int, int]:
+        service = service_of(
+            Stage(name="s", fanout=shards, replicas=3, idempotent=True, timeout_ms=5000),
+            Stage(name="m", after=("s",)),
+        )
+        executor = executor_of(service, Script(behave))
+        executor.apply(plan_of(service, {"s": Reissue(after_ms=40, fraction=0.1)}, budget=0.3))
+        await drive(executor, rate=rate, seconds=600 / rate)
+        stage = executor.status()["stages"]["s"]
+        return stage["reissues"], stage["put_off"]
+
+    copies, waited = simulate(main)
+    assert copies > 5
+    assert waited <= 0.05 * copies
+
+
+def test_a_moment_in_which_quick_calls_are_slow_does_not_hold_up_a_slow_call() -> None:
+    """Quick stages take 2 ms, the last one a second. Its copy is due just when the quick ones take 7 ms."""
+    quick = [
+        Stage(name=name, after=after_, replicas=2, idempotent=True, timeout_ms=30_000)
+        for name, after_ in (("a", ()), ("b", ("a",)), ("c", ("b",)))
+    ]
+    service = service_of(
+        *quick, Stage(name="d", after=("c",), replicas=2, idempotent=True, timeout_ms=30_000)
+    )
+
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+
+        async def behave(_: Replica, call: Call) -> str:
+            age = loop.time() - start
+            if call.stage != "d":
+                return await asyncio.sleep(0.007 if 22.95 < age < 23.05 else 0.002, "ok")
+            return await asyncio.sleep(60 if not call.attempt and 19.99 < age < 20.02 else 1.0, "ok")
+
+        script = Script(behave)
+        executor = executor_of(service, script)
+        executor.apply(plan_of(service, {"d": Reissue(after_ms=3000, fraction=0.1)}, budget=0.2))
+        load = await drive(executor, rate=250.0, seconds=26.0)
+        assert load.errors == []
+        return [entry.at - start for entry in script.sent if entry.call.attempt]
+
+    copies = simulate(main)
+    assert copies
+    assert all(22.9 < at < 23.2 for at in copies)
+
+
 def test_no_extra_attempts_when_every_replica_is_down() -> None:
     async def dead(_: str, __: float) -> None:
         await raising(LostError("reset"), 0.06)  # after the reissue moment, too

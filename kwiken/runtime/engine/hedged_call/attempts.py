@@ -71,7 +71,11 @@ class Attempts(msgspec.Struct, eq=False):
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
         state = self.site.stage.state
-        self.site.shared.common_delay.answered(now, state.usual.learn(now - attempt.started, now))
+        request, visit = self.site.request, 1 << self.site.stage.index
+        if not request.answered & visit:
+            request.answered |= visit
+            took = now - attempt.started
+            self.site.shared.common_delay.answered(now, took, state.usual.learn(took, now))
         state.picker.answered(attempt.target, attempt.ticket, now, reply)
         state.counts.busy_ms += reply.busy_ms or 0.0
         attempt.busy_ms = reply.busy_ms

@@ -355,10 +355,11 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _put_off(self, now: float) -> bool:
         """Put a copy off while calls of all stages take long; False if it is still due."""
-        site = self.site
-        if not self.race.put_off(site.shared.common_delay.factor(self.race.start), now):
+        race, site = self.race, self.site
+        first = race.copy_at == race.copy_due
+        if not race.put_off(site.shared.common_delay.until(race.start, race.copy_due, now), now):
             return False
-        site.stage.state.counts.put_off += 1
+        site.stage.state.counts.put_off += first
         return True
 
     # The end.

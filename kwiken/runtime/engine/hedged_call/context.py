@@ -79,6 +79,7 @@ class Request(msgspec.Struct, eq=False):
         visits: its visits of stages so far, in the order of their start; None if nothing is recorded.
         start_ns: time of its arrival, nanoseconds since 1970; known if the request is recorded.
         spans: number of span ids that were given to its attempts.
+        answered: stages with an answer so far, a bit for each position in the program.
         partial: whether a part that could have been in its answer is missing.
         lost_weight: utility weight that its answer lacks.
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
@@ -100,6 +101,7 @@ class Request(msgspec.Struct, eq=False):
     visits: list[StageVisit] | None = None
     start_ns: int = 0
     spans: int = 0
+    answered: int = 0
     partial: bool = False
     lost_weight: float = 0.0
     lost: dict[str, set[ReplicaState]] | None = None
