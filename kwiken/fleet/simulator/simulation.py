@@ -438,7 +438,8 @@ class Simulation:
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
-        known = run.told == run.phase and run.again
+        # Paragon measures again (section 3.9); Quasar takes what it observes (section 3.6).
+        known = run.told == run.phase and (run.again or self._manager.chooses_sizes)
         run.request = request = (run.request if known else self._learned(run, place)) or sizing.request
         if _same_sizes(request, sizing.request):
             sizing.renew(request)
