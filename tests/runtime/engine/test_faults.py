@@ -270,10 +270,7 @@ def test_spend_stays_within_the_budget_in_every_window() -> None:
     assert status["ledger"]["horizon_share"] * status["ledger"]["work"] <= 0.02 * (END * 100 + BURST_REQUESTS)
     sent = [entry.at for entry in world.script.sent if entry.call.attempt]
     done = [entry.at for entry in world.script.sent if entry.end == "answered"]
-    # Windows of the last copies are cut short by the end of the load.
-    whole = [at for at in sent if at + 10 <= world.start + END]
-    assert len(whole) > 20
-    for opens in whole:
+    for opens in sent:
         spent = sum(opens <= at <= opens + 10 for at in sent)
         work = sum(opens <= at <= opens + 10 for at in done)
         assert spent <= 0.03 * work + 1.0
@@ -449,7 +446,7 @@ def test_reissues_stop_before_anything_is_shed() -> None:
         script = Script(Queue(0.02))
         service = one_stage(replicas=2, timeout_ms=2000)
         executor = executor_of(service, script, limits=LIMITS)
-        executor.apply(plan_of(service, {"s": Reissue(after_ms=40, fraction=0.05)}))
+        executor.apply(plan_of(service, {"s": Reissue(after_ms=60, fraction=0.05)}))
         busy = await drive(executor, rate=80.0, seconds=20.0)
         assert busy.errors == []
         assert executor.status()["reissues"] > 5
