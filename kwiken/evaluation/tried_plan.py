@@ -116,13 +116,16 @@ def _spend_factor(
         copies: by stage: mean number of copies of a request.
         expected: spend that the simulation expects, as a share of the work, above 0.
         requests: number of requests that were seen.
+
+    Returns:
+        The factor, and its lower and upper bound.
     """
     cost = {name: cost_of_one_call(profile, tried.cost, name) for name in tried.cost.stages}
     work = sum(number * cost.get(name, 0.0) for name, number in copies.items())
-    sent = requests * sum(copies.values())
+    sent = sum(copies.values())
     # As many copies as the expected spend would be at the mean cost of those that were sent, or of any.
-    mean_cost = work / sum(copies.values()) if work > 0 else sum(cost.values()) / len(cost)
-    wanted = requests * expected / mean_cost
+    mean_cost = work / sent if work > 0 else sum(cost.values()) / len(cost)
+    sent, wanted = requests * sent, requests * expected / mean_cost
     shape = 1 / PRIOR_LOG_DEVIATION**2
     factor = (shape + sent) / (shape + wanted)
     reach = Z / np.sqrt(shape + sent)

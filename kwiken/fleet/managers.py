@@ -89,6 +89,5 @@ def simulate(world: World, name: str) -> Outcome:
     contestant = CONTESTANTS[name]
     manager = contestant.manager(name, world.seed)
     first = world.profiles(contestant.knowledge, ENTRIES)
-    measures_again = contestant.follows and not contestant.chooses_sizes
-    again = world.profiles(contestant.knowledge, ENTRIES_AGAIN) if measures_again else first
+    again = world.profiles(contestant.knowledge, ENTRIES_AGAIN) if manager.measures_again else first
     return Simulation(world.scenario, first, manager, again).run()

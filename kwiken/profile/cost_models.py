@@ -56,9 +56,8 @@ def default_model(profile: Profile) -> str:
     Args:
         profile: profile of the service.
     """
-    if not any(_may_be_copied(stage) for stage in profile.stages):
-        return "typical"
-    return "typical" if _without_busy_time(profile) else "busy"
+    copied = any(_may_be_copied(stage) for stage in profile.stages)
+    return "busy" if copied and not _without_busy_time(profile) else "typical"
 
 
 def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:

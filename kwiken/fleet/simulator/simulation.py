@@ -71,6 +71,14 @@ class Manager:
     chooses_sizes: bool = False
     detection_s: float = DETECTION_S
 
+    @property
+    def measures_again(self) -> bool:
+        """Whether a workload that deviates is measured again, as Paragon does (section 3.9).
+
+        A manager that chooses sizes takes what it observes instead (Quasar section 3.6).
+        """
+        return self.follows and not self.chooses_sizes
+
 
 class Event(IntEnum):
     """Kind of event; events of one moment happen in this order."""
@@ -438,9 +446,9 @@ class Simulation:
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
-        # Paragon measures again (section 3.9); Quasar takes what it observes (section 3.6).
-        known = run.told == run.phase and (run.again or self._manager.chooses_sizes)
-        run.request = request = (run.request if known else self._learned(run, place)) or sizing.request
+        if run.told != run.phase or (self._manager.measures_again and not run.again):
+            self._learned(run, place)
+        run.request = request = run.request or sizing.request
         if _same_sizes(request, sizing.request):
             sizing.renew(request)
             sizing.refresh()
