@@ -131,7 +131,7 @@ async def _paced(site: Site, pace: Pace) -> tuple[Evidence, Path]:
         outcome = await _attempt(site, pace, timing, name)
         if isinstance(outcome, Evidence):
             return outcome, site.scratch / name
-        slower = slower_rate(pace.rate, outcome.shares, fixed=settings.rate is not None, slowdowns=slowdowns)
+        slower = slower_rate(pace.rate, outcome.excess, fixed=settings.rate is not None, slowdowns=slowdowns)
         if slower is None:
             advice = (
                 "lower --rate" if settings.rate is not None else "try again when the machine is less busy"

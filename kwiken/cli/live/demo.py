@@ -40,7 +40,7 @@ NOTHING_TOLD: Final = 3  # exit code
 @click.option(
     "--rate",
     type=POSITIVE,
-    help="Requests per second.  [default: 5 to 100, what uses a third of the machine]",
+    help="Requests per second.  [default: 5 to 100, a third of what the machine can do; of one core a sixth]",
 )
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
 @click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")
@@ -65,9 +65,9 @@ def command(
     A replica of each stage, any of them, is paused in bursts, so that there is a tail to cut; --calm turns
     that off. The folder holds up to 100 MB while it runs, and some 10 MB afterwards.
 
-    The demo measures first what the machine can do, and sends what uses a third of it. Blocks in which others
-    take the processors are repeated, at a lower rate if need be. Exit code 3 if the machine was too slow or
-    too busy to tell anything; one line says why.
+    The demo measures first what the machine can do, and sends what fits it (see --rate). Blocks in which
+    others take the processors are repeated, at a lower rate if need be. Exit code 3 if the machine was too
+    slow or too busy to tell anything; one line says why.
     """
     from kwiken.cli.demo import TerminalWatch, run_demo
     from kwiken.cli.demo.pace import NothingToldError

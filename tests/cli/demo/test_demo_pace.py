@@ -67,6 +67,14 @@ def test_a_third_of_the_machine_is_sent() -> None:
     assert "48 requests a second use 33% of what it gives" in pace.line
 
 
+def test_a_sixth_of_a_single_processor_is_sent() -> None:
+    """There a request waits for others as often as at a third of two processors."""
+    pace = search(0.013, idle=0.02, processors=1).pace()
+    assert pace is not None
+    assert pace.rate == 11.0  # (1/6 - 0.02) / 0.013 = 11.3
+    assert pace.share == pytest.approx(1 / 6, abs=0.01)
+
+
 def test_the_search_ends_before_the_machine_is_overloaded() -> None:
     seen: list[float] = []
     found = RateSearch()
@@ -85,21 +93,22 @@ def test_the_search_ends_before_the_machine_is_overloaded() -> None:
     others=st.floats(0, 128),
     quota=st.one_of(st.just(math.inf), st.floats(0.1, 16)),
 )
-def test_the_rate_never_asks_for_more_than_a_third(
+def test_the_rate_never_asks_for_more_than_its_share(
     cpu_s: float, idle: float, gateway: float, processors: int, others: float, quota: float
 ) -> None:
     figures = {"processors": processors, "others": min(others, processors), "quota": quota}
     pace = search(cpu_s, idle=idle, gateway=gateway, **figures).pace()
     given_ = use(0.0, **figures).given
+    wanted = 1 / 3 if processors > 1 else 1 / 6
     if pace is None:
         # After a single step idle use cannot be told from that of requests, and counts as theirs.
         used = MIN_RATE * (idle + cpu_s * RATES[0]) / RATES[0]
         assert used > 0.49 * given_ or gateway * used > 0.33
     else:
         assert MIN_RATE <= pace.rate <= MAX_DEFAULT_RATE
-        assert idle + cpu_s * pace.rate <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) * given_ + 1e-6
+        assert idle + cpu_s * pace.rate <= (1 / 2 if pace.rate == MIN_RATE else wanted) * given_ + 1e-6
         assert (idle + cpu_s * pace.rate) / given_ <= pace.share + 1e-9
-        assert pace.share <= (1 / 2 if pace.rate == MIN_RATE else 1 / 3) + 1e-9
+        assert pace.share <= (1 / 2 if pace.rate == MIN_RATE else wanted) + 1e-9
 
 
 def test_a_slow_machine_is_used_up_to_a_half_by_the_lowest_rate() -> None:
@@ -232,7 +241,7 @@ def test_an_attempt_ends_with_every_stretch_sound_or_with_a_reason(kinds: list[s
     assert attempt.failed == (counted != STRETCHES)
     if attempt.failed:
         assert attempt.reason
-        assert len(attempt.shares) == len(attempt.void)
+        assert len(attempt.excess) == len(attempt.void)
         severe = sum(finding.severe for finding in attempt.void)
         assert severe == 2 or len(attempt.void) == attempt.allowed + 1
 
@@ -247,17 +256,24 @@ def test_a_void_stretch_is_repeated_at_once() -> None:
 
 @given(
     rate=st.floats(MIN_RATE, MAX_DEFAULT_RATE),
-    shares=st.lists(st.floats(0, 50), max_size=5),
+    excess=st.lists(st.floats(0, 150), max_size=5),
     fixed=st.booleans(),
 )
-def test_slower_rates_end_and_stay_useful(rate: float, shares: list[float], fixed: bool) -> None:
+def test_slower_rates_end_and_stay_useful(rate: float, excess: list[float], fixed: bool) -> None:
     tried = [rate]
-    while (slower := slower_rate(tried[-1], shares, fixed=fixed, slowdowns=len(tried) - 1)) is not None:
+    while (slower := slower_rate(tried[-1], excess, fixed=fixed, slowdowns=len(tried) - 1)) is not None:
         assert MIN_RATE <= slower < tried[-1]
         tried.append(slower)
     assert len(tried) <= 3
     if fixed:
         assert len(tried) == 1
+
+
+@pytest.mark.parametrize(("processors", "slower"), [(2, 20.0), (1, 10.0)])
+def test_the_next_rate_aims_at_the_share_that_the_machine_gets(processors: int, slower: float) -> None:
+    attempt = Attempt(list(STRETCHES))
+    attempt.note(VOID, use(0.66 * processors, processors=processors))
+    assert slower_rate(40.0, attempt.excess, fixed=False, slowdowns=0) == slower
 
 
 def test_a_tail_that_the_machine_makes_is_no_result() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kwiken.cli.demo.pace.health import Finding
-from kwiken.cli.demo.pace.rate_search import MIN_RATE, TARGET_SHARE, rounded_down
+from kwiken.cli.demo.pace.rate_search import MIN_RATE, rounded_down, target_share
 from kwiken.errors import KwikenError
 from kwiken.machine import ProcessorUse
 
@@ -35,13 +35,13 @@ class Attempt:
     Attributes:
         stretches: arm and number of the round of each stretch that is still to come, in order.
         void: findings so far.
-        shares: use of what the program could have in each void stretch, where it was measured.
+        excess: use of the processors in each void stretch as a multiple of the target, where it was measured.
         severe: number of severe findings.
     """
 
     stretches: list[tuple[str, int]]
     void: list[Finding] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
+    excess: list[float] = field(default_factory=list)
     severe: int = 0
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Attempt:
             self.stretches.pop(0)
             return True
         self.void.append(finding)
-        self.shares += [use.share] if use is not None else []
+        self.excess += [use.share / target_share(use)] if use is not None else []
         self.severe += finding.severe
         return False
 
@@ -80,20 +80,20 @@ class Attempt:
 
 
 def slower_rate(
-    rate: float, shares: Iterable[float], *, fixed: bool, slowdowns: int, lowest: float = MIN_RATE
+    rate: float, excess: Iterable[float], *, fixed: bool, slowdowns: int, lowest: float = MIN_RATE
 ) -> float | None:
     """Rate of the next attempt after one has failed; None to give up.
 
     Args:
         rate: rate of the failed attempt, in requests a second.
-        shares: use of what the program could have in its void stretches.
+        excess: use of the processors in its void stretches, as multiples of the target.
         fixed: whether the user has fixed the rate.
         slowdowns: number of times that the rate was lowered so far.
         lowest: lowest rate that can tell anything, in requests a second.
     """
     if fixed or slowdowns >= MAX_SLOWDOWNS:
         return None
-    worst = max(shares, default=0.0)
-    factor = min(MAX_SLOWER, max(MIN_SLOWER, TARGET_SHARE / worst)) if worst > 0 else MAX_SLOWER
+    worst = max(excess, default=0.0)
+    factor = min(MAX_SLOWER, max(MIN_SLOWER, 1 / worst)) if worst > 0 else MAX_SLOWER
     slower = max(lowest, rounded_down(rate * factor))
     return slower if slower < rate else None
