@@ -217,6 +217,21 @@ def test_a_phase_that_dislikes_its_node_is_moved_after_detection() -> None:
     assert played(scenario).finished_s[0] == pytest.approx(100 + 500)
 
 
+@pytest.mark.parametrize(("follows", "later"), [(True, 1.0), (False, 0.2)])
+def test_what_a_workload_gets_around_a_change_of_phase_is_noted(follows: bool, later: float) -> None:
+    kinds = profile("a", slow=1.0), better_on_slow("a"), profile("a", slow=1.0)
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    # The third phase is too short to be followed.
+    phases = tuple(Phase(kind, work, 1.0) for kind, work in zip(kinds, (100.0, 100.0, 40.0), strict=True))
+    found = played(Scenario("phases", cluster(1, 1), (Job(workload, 0.0, phases),)), follows=follows)
+    assert [(one.before, one.at, one.later) for one in found.changes] == [pytest.approx((1.0, 0.2, later))]
+    figures = found.summary()
+    assert figures["performance at a change of phase, %"] == pytest.approx(20.0)
+    assert figures["performance 45 s after a change of phase, %"] == pytest.approx(100 * later)
+    alone = played(Scenario("one", cluster(1), (batch("a", 0.0, 20.0),)))
+    assert not any("change of phase" in name for name in alone.summary())
+
+
 def better_on_slow(name: str) -> WorkloadProfile:
     """Workload that is five times faster on a slow node than on a fast one."""
     usual = profile(name, slow=1.0)

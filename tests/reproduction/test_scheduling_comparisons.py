@@ -40,7 +40,7 @@ def test_rows_have_medians_spreads_and_the_sources_values() -> None:
 
 
 def test_every_comparison_names_what_exists() -> None:
-    figures = simulate(SCENARIOS["local-low"].draw(0), "least-loaded").summary()
+    figures = simulate(SCENARIOS["local-phases"].draw(0), "least-loaded").summary()
     for comparison in of_paragon.COMPARISONS:
         assert comparison.scenario in SCENARIOS
         for told in comparison.told:

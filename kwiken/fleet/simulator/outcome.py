@@ -13,6 +13,22 @@ from kwiken.fleet.simulator.state import QOS, State
 BOUNDED: Final = 0.90  # performance from which a loss counts as bounded
 SEVERE: Final = 0.80  # performance below which a loss counts as severe
 POINTS: Final = 200  # of a series over time
+RECOVERY_S: Final = 45.0  # Paragon's detection of 30 s, and the longest move: 2 s and 1 s for each GB
+
+
+@dataclass
+class PhaseChange:
+    """What a workload got around a change of its behaviour, as shares of its reference at that moment.
+
+    Attributes:
+        before: right before the change.
+        at: right after it.
+        later: after `RECOVERY_S`; NaN if the phase ended earlier.
+    """
+
+    before: float
+    at: float
+    later: float = np.nan
 
 
 @dataclass(eq=False, kw_only=True)
@@ -36,6 +52,7 @@ class Outcome:
         alone: (j,) what the performance would have been without contention, as a share of the reference.
         contention: (j,) share of that which contention took.
         useful: core-seconds of work that was not destroyed.
+        changes: changes to phases that last at least `RECOVERY_S` on the best platform, in order of time.
     """
 
     capacity: float
@@ -53,6 +70,7 @@ class Outcome:
     kept: Floats
     alone: Floats
     contention: Floats
+    changes: list[PhaseChange] = field(default_factory=list)
     _times: list[tuple[float, float, float]] = field(default_factory=list)
 
     @staticmethod
@@ -166,6 +184,11 @@ class Outcome:
             "cores allocated, %": allocated,
             "cores used, %": used,
         }
+        followed = [one for one in self.changes if np.isfinite(one.later)]
+        if followed:
+            means = np.mean([(one.before, one.at, one.later) for one in followed], axis=0).tolist()
+            moments = "before a change of phase", "at a change of phase", f"{RECOVERY_S:g} s after a change of phase"
+            figures |= {f"performance {moment}, %": mean for moment, mean in zip(moments, means, strict=True)}
         return {name: 100 * value for name, value in figures.items()} | {
             "mean wait, s": float(self.wait_s.mean()),
             "makespan, s": self.makespan_s,

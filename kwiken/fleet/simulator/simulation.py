@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.arrays import Ints
-from kwiken.fleet.simulator.outcome import Outcome
+from kwiken.fleet.simulator.outcome import RECOVERY_S, Outcome, PhaseChange
 from kwiken.fleet.simulator.scenario import Job, Scenario
 from kwiken.fleet.simulator.state import QOS, State
 from kwiken.fleet.simulator.truth import Truth
@@ -90,6 +90,7 @@ class Event(IntEnum):
     ACT = 4
     RECLAIM = 5
     ARRIVAL = 6
+    LOOK = 7
 
 
 @dataclass(eq=False)
@@ -109,6 +110,8 @@ class _Run:
     act_s: float = np.inf  # when the manager will act
     calm_s: float = -np.inf  # until when it will not, while the job gets the same share of its demand
     after_act: float = np.nan  # the share of its demand that the job got when the manager had acted
+    change: PhaseChange | None = None  # the last one that is noted
+    look_s: float = np.inf  # when it is seen what the job gets after that change
 
 
 class Simulation:
@@ -191,6 +194,8 @@ class Simulation:
                 self._act(subject)
             case Event.RECLAIM:
                 self._reclaim(subject)
+            case Event.LOOK:
+                self._look(subject)
 
     # Waiting and placement
 
@@ -339,9 +344,7 @@ class Simulation:
         run = self._runs[place]
         self._state.advance(np.array([place]), self._now_s)
         if run.phase + 1 < len(run.job.phases):
-            run.phase += 1
-            self._behave(run, place)
-            self._settle({one.node for one in run.replicas}, (place,))
+            self._change_phase(run, place)
             return
         self._outcome.finished_s[place] = self._now_s
         if place in self._line:  # a service whose time is up while it waits after a failure
@@ -349,8 +352,30 @@ class Simulation:
         self._leave(run, place)
         self._state.running[place] = False
         self._state.finish_s[place] = np.inf
-        run.act_s = np.inf
+        run.act_s = run.look_s = np.inf
         self._admit()
+
+    def _change_phase(self, run: _Run, place: int) -> None:
+        """Go to the next phase; note what the job gets before and after, and look again later."""
+        before = self._share(place)
+        run.phase += 1
+        self._behave(run, place)
+        self._settle({one.node for one in run.replicas}, (place,))
+        phase, run.look_s = run.job.phases[run.phase], np.inf
+        if phase.work >= RECOVERY_S * phase.reference:
+            run.change, run.look_s = PhaseChange(before, self._share(place)), self._now_s + RECOVERY_S
+            self._outcome.changes.append(run.change)
+            self._later(run.look_s, Event.LOOK, place)
+
+    def _look(self, place: int) -> None:
+        """Note what a job gets a while after a change of phase."""
+        run = self._runs[place]
+        if run.change is not None and run.look_s == self._now_s:
+            run.change.later = self._share(place)
+
+    def _share(self, place: int) -> float:
+        """Performance of a job now, as a share of its demand."""
+        return float(self._state.performance[place] / self._state.demand[place])
 
     def _leave(self, run: _Run, place: int) -> None:
         if run.sizing is not None:
@@ -432,7 +457,7 @@ class Simulation:
         self._outcome.restarts[place] += 1
         if not self._state.service[place]:
             self._outcome.wasted += self._state.forget(place)
-            run.phase = 0
+            run.phase, run.look_s = 0, np.inf
             self._behave(run, place)
         self._line.appendleft(place)
 
@@ -474,7 +499,7 @@ class Simulation:
         state = self._state
         touched = state.settle(nodes, (place,), self._now_s)
         stands = bool(state.paused[place]) or run.sizing is None
-        run.after_act = np.nan if stands else float(state.performance[place] / state.demand[place])
+        run.after_act = np.nan if stands else self._share(place)
         self._watch(touched)
 
     def _better(self, sizing: Sizing, request: Request) -> Sizing:

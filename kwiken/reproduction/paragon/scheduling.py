@@ -28,7 +28,8 @@ PAIRS: Final = (
 KEPT: Final = "QoS kept, %"
 MEAN: Final = "mean performance, %"
 TIME: Final = "time with QoS kept, %"
-ORDERED: Final = (KEPT, MEAN, TIME)  # figures that managers are ordered by; the more the better
+RECOVERED: Final = "performance 45 s after a change of phase, %"
+ORDERED: Final = (KEPT, MEAN, TIME, RECOVERED)  # figures that managers are ordered by; the more the better
 
 
 def _by_manager(*values: str) -> dict[str, str]:
@@ -85,6 +86,9 @@ COMPARISONS: Final = (
             Told("Figure 3.6", KEPT, _by_manager("66")),
             Told("Figure 3.6", MEAN, {}),
             Told("Figure 3.6", TIME, {}),
+            Told("Figure 3.6", "performance before a change of phase, %", {}),
+            Told("Figure 3.6", "performance at a change of phase, %", {}),
+            Told("Figure 3.6", RECOVERED, _by_manager("about 100", *["decays"] * 3)),
         ),
     ),
     Comparison(
