@@ -94,6 +94,25 @@ def test_more_is_kept_at_every_load_by_knowing_more() -> None:
 
 
 @pytest.mark.slow
+def test_only_who_follows_workloads_recovers_from_a_change_of_phase() -> None:
+    others = ("interference-only", "heterogeneity-only", "least-loaded")
+    results = [played("local-phases", ("paragon", *others), seed) for seed in range(8)]
+    gained: dict[str, list[float]] = {name: [] for name in results[0]}
+    for figures in results:
+        for name, of in figures.items():
+            before = of["performance before a change of phase, %"]
+            at, later = of["performance at a change of phase, %"], of[of_paragon.RECOVERED]
+            gained[name].append(later - at)
+            if name == "paragon":
+                assert at < before
+                assert later > 0.97 * before
+            else:
+                assert later < figures["paragon"][of_paragon.RECOVERED]
+    assert np.median(gained["paragon"]) > 1.0
+    assert all(np.median(gained[name]) < 0.5 for name in others)
+
+
+@pytest.mark.slow
 def test_managers_of_targets_come_in_the_published_order() -> None:
     found = played(of_quasar.SCENARIOS[0], of_quasar.MANAGERS, 0)
     performance = {name: figures[of_quasar.PERFORMANCE.metric] for name, figures in found.items()}

@@ -37,7 +37,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """Place three services and best-effort work on six nodes of unequal speed, which this machine plays.
 
     The placements of three schedulers are run under the same load, one after another. Then a node of the last
-    one is stopped, and its replicas are started elsewhere. It takes about two and a half minutes.
+    one is stopped, and its replicas are started elsewhere. It takes about two minutes.
 
     Exit code 1 when a target was not kept, 3 when the machine was too busy for a verdict.
     """
