@@ -40,7 +40,7 @@ NOTHING_TOLD: Final = 3  # exit code
 @click.option(
     "--rate",
     type=POSITIVE,
-    help="Requests per second.  [default: 5 to 100, a third of what the machine can do; of one core a sixth]",
+    help="Requests per second.  [default: 5 to 100, a third of what the machine can do, or less]",
 )
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
 @click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")

@@ -187,8 +187,9 @@ class Outcome:
         followed = [one for one in self.changes if np.isfinite(one.later)]
         if followed:
             means = np.mean([(one.before, one.at, one.later) for one in followed], axis=0).tolist()
-            moments = "before a change of phase", "at a change of phase", f"{RECOVERY_S:g} s after a change of phase"
-            figures |= {f"performance {moment}, %": mean for moment, mean in zip(moments, means, strict=True)}
+            moments = "before", "at", f"{RECOVERY_S:g} s after"
+            for moment, mean in zip(moments, means, strict=True):
+                figures[f"performance {moment} a change of phase, %"] = mean
         return {name: 100 * value for name, value in figures.items()} | {
             "mean wait, s": float(self.wait_s.mean()),
             "makespan, s": self.makespan_s,

@@ -75,6 +75,16 @@ def test_a_sixth_of_a_single_processor_is_sent() -> None:
     assert pace.share == pytest.approx(1 / 6, abs=0.01)
 
 
+def test_beside_a_program_that_takes_one_of_two_processors_a_sixth_of_the_other_is_sent() -> None:
+    pace = search(0.013, idle=0.02, others=1.0).pace()
+    assert pace is not None
+    assert pace.given == pytest.approx(1.0)
+    assert pace.rate == 11.0
+    between = search(0.013, others=0.5).pace()
+    assert between is not None
+    assert between.share == pytest.approx(1.5 / 6, abs=0.01)
+
+
 def test_the_search_ends_before_the_machine_is_overloaded() -> None:
     seen: list[float] = []
     found = RateSearch()
@@ -99,7 +109,7 @@ def test_the_rate_never_asks_for_more_than_its_share(
     figures = {"processors": processors, "others": min(others, processors), "quota": quota}
     pace = search(cpu_s, idle=idle, gateway=gateway, **figures).pace()
     given_ = use(0.0, **figures).given
-    wanted = 1 / 3 if processors > 1 else 1 / 6
+    wanted = min(1 / 3, given_ / 6)
     if pace is None:
         # After a single step idle use cannot be told from that of requests, and counts as theirs.
         used = MIN_RATE * (idle + cpu_s * RATES[0]) / RATES[0]

@@ -68,7 +68,7 @@ class Attempt:
             self.stretches.pop(0)
             return True
         self.void.append(finding)
-        self.excess += [use.share / target_share(use)] if use is not None else []
+        self.excess += [use.share / target_share(use.given)] if use is not None else []
         self.severe += finding.severe
         return False
 

@@ -2,11 +2,11 @@
 
 Processor time per request is the slope of a line through the steps, so that what the processes use when idle
 is not charged to requests. The rate is the smallest of four bounds: 1. a third of the processors that the
-program could have, or a sixth of a single one, 2. a third of one processor for the busiest process, which has
-a single thread, 3. the last step at which processes did not yet queue for processors, 4. `MAX_DEFAULT_RATE`.
-A slow machine may be used up to a half by `MIN_RATE`, below which nothing can be told.
+program could have, and less where these are fewer than two, 2. a third of one processor for the busiest
+process, which has a single thread, 3. the last step at which processes did not yet queue for processors,
+4. `MAX_DEFAULT_RATE`. A slow machine may be used up to a half by `MIN_RATE`, below which nothing can be told.
 
-Why a sixth: by Erlang's C formula a request finds both of two processors busy with probability 1/6 when a
+Fewer than two: by Erlang's C formula a request finds both of two processors busy with probability 1/6 when a
 third of them is used, and a single processor when a sixth of it is used. At a third of a single processor
 requests that wait for each other would make the tail, and there copies are of no use.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from kwiken.machine import ProcessorUse
 
 TARGET_SHARE = 1 / 3  # of what the program could have: queues are short, and copies find room
-SINGLE_SHARE = 1 / 6  # likewise of a single processor
+SHARE_BY_PROCESSOR = 1 / 6  # likewise, for each processor that the program could have
 MAX_TARGET_SHARE = 1 / 2  # where the target is less than `MIN_RATE` needs
 STEP_S = 2  # length of a step; a file of arrivals has one rate a second
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # requests a second
@@ -88,7 +88,7 @@ class RateSearch:
             Whether the search is over: the next step, at twice the rate, would be more than what is wanted.
         """
         self._steps.append(step)
-        return 2 * step.use.share > target_share(step.use) or _waits(step) or step.rate >= RATES[-1]
+        return 2 * step.use.share > target_share(step.use.given) or _waits(step) or step.rate >= RATES[-1]
 
     def pace(self, fixed: float | None = None) -> Pace | None:
         """Rate that the steps lead to; None if even `MIN_RATE` would be too much.
@@ -105,8 +105,7 @@ class RateSearch:
             bounds = [self._unqueued(), self._single(), (MAX_TARGET_SHARE * given - idle) / slope]
             if min(bounds) < MIN_RATE:
                 return None
-            target = target_share(self._steps[-1].use)
-            fits = rounded_down(min(*bounds, (target * given - idle) / slope))
+            fits = rounded_down(min(*bounds, (target_share(given) * given - idle) / slope))
             rate = min(max(fits, MIN_RATE), MAX_DEFAULT_RATE)
         return Pace(
             rate=rate,
@@ -140,9 +139,13 @@ class RateSearch:
         return TARGET_SHARE * last.rate / busiest if busiest > 0 else math.inf
 
 
-def target_share(use: ProcessorUse) -> float:
-    """Share of what a program could have that the demo wants to use, by the number of processors."""
-    return TARGET_SHARE if use.processors > 1 else SINGLE_SHARE
+def target_share(given: float) -> float:
+    """Share that the demo wants to use of the processors that it could have.
+
+    Args:
+        given: number of processors that the program could have.
+    """
+    return min(TARGET_SHARE, SHARE_BY_PROCESSOR * given)
 
 
 def _quota(use: ProcessorUse) -> str:
