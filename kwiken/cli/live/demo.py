@@ -35,7 +35,7 @@ NOTHING_TOLD: Final = 3  # exit code
 @click.option(
     "--seconds",
     type=POSITIVE,
-    help="Seconds of load; start and evaluation come on top.  [default: 90 to 480, for 5,500 requests]",
+    help="Seconds of load; start and evaluation come on top.  [default: 90 to 540, for 5,500 requests]",
 )
 @click.option(
     "--rate",
