@@ -37,7 +37,7 @@ async def test_answers_with_the_handlers_value_and_its_own_load(protocol: Protoc
     assert reply.busy_ms is not None
     assert reply.busy_ms > 0.5
     assert reply.latency_ms is not None
-    assert reply.latency_ms >= reply.busy_ms * 0.5
+    assert reply.latency_ms >= 3  # the handler's loop ends by the clock
 
 
 @PROTOCOLS
