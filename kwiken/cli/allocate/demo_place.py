@@ -39,7 +39,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     The placements of three schedulers are run under the same load, one after another. Then a node of the last
     one is stopped, and its replicas are started elsewhere. It takes about two minutes.
 
-    Exit code 1 when a target was not kept, 3 when the machine was too busy for a verdict.
+    Exit code 1 when the last placement missed a target, 3 when the machine was too busy for a verdict.
     """
     import asyncio
 
