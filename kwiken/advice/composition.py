@@ -60,7 +60,8 @@ def advise(
         seed: seed of all draws.
 
     Returns:
-        The advice, and the plan that states its settings; None where no plan can be made.
+        The advice, and the plan that states its settings; None where no plan can be made, or where the one of
+        the earlier half made p99 of the later half worse.
 
     Raises:
         InputError: for a budget or a share out of range, a profile without requests, or with latencies that
@@ -76,6 +77,8 @@ def advise(
     study = None if doubt is not None else study_plan(profile, settings)
     found = None if study is None else _judged(profile, settings, sampled)
     doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
+    if doubt is Doubt.WORSE:
+        study = None
     leading = story.slow[-1].leading
     return Advice(
         service=profile.service,
@@ -121,7 +124,9 @@ def _judged(profile: Profile, settings: PlanSettings, sampled: float) -> Judgeme
 
 def _doubt(found: Judgement) -> Doubt | None:
     cut = found.arm(PLAN).cuts["p99_ms"]
-    return Doubt.ZERO_IN_INTERVAL if cut.low <= 0 <= cut.high else None
+    if cut.high < 0:
+        return Doubt.WORSE
+    return Doubt.ZERO_IN_INTERVAL if cut.low <= 0 else None
 
 
 def _settings(profile: Profile, study: PlanStudy) -> tuple[Setting, ...]:

@@ -31,13 +31,14 @@ class RequestKind(_Struct, frozen=True):
 
 
 class Doubt(StrEnum):
-    """Reason why it cannot be told what the budget buys."""
+    """Reason why it cannot be told what the budget buys, or why its plan is not advised."""
 
     FEW_REQUESTS = "few_requests"
     NO_ORDER = "no_order"  # all requests start at one time: none is later than another
     NOTHING_TO_COPY = "nothing_to_copy"  # no stage's calls may be copied
     NO_COPIES = "no_copies"  # copies are allowed, and gain nothing on the earlier requests
     ZERO_IN_INTERVAL = "zero_in_interval"  # the interval of the cut contains 0
+    WORSE = "worse"  # the whole interval of the cut is below 0: no settings and no plan are advised
 
 
 class Setting(_Struct, frozen=True):

@@ -94,6 +94,8 @@ class Judgement(_Struct, frozen=True):
         stretches: stretches of time, in order; for a judgement by blocks the judged blocks, and for one of
             several recordings the recordings.
         arms: outcome of every way to spend the budget, at every correlation of copies with their calls.
+        in_sample: whether the plan was learned from the very requests that it is judged on, so that its cut
+            says little of later ones.
     """
 
     service: str
@@ -103,6 +105,7 @@ class Judgement(_Struct, frozen=True):
     before: Ladder
     stretches: tuple[Stretch, ...]
     arms: tuple[Arm, ...]
+    in_sample: bool = False
 
     def arm(self, way: str, correlation: float | None = None) -> Arm:
         """Outcome of one way at one correlation.

@@ -174,6 +174,7 @@ def judge_segments(
             _arm(way, rho, found, [each.rows for each in kept], bootstrap, before)
             for (way, rho), found in played.items()
         ),
+        in_sample=any(segment.plans[PLAN].profile == segment.requests.digest for segment in segments),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,7 +27,8 @@ from kwiken.advice import (
     advise,
 )
 from kwiken.errors import InputError
-from kwiken.evaluation import judge
+from kwiken.evaluation import Judgement, judge
+from kwiken.evaluation.judgement import Cut
 from kwiken.plan import Budgets
 from kwiken.planning import PlanSettings, study_plan
 from kwiken.profile import Profile, StageProfile, part_of
@@ -131,6 +133,26 @@ def test_copies_that_gain_nothing_are_told(stage_of: StageOf, profile_of: Profil
     found = advised(profile)
     assert found.doubt in {Doubt.NO_COPIES, Doubt.ZERO_IN_INTERVAL}
     assert found.leading == ()
+
+
+def test_a_plan_that_made_later_requests_slower_is_not_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replayed copy never delays its call, so the judgement is made worse by hand."""
+
+    def judged_worse(*args: Any, **options: Any) -> Judgement:
+        found = judge(*args, **options)
+        cuts = {"p99_ms": Cut(share=-0.2, low=-0.3, high=-0.1)}
+        arms = [
+            msgspec.structs.replace(arm, cuts=arm.cuts | cuts) if arm.way == "plan" else arm
+            for arm in found.arms
+        ]
+        return msgspec.structs.replace(found, arms=tuple(arms))
+
+    assert advise(small_profile(700), budget=0.05, kind=KIND)[1] is not None
+    monkeypatch.setattr("kwiken.advice.composition.judge", judged_worse)
+    found, plan = advise(small_profile(700), budget=0.05, kind=KIND)
+    assert (found.doubt, found.settings, plan) == (Doubt.WORSE, (), None)
+    assert found.judgement is not None
+    assert SharedCall not in steps_of(found)
 
 
 def test_next_steps_follow_from_what_the_traces_lack() -> None:

@@ -309,9 +309,14 @@ def _by_time(found: Judgement, arms: Sequence[Arm], *, by_blocks: bool) -> list[
 
 
 def remarks(found: Judgement) -> list[str]:
-    """Sentences on budgets that were passed and copies that were denied."""
+    """Sentences on requests that the plan knows, budgets that were passed and copies that were denied."""
     arm = found.arm("plan")
     told = []
+    if found.in_sample:
+        told.append(
+            "the plan was learned from these very requests, so its cut says little of later ones; "
+            "judge it on later requests, or use --blocks"
+        )
     if (passed := passed_budget(arm.spent, found.budget)) is not None:
         per_s = found.ledger.floor_per_s
         told.append(

@@ -87,7 +87,7 @@ def _gain(advice: Advice) -> str:
             else f"takes p99 of the later half {moved}, but the cut's {between}, on {rests}, contains 0"
         )
         return f"What {share} buys cannot be told: a plan of the earlier half {seen}."
-    if cut.high < 0:
+    if advice.doubt is Doubt.WORSE:
         return (
             f"A plan of the earlier half raises p99 of the later half {moved} ({between}, on {rests}): "
             "do not apply it."
@@ -118,18 +118,17 @@ def _reason(advice: Advice) -> str:
 def _changes(advice: Advice, plan_file: str | None) -> str:
     from kwiken.advice import Doubt
 
+    if advice.doubt is Doubt.WORSE:
+        return "Nothing: the plan made p99 of later requests worse."
     if not advice.settings:
         return "Nothing: there is no setting to advise."
-    found = advice.judgement
-    if found is not None and found.arm("plan").cuts["p99_ms"].high < 0:
-        return "Nothing: the plan made p99 of later requests worse."
     whole = sum(each.spent for each in advice.settings)
     main = [each for each in advice.settings if each.spent >= MIN_NAMED_SPEND * whole][:MAX_NAMED]
     named = [f"{each.stage} after {ms(each.after_ms)}" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
     more = [f"{rest} more, in the table"] if rest else []
     told = f"Copy late calls of {_joined([*named, *more])}"
-    if advice.doubt is Doubt.ZERO_IN_INTERVAL:
+    if advice.doubt in {Doubt.ZERO_IN_INTERVAL, Doubt.NO_COPIES}:
         told += "; the gain is not certain, so measure before and after"
     if plan_file is None:
         return f"{told}; --plan FILE keeps the plan for kwiken export."

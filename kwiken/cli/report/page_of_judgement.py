@@ -34,6 +34,8 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
     how = (
         "Planned on all blocks before, judged on each next block."
         if by_blocks
+        else "The plan was learned from these very requests, so its cut says little of later ones."
+        if found.in_sample
         else "Planned before, judged on later requests."
     )
     told = (

@@ -75,6 +75,23 @@ def test_json_has_the_whole_judgement_and_the_page_draws_it(folder: Path) -> Non
     assert drawn.count("<circle") == len(judgement["stretches"]) * (4 + 3)
 
 
+def test_a_plan_judged_on_the_requests_that_it_was_learned_from_is_told_so(folder: Path) -> None:
+    whole = profile_from_json((folder / "profile.json").read_text(), where="profile.json")
+    later = folder / "later.json"
+    later.write_text(profile_to_json(part_of(whole, np.arange(1000, 2000))))
+    plan, known, page = (str(folder / name) for name in ("plan.json", "profile.json", "page.html"))
+    words = "learned from these very requests"
+    for files, in_sample in (
+        ((plan, known), True),
+        ((plan, str(later)), False),
+        ((plan, known, "--blocks", "2"), False),
+    ):
+        found = run("judge", *files, "--json", "-o", page)
+        assert json.loads(found.stdout)["in_sample"] is in_sample
+        assert (words in found.stderr) is in_sample
+        assert (words in Path(page).read_text()) is in_sample
+
+
 def test_blocks_need_no_plan_and_take_its_budget_and_ledger_if_there_is_one(folder: Path) -> None:
     profile = str(folder / "profile.json")
     alone = json.loads(run("judge", profile, "--blocks", "4", "--reissue", "0.01", "--json").stdout)

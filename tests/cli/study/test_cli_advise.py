@@ -91,10 +91,17 @@ def test_the_gain_is_worded_by_what_the_interval_says(document: str) -> None:
     assert told.startswith("A plan of the earlier half cuts p99 of the later half by 30%, from ")
     assert "(90% interval 20% to 40%, on only 2 requests)" in told
     assert "for 8.0% of extra work (5.0% and the ledger's floor); an even spread cuts " in told
-    assert "raises p99 of the later half" in (worse := gain(-0.3, -0.4, -0.2))
+    assert "raises p99 of the later half" in (worse := gain(-0.3, -0.4, -0.2, Doubt.WORSE))
     assert "do not apply it" in worse
     assert "contains 0" in gain(0.1, -0.1, 0.2, Doubt.ZERO_IN_INTERVAL)
     assert "leaves p99 of the later half at" in gain(0.0, 0.0, 0.0, Doubt.ZERO_IN_INTERVAL)
+    assert found.settings
+    changes = [
+        advice_sentences(msgspec.structs.replace(found, doubt=doubt), None)[3]
+        for doubt in (None, Doubt.NO_COPIES, Doubt.WORSE)
+    ]
+    assert ["not certain" in each for each in changes] == [False, True, False]
+    assert changes[2] == "Nothing: the plan made p99 of later requests worse."
 
 
 def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(text: str, document: str) -> None:

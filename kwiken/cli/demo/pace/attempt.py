@@ -74,8 +74,8 @@ class Attempt:
 
     @property
     def reason(self) -> str:
-        """Reason of a failed attempt, in words: the last finding, and how often."""
-        often = f" in {len(self.void)} stretches" if len(self.void) > 1 else ""
+        """Reason of a failed attempt, in words: the last finding, and how many stretches told nothing."""
+        often = f"; {len(self.void)} stretches told nothing" if len(self.void) > 1 else ""
         return f"{self.void[-1].words}{often}"
 
 
