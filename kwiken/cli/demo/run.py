@@ -53,7 +53,6 @@ from kwiken.cli.demo.trial import (
     run_blocks,
 )
 from kwiken.cli.report.model import DemoResult
-from kwiken.errors import KwikenError
 from kwiken.plan import Plan
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 
@@ -64,10 +63,6 @@ GRACE_S = 5.0
 MAX_PUT_TRIES = 3
 REQUEST_BYTES = 15_000  # lower bound of the size of one request's spans
 LEARN_WINDOW_S = 5.0
-
-
-class SwitchError(KwikenError):
-    """The gateway did not accept a plan."""
 
 
 async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
@@ -103,12 +98,22 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoR
             evidence, records = await _paced(site, await find_pace(site))
         watch.step("judging", 0)
         noted = read_records(records)
-    result = await asyncio.to_thread(
-        judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began
+    result = await _to_its_end(
+        asyncio.to_thread(judge, evidence, noted, folder=folder, wall_s=lambda: time.monotonic() - began)
     )
     watch.step("packing the traces", 0)
-    await asyncio.to_thread(folder.pack_traces)
+    await _to_its_end(asyncio.to_thread(folder.pack_traces))
     return result
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work in another thread; if cancelled, only after the thread has left the folder."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 async def _paced(site: Site, pace: Pace) -> tuple[Evidence, Path]:
@@ -150,7 +155,7 @@ async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidenc
         The data of the trial; the attempt if it has failed.
     """
     settings, cluster, watch = site.settings, site.cluster, site.watch
-    replicas = (await cluster.status())["replicas"]
+    replicas = await site.replicas()
     calls = {stage: definition.fanout for stage, definition in cluster.service.stages.items()}
     flaky = {} if settings.calm else choose(replicas, settings.seed, rate=pace.rate, calls=calls)
     watch.disturbance(flaky)
@@ -167,7 +172,7 @@ async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidenc
             return attempt
         watch.step("stopping", 0)
         await load.stop()
-    restarts = sum(replica["restarts"] for replica in (await cluster.status())["replicas"])
+    restarts = sum(replica["restarts"] for replica in await site.replicas())
     return Evidence(settings, pace, timing, learned, trial, disturber.report(), restarts)
 
 
@@ -222,22 +227,28 @@ class _Bench:
         await calm_again(self.site, self.tick)
         return learned
 
-    async def _recorded(self, label: str, seconds: float) -> Stretch | Attempt:
-        """Let a number of seconds pass that count; the attempt if too many do not."""
+    async def _recorded(self, label: str, seconds: float) -> tuple[Stretch, ...] | Attempt:
+        """Let a number of seconds pass that count.
+
+        Returns:
+            The stretches that count, in order; the attempt if too many do not.
+        """
         self.site.watch.step(label, seconds)
         windows = max(1, round(seconds / LEARN_WINDOW_S))
         attempt = Attempt([("learning", number) for number in range(windows)])
-        since = time.time()
+        sound: list[Stretch] = []
         while attempt.current is not None:
             self.monitor.begin()
+            since_s = time.time()
             await pass_time(seconds / windows, self.tick)
+            stretch = Stretch(since_s, time.time())
             window, finding = await self._end()
-            attempt.note(finding, window.use)
-        until = time.time()
+            if attempt.note(finding, window.use):
+                sound.append(stretch)
         if attempt.failed:
             return attempt
         await pass_time(FLUSH_S, self.tick)
-        return Stretch(since, until)
+        return tuple(sound)
 
     async def _working(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work in another thread, with checks that the load still runs."""
@@ -282,4 +293,4 @@ class _Bench:
                 return await self.site.cluster.put_plan(plan)
             except (TimeoutError, aiohttp.ClientError):
                 await self.load.check()
-        raise SwitchError(f"the gateway took no plan in {MAX_PUT_TRIES} tries; is the machine overloaded?")
+        raise NothingToldError(f"the gateway took no plan in {MAX_PUT_TRIES} tries")

@@ -20,6 +20,7 @@ from kwiken.runtime.cluster import Cluster
 
 FIRST_ANSWERS_TIMEOUT_S = 30.0
 FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on
+MAX_STATUS_TRIES = 3
 MAX_SEARCHES = 2  # for a rate: a program that starts beside this one may spoil one search
 CALM_AGAIN_S, MAX_CALM_S = 1.0, 15.0  # after planning, which takes a processor from the service
 FEW_INSIDE = 3  # requests at the gateway that are no backlog
@@ -69,14 +70,34 @@ class Site:
         status: dict[str, Any] = (await self.cluster.status())["runtime"]
         return status
 
+    async def replicas(self) -> list[dict[str, Any]]:
+        """The replicas as the supervisor lists them.
+
+        Raises:
+            NothingToldError: the gateway, whose status is a part of the list, was too busy to answer.
+        """
+        for _ in range(MAX_STATUS_TRIES):
+            with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+                found: list[dict[str, Any]] = (await self.cluster.status())["replicas"]
+                return found
+        raise NothingToldError(f"the gateway gave no status in {MAX_STATUS_TRIES} tries")
+
     async def flowing(self, tick: Any) -> None:
-        """Wait until the gateway has answered the first requests."""
+        """Wait until the gateway has answered the first requests; a busy one may say nothing meanwhile.
+
+        Raises:
+            LoadError: the requests were not answered in time.
+        """
         deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
-        goal = (await self.status())["requests"] + FIRST_ANSWERS
-        while (await self.status())["requests"] < goal:
-            if time.monotonic() > deadline:
-                raise LoadError(f"no request was answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
+        goal: int | None = None
+        while time.monotonic() < deadline:
+            with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+                answered = int((await self.status())["requests"])
+                goal = answered + FIRST_ANSWERS if goal is None else goal
+                if answered >= goal:
+                    return
             await pass_time(0.1, tick)
+        raise LoadError(f"{FIRST_ANSWERS} requests were not answered within {FIRST_ANSWERS_TIMEOUT_S:g} s")
 
 
 async def find_pace(site: Site) -> Pace:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Floats, Ints
+from kwiken.arrays import Bools, Floats, Ints
 from kwiken.otel.read import KINDS
 from kwiken.otel.read import columns as c
 from kwiken.otel.trace.forest import Forest
@@ -34,12 +34,15 @@ class PlannedRequests:
     copies: Mapping[str, float]
 
 
-def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
+def requests_with_plan(
+    forest: Forest, digest: str, *, within: Callable[[Floats], Bools] | None = None
+) -> PlannedRequests:
     """Find the requests that ran with a plan and were answered; those of the control share ran without it.
 
     Args:
         forest: traces.
         digest: digest of the plan.
+        within: tells which requests count, (n,), from their starts in seconds since 1970, (n,); None for all.
     """
     role = roles(forest)
     rows = np.flatnonzero(role == c.REQUEST)
@@ -48,6 +51,8 @@ def requests_with_plan(forest: Forest, digest: str) -> PlannedRequests:
     number = texts.index(digest) if digest in texts else -1
     answered = (forest.spans["flags"][rows] & c.ERROR) == 0
     ours = (notes["plan"] == number) & (number >= 0) & ((notes["marks"] & c.CONTROL) == 0) & answered
+    if within is not None:
+        ours &= within(forest.spans["start"][rows] / 1e9)
     rows, notes = rows[ours], notes[ours]
     order = np.argsort(forest.spans["start"][rows], kind="stable")
     rows, weight = rows[order], 1 / notes["sample_share"][order]

@@ -220,7 +220,7 @@ async def test_a_trial_ends_once_too_many_blocks_told_nothing() -> None:
         tick=nothing,
     )
     assert attempt.failed
-    assert attempt.reason == "others took all in 4 stretches"
+    assert attempt.reason == "others took all; 4 stretches told nothing"
     assert trial.blocks == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +49,11 @@ def plans(folder: Path, copy_ms: float) -> tuple[Plan, Learned]:
     write(folder / "alone", requests[:ALONE])
     starts = [request.start_ns / 1e9 for request in requests]
     switch = (starts[ALONE - 1] + starts[ALONE]) / 2
-    profile = learn(folder / "alone", Stretch(starts[0] - 1, switch))
+    profile = learn(folder / "alone", [Stretch(starts[0] - 1, switch)])
     assert profile.requests == ALONE
     first = first_plan(profile, budget=0.05, seed=0)
     write(folder / "tried", [structs.replace(each, plan=first.digest) for each in requests[ALONE:]])
-    pilot = Stretch(switch, starts[-1] + 1)
+    pilot = [Stretch(switch, starts[-1] + 1)]
     learned = learn_copies(profile, first, folder / "tried", pilot, budget=0.05, seed=0)
     assert learned.profile.requests == ALONE
     np.testing.assert_array_equal(learned.profile.stage("a").calls_ms, profile.stage("a").calls_ms)
@@ -77,7 +78,28 @@ def test_the_plan_knows_what_copies_did(tmp_path: Path, copy_ms: float, *, helps
     assert (plan.stages["a"].reissue is not None) is helps
 
 
+def test_requests_of_a_void_stretch_are_not_learned_from(tmp_path: Path) -> None:
+    """The middle third of both parts is void: its requests are slow, and no stretch that counts has them."""
+    void = np.arange(900) // 300 == 1
+    rng = np.random.default_rng(2)
+    took = np.where(void, 500.0, rng.uniform(2, 3, 900) + 60.0 * (rng.random(900) < 0.05))
+    requests = [one(i, {"a": (float(ms), 1.0)}) for i, ms in enumerate([*took, *took])]
+    edges = [request.start_ns / 1e9 - 0.01 for request in requests[::300]] + [requests[-1].start_ns / 1e9 + 1]
+    parts = [Stretch(since_s, until_s) for since_s, until_s in pairwise(edges)]
+    write(tmp_path / "alone", requests[:900])
+    profile = learn(tmp_path / "alone", [parts[0], parts[2]])
+    assert profile.requests == 600
+    assert profile.latency_ms.max() < 100
+    first = first_plan(profile, budget=0.05, seed=0)
+    write(tmp_path / "tried", [structs.replace(each, plan=first.digest) for each in requests[900:]])
+    learned = learn_copies(profile, first, tmp_path / "tried", [parts[3], parts[5]], budget=0.05, seed=0)
+    assert learned.study.plan.expected is not None
+    correction = learned.study.plan.expected.correction
+    assert correction is not None
+    assert correction.requests == 600
+
+
 def test_too_few_requests_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [one(0, {"a": (2.0, 1.0)})])
     with pytest.raises(InputError, match="only 1 requests were traced while learning"):
-        learn(tmp_path, Stretch(0.0, 1e10))
+        learn(tmp_path, [Stretch(0.0, 1e10)])

@@ -79,9 +79,7 @@ class Attempt:
         return f"{self.void[-1].words}{often}"
 
 
-def slower_rate(
-    rate: float, excess: Iterable[float], *, fixed: bool, slowdowns: int, lowest: float = MIN_RATE
-) -> float | None:
+def slower_rate(rate: float, excess: Iterable[float], *, fixed: bool, slowdowns: int) -> float | None:
     """Rate of the next attempt after one has failed; None to give up.
 
     Args:
@@ -89,11 +87,10 @@ def slower_rate(
         excess: use of the processors in its void stretches, as multiples of the target.
         fixed: whether the user has fixed the rate.
         slowdowns: number of times that the rate was lowered so far.
-        lowest: lowest rate that can tell anything, in requests a second.
     """
     if fixed or slowdowns >= MAX_SLOWDOWNS:
         return None
     worst = max(excess, default=0.0)
     factor = min(MAX_SLOWER, max(MIN_SLOWER, 1 / worst)) if worst > 0 else MAX_SLOWER
-    slower = max(lowest, rounded_down(rate * factor))
+    slower = max(MIN_RATE, rounded_down(rate * factor))
     return slower if slower < rate else None

@@ -61,7 +61,6 @@ __getattr__ = lazy_names(
             "read_records",
             "write_queries",
         ),
-        "kwiken.cli.demo.setup.processor_use": (),
         "kwiken.cli.demo.setup.settings": (
             "DemoSettings",
             "EDGE_S",

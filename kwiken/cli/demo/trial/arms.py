@@ -27,20 +27,17 @@ class Trial:
         repeated: reason of each block that was repeated and does not count.
         busy_s: processor time of the service by arm, in seconds; lacks arms that were not measured.
         block_s: total length of blocks by arm, settling time included, in seconds.
-        windows: figures of the blocks that count.
     """
 
     order: list[tuple[str, ...]]
     blocks: list[Block] = field(default_factory=list)
     busy_s: dict[str, float] = field(default_factory=dict)
     block_s: dict[str, float] = field(default_factory=dict)
-    windows: list[Window] = field(default_factory=list)
     repeated: list[Finding] = field(default_factory=list)
 
     def note(self, block: Block, window: Window) -> None:
         """Add a block that counts."""
         self.blocks.append(block)
-        self.windows.append(window)
         length_s = block.end_s - block.start_s
         self.block_s[block.arm] = self.block_s.get(block.arm, 0.0) + length_s
         if window.use is not None:
@@ -75,7 +72,7 @@ async def run_blocks(
     attempt = Attempt([(arm, number) for number, order in enumerate(trial.order) for arm in order])
     while (stretch := attempt.current) is not None:
         arm, number = stretch
-        await put(None)  # resets the budget: no arm may spend what another saved
+        await put(None)  # every block begins from no plan, whichever arm was before
         await put(plans[arm])
         began = time.time()
         begin()

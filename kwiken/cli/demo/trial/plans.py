@@ -7,10 +7,14 @@ expectation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
+from kwiken.arrays import Bools, Floats
 from kwiken.cli.demo.setup import MIN_LEARN_REQUESTS
 from kwiken.errors import InputError
 from kwiken.evaluation import MIN_TRIED, corrected, correction_of
@@ -18,7 +22,7 @@ from kwiken.otel.fit import fit_forest, fit_profile
 from kwiken.otel.trace import read_forest, requests_with_plan
 from kwiken.plan import Budgets, Plan
 from kwiken.planning import PlanSettings, PlanStudy, study_plan
-from kwiken.profile import Profile, StageProfile
+from kwiken.profile import Profile, StageProfile, part_of
 
 APPORTIONED, EVEN = "sumvar", "equal"
 
@@ -53,17 +57,18 @@ class Stretch:
     until_s: float
 
 
-def learn(traces: Path, alone: Stretch) -> Profile:
+def learn(traces: Path, alone: Sequence[Stretch]) -> Profile:
     """Profile of the requests without a plan.
 
     Args:
         traces: folder of the spans.
-        alone: time without a plan.
+        alone: stretches without a plan, in order, at least one.
 
     Raises:
         InputError: when there are too few requests.
     """
-    profile = fit_profile([traces], since_s=alone.since_s, until_s=alone.until_s)
+    profile = fit_profile([traces], since_s=alone[0].since_s, until_s=alone[-1].until_s)
+    profile = part_of(profile, np.flatnonzero(_within(profile.started_s, alone)))
     if profile.requests < MIN_LEARN_REQUESTS:
         raise InputError(
             f"only {profile.requests} requests were traced while learning, "
@@ -85,31 +90,40 @@ def first_plan(profile: Profile, *, budget: float, seed: int) -> Plan:
 
 
 def learn_copies(
-    profile: Profile, first: Plan, traces: Path, pilot: Stretch, *, budget: float, seed: int
+    profile: Profile, first: Plan, traces: Path, pilot: Sequence[Stretch], *, budget: float, seed: int
 ) -> Learned:
     """Add what the copies of the first plan did, and make both plans of the trial.
 
-    The expectation is corrected by the latencies under the first plan, if they are enough.
+    The expectation is corrected by the latencies under the first plan, if they are enough. Pairs of a call
+    and its copy count from the whole time with the first plan: a void stretch slows both of a pair.
 
     Args:
         profile: profile of the requests without a plan.
         first: the first plan.
         traces: folder of the spans.
-        pilot: time with the first plan.
+        pilot: stretches with the first plan, in order, at least one.
         budget: budget for reissues, as a share from 0 to 1.
         seed: seed of the planner's random numbers.
     """
     forest = read_forest([traces])
-    tried = fit_forest(forest, since_s=pilot.since_s, until_s=pilot.until_s)
+    tried = fit_forest(forest, since_s=pilot[0].since_s, until_s=pilot[-1].until_s)
     copied = {stage.name: stage for stage in tried.stages}
     stages = tuple(_with_pairs_of(stage, copied.get(stage.name, stage)) for stage in profile.stages)
     known = replace(profile, stages=stages)
     study, even = (_study(known, spread, budget, seed) for spread in (APPORTIONED, EVEN))
-    seen = requests_with_plan(forest, first.digest)
+    seen = requests_with_plan(forest, first.digest, within=lambda started_s: _within(started_s, pilot))
     if len(seen.latency_ms) >= MIN_TRIED:
         correction = correction_of(known, first, seen.latency_ms, copies=seen.copies, seed=seed)
         study = corrected(study, correction)
     return Learned(known, first, study, even.plan)
+
+
+def _within(started_s: Floats, stretches: Sequence[Stretch]) -> Bools:
+    """(n,): whether each request began in one of the stretches."""
+    found = np.zeros(len(started_s), np.bool_)
+    for each in stretches:
+        found |= (started_s >= each.since_s) & (started_s < each.until_s)
+    return found
 
 
 def _with_pairs_of(stage: StageProfile, other: StageProfile) -> StageProfile:

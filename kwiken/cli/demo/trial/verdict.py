@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -36,6 +36,7 @@ from kwiken.cli.report.sections import Material, budget_shares, curve_views
 from kwiken.cli.shared import note_sentences
 from kwiken.errors import KwikenError
 from kwiken.latency import PERCENTILES
+from kwiken.machine import processors_given
 from kwiken.otel.trace import read_forest, requests_in
 from kwiken.profile import cost_of_one_call, profile_to_json
 from kwiken.simulation import BlockBootstrap, interval
@@ -242,8 +243,11 @@ def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, Cut]:
 
 def _count(data: ArmData, trial: Trial, arm: str) -> ArmCount:
     busy = trial.busy_s.get(arm)
-    cores = os.cpu_count() or 1
-    share = busy / trial.block_s[arm] / cores if busy is not None and trial.block_s.get(arm) else None
+    share = (
+        busy / trial.block_s[arm] / processors_given()
+        if busy is not None and trial.block_s.get(arm)
+        else None
+    )
     return ArmCount(requests=len(data.sent), failed=data.failed, seconds=data.seconds, replica_cpu=share)
 
 
@@ -281,7 +285,7 @@ def _settings(evidence: Evidence, wall_s: float) -> Settings:
         block_s=timing.block_s,
         settle_s=SETTLE_S,
         order=[", ".join(order) for order in evidence.trial.order],
-        processors=os.cpu_count() or 1,
+        processors=math.ceil(processors_given()),
         wall_s=wall_s,
         pace=pace.line,
         repeated=len(evidence.trial.repeated),

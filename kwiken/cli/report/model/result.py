@@ -51,8 +51,8 @@ class ArmCount(_Struct, frozen=True):
         requests: number of measured requests.
         failed: number of measured requests without an answer.
         seconds: total length of its blocks without settling time.
-        replica_cpu: processor time of gateway, replicas, load generator and supervisor, as a share of all
-            processors; None where not measured.
+        replica_cpu: processor time of gateway, replicas, load generator and supervisor, as a share of
+            the processors that the demo might use; None where not measured.
     """
 
     requests: int
@@ -123,7 +123,7 @@ class Settings(_Struct, frozen=True):
         block_s: length of a block, in seconds.
         settle_s: seconds left out after each switch of plans.
         order: arms of each round, in order.
-        processors: number of the machine's processors.
+        processors: number of processors that the demo might use, a part of one counted as one.
         wall_s: length of the whole demo, in seconds.
         pace: sentence on the rate and its reason; empty in results of earlier versions.
         repeated: number of blocks that told nothing and were repeated.
