@@ -154,7 +154,7 @@ def test_too_short_or_long_is_refused(seconds: float) -> None:
         divide(seconds)
 
 
-async def test_every_block_starts_with_an_empty_account_and_its_plan() -> None:
+async def test_every_block_starts_from_no_plan_and_gets_its_own() -> None:
     plan = make_plan(small_profile(), budgets=Budgets(reissue=0.05), created="2025-01-01T00:00:00Z")
     put: list[Plan | None] = []
 
