@@ -11,7 +11,7 @@ from kwiken.cli.demo import site as module
 from kwiken.cli.demo.pace import NothingToldError
 from kwiken.cli.demo.progress import Watch
 from kwiken.cli.demo.setup import DemoSettings, Folder, LoadError
-from kwiken.cli.demo.site import Site
+from kwiken.cli.demo.site import Site, no_tick
 from kwiken.runtime.cluster import Cluster
 
 
@@ -40,10 +40,6 @@ def site_of(cluster: BusyCluster) -> Site:
         cast("Folder", unused),
         Path(),
     )
-
-
-async def no_tick(_: float) -> None:
-    """Do nothing."""
 
 
 async def test_a_gateway_that_is_busy_at_first_is_waited_for() -> None:

@@ -299,8 +299,6 @@ def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
     strays = sum(under_another_plan(arms[arm], plans[arm]) for arm in ARMS)
     untraced = sum(len(data.sent) - len(data.records) for data in arms.values())
     found = note_sentences(learned.study.notes)
-    if any(data.failed + data.dropped for data in arms.values()):
-        found.append("A request without an answer counts as 10 s, the load's time-out, in every percentile.")
     if strays:
         found.append(f"{strays} requests ran under another plan than that of their block.")
     if untraced:
