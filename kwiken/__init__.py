@@ -7,134 +7,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.lazy import lazy_names
+from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.diagnosis import by_class, explain, heat_maps
-    from kwiken.errors import DefinitionError, InputError, KwikenError
-    from kwiken.evaluation import judge, judge_blocks
-    from kwiken.partial import fan_out_rules
-    from kwiken.plan import Budgets, Plan, SpanMatch, StagePlan
-    from kwiken.planning import PlanSettings, make_plan, study_plan
-    from kwiken.profile import Profile, StageProfile, decayed, profile_from_json, profile_to_json
-    from kwiken.queueing.load import QueueSettings
-    from kwiken.service import (
-        GrpcCall,
-        HttpCall,
-        Partial,
-        Reissue,
-        Service,
-        Stage,
-        service_from_dict,
-        service_from_graph,
-        service_from_json,
-        service_from_yaml,
-        service_to_dict,
-        service_to_graph,
-        service_to_json,
-        service_to_yaml,
-        to_dot,
-        to_mermaid,
+    from kwiken.base.errors import (
+        DefinitionError as DefinitionError,
+        InputError as InputError,
+        KwikenError as KwikenError,
     )
-    from kwiken.simulation import simulate
+    from kwiken.model.plan import (
+        Budgets as Budgets,
+        Plan as Plan,
+        SpanMatch as SpanMatch,
+        StagePlan as StagePlan,
+    )
+    from kwiken.model.profile import (
+        Profile as Profile,
+        StageProfile as StageProfile,
+        decayed as decayed,
+        profile_from_json as profile_from_json,
+        profile_to_json as profile_to_json,
+    )
+    from kwiken.model.service import (
+        GrpcCall as GrpcCall,
+        HttpCall as HttpCall,
+        Partial as Partial,
+        Reissue as Reissue,
+        Service as Service,
+        Stage as Stage,
+        service_from_dict as service_from_dict,
+        service_from_graph as service_from_graph,
+        service_from_json as service_from_json,
+        service_from_yaml as service_from_yaml,
+        service_to_dict as service_to_dict,
+        service_to_graph as service_to_graph,
+        service_to_json as service_to_json,
+        service_to_yaml as service_to_yaml,
+        to_dot as to_dot,
+        to_mermaid as to_mermaid,
+    )
+    from kwiken.tail.diagnosis import by_class as by_class, explain as explain, heat_maps as heat_maps
+    from kwiken.tail.evaluation import judge as judge, judge_blocks as judge_blocks
+    from kwiken.tail.partial import fan_out_rules as fan_out_rules
+    from kwiken.tail.planning import (
+        PlanSettings as PlanSettings,
+        make_plan as make_plan,
+        study_plan as study_plan,
+    )
+    from kwiken.tail.queueing.load import QueueSettings as QueueSettings
+    from kwiken.tail.simulation import simulate as simulate
 
-__all__ = [
-    "Budgets",
-    "DefinitionError",
-    "GrpcCall",
-    "HttpCall",
-    "InputError",
-    "KwikenError",
-    "Partial",
-    "Plan",
-    "PlanSettings",
-    "Profile",
-    "QueueSettings",
-    "Reissue",
-    "Service",
-    "SpanMatch",
-    "Stage",
-    "StagePlan",
-    "StageProfile",
-    "by_class",
-    "decayed",
-    "explain",
-    "fan_out_rules",
-    "heat_maps",
-    "judge",
-    "judge_blocks",
-    "make_plan",
-    "profile_from_json",
-    "profile_to_json",
-    "service_from_dict",
-    "service_from_graph",
-    "service_from_json",
-    "service_from_yaml",
-    "service_to_dict",
-    "service_to_graph",
-    "service_to_json",
-    "service_to_yaml",
-    "simulate",
-    "study_plan",
-    "to_dot",
-    "to_mermaid",
-]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "kwiken.diagnosis": (
-            "by_class",
-            "explain",
-            "heat_maps",
-        ),
-        "kwiken.errors": (
-            "DefinitionError",
-            "InputError",
-            "KwikenError",
-        ),
-        "kwiken.evaluation": (
-            "judge",
-            "judge_blocks",
-        ),
-        "kwiken.partial": ("fan_out_rules",),
-        "kwiken.plan": (
-            "Budgets",
-            "Plan",
-            "SpanMatch",
-            "StagePlan",
-        ),
-        "kwiken.planning": (
-            "PlanSettings",
-            "make_plan",
-            "study_plan",
-        ),
-        "kwiken.profile": (
-            "Profile",
-            "StageProfile",
-            "decayed",
-            "profile_from_json",
-            "profile_to_json",
-        ),
-        "kwiken.queueing.load": ("QueueSettings",),
-        "kwiken.service": (
-            "GrpcCall",
-            "HttpCall",
-            "Partial",
-            "Reissue",
-            "Service",
-            "Stage",
-            "service_from_dict",
-            "service_from_graph",
-            "service_from_json",
-            "service_from_yaml",
-            "service_to_dict",
-            "service_to_graph",
-            "service_to_json",
-            "service_to_yaml",
-            "to_dot",
-            "to_mermaid",
-        ),
-        "kwiken.simulation": ("simulate",),
-    },
-)
+__getattr__ = lazy_names(__name__, __file__)

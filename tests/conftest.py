@@ -14,7 +14,7 @@ from hypothesis import settings
 # side, and waiting threads of OpenBLAS keep the processors busy that other tests need.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-pytest_plugins = ["tests.support.profile_fixtures"]
+pytest_plugins = ["tests.support.models.profile_fixtures"]
 
 # No deadline: what one example takes says more about the machine than about the code.
 settings.register_profile("ordinary", max_examples=15, deadline=None)

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import click
 
+from kwiken.base.errors import KwikenError
+from kwiken.base.printable import printable
 from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note, silence
-from kwiken.errors import KwikenError
-from kwiken.printable import printable
 
 # The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {

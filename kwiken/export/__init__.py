@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from kwiken.export.calls import Target, check_known, read_targets
-from kwiken.export.programs import PROGRAMS, missing_calls
-from kwiken.export.yaml import dump
-
-__all__ = ["PROGRAMS", "Target", "check_known", "dump", "missing_calls", "read_targets"]
+from kwiken.export.calls import Target as Target, check_known as check_known, read_targets as read_targets
+from kwiken.export.programs import PROGRAMS as PROGRAMS, missing_calls as missing_calls
+from kwiken.export.yaml import dump as dump

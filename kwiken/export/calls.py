@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.errors import InputError
-from kwiken.parsing import convert, parse_json
-from kwiken.plan import SpanMatch
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_json
+from kwiken.model.plan import SpanMatch
 
 MAX_BYTES: Final = 4 << 20
 MAX_PORT: Final = 65_535

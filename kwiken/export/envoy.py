@@ -8,7 +8,7 @@ from typing import Any, Final
 from kwiken.export.calls import Call, Target
 from kwiken.export.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
-from kwiken.plan import STAGE_SLACK, Plan
+from kwiken.model.plan import STAGE_SLACK, Plan
 
 LISTEN_PORT: Final = 10_000
 DEFAULT_PORT: Final = 80

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable
 from kwiken.export.calls import Call, Target, call_of, entry_for
-from kwiken.plan import Plan, SpanMatch
-from kwiken.printable import printable
-from kwiken.service import Reissue
+from kwiken.model.plan import Plan, SpanMatch
+from kwiken.model.service import Reissue
 
 NANOSECONDS: Final = 10**9
 MAX_NAME: Final = 120

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.export.calls import Call, Target
 from kwiken.export.envoy import (
     failure_notes,
@@ -33,7 +33,7 @@ from kwiken.export.hedges import (
     whole_ms,
 )
 from kwiken.export.yaml import dump
-from kwiken.plan import Plan
+from kwiken.model.plan import Plan
 
 MAX_LABEL: Final = 63
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

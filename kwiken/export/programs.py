@@ -11,7 +11,7 @@ from kwiken.export.envoy import envoy_bootstrap
 from kwiken.export.grpc import grpc_config
 from kwiken.export.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
 from kwiken.export.istio import istio_documents
-from kwiken.plan import Plan
+from kwiken.model.plan import Plan
 
 
 class Exporter(Protocol):

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from kwiken.extras import needs
+from kwiken.base.extras import needs
 
 WIDTH: Final = 100
 # All other strings are quoted: YAML 1.1 and 1.2 differ on "1e3", "0o7", "y" and "012", but not in quotes.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kwiken.lazy import lazy_names
+from kwiken.base.lazy import lazy_names
 from kwiken.loadtest.patching import without_patching
 
 if TYPE_CHECKING:

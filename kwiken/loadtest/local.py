@@ -18,12 +18,12 @@ import gevent
 from locust.env import Environment
 from locust.runners import LocalRunner
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.base.machine import Reading, read_processors, use_between
 from kwiken.loadtest.generator import Client
 from kwiken.loadtest.inputs import Prepared
 from kwiken.loadtest.results import Collector, LoadResult, Outcome, Progress, Records
 from kwiken.loadtest.user import DagUser
-from kwiken.machine import Reading, read_processors, use_between
 
 _PROGRESS_S = 0.25
 

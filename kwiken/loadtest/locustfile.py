@@ -15,7 +15,7 @@ from locust import LoadTestShape, events
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
 from kwiken.loadtest.inputs import LoadSettings, Prepared, parse_target, prepare
 from kwiken.loadtest.results import Outcome
 from kwiken.loadtest.user import DagUser, running_users

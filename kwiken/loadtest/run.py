@@ -6,8 +6,8 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kwiken.errors import InputError
-from kwiken.extras import needs
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
 from kwiken.loadtest.inputs import LoadSettings, prepare
 from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.results import LoadResult, Progress, Records

@@ -14,7 +14,7 @@ from locust import User, task
 from locust.env import Environment
 from locust.exception import StopUser
 
-from kwiken.errors import InputError, KwikenError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.loadtest.generator import Client, OpenLoop, Timer, plan
 from kwiken.loadtest.inputs import LoadSettings, Prepared, prepare
 from kwiken.loadtest.results import Outcome, Records

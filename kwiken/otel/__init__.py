@@ -7,52 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.lazy import lazy_names
+from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.otel.fit import Fits, fit_profile, fit_profiles
-    from kwiken.otel.trace import Trace, Traces, TraceSpan, critical_path, read_requests, read_traces
-    from kwiken.otel.write import Observer, OtlpLinesExporter, RequestRecord, otlp_lines, readable_spans
+    from kwiken.otel.fit import Fits as Fits, fit_profile as fit_profile, fit_profiles as fit_profiles
+    from kwiken.otel.trace import (
+        Trace as Trace,
+        Traces as Traces,
+        TraceSpan as TraceSpan,
+        critical_path as critical_path,
+        read_requests as read_requests,
+        read_traces as read_traces,
+    )
+    from kwiken.otel.write import (
+        Observer as Observer,
+        OtlpLinesExporter as OtlpLinesExporter,
+        RequestRecord as RequestRecord,
+        otlp_lines as otlp_lines,
+        readable_spans as readable_spans,
+    )
 
-__all__ = [
-    "Fits",
-    "Observer",
-    "OtlpLinesExporter",
-    "RequestRecord",
-    "Trace",
-    "TraceSpan",
-    "Traces",
-    "critical_path",
-    "fit_profile",
-    "fit_profiles",
-    "otlp_lines",
-    "read_requests",
-    "read_traces",
-    "readable_spans",
-]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "kwiken.otel.fit": (
-            "Fits",
-            "fit_profile",
-            "fit_profiles",
-        ),
-        "kwiken.otel.trace": (
-            "Trace",
-            "TraceSpan",
-            "Traces",
-            "critical_path",
-            "read_requests",
-            "read_traces",
-        ),
-        "kwiken.otel.write": (
-            "Observer",
-            "OtlpLinesExporter",
-            "RequestRecord",
-            "otlp_lines",
-            "readable_spans",
-        ),
-    },
-)
+__getattr__ = lazy_names(__name__, __file__)

@@ -7,104 +7,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.lazy import lazy_names
+from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.clock import Clock, SystemClock
-    from kwiken.runtime.cluster import Cluster, ClusterSettings
-    from kwiken.runtime.decisions import Limits
-    from kwiken.runtime.engine import Answer, Executor
-    from kwiken.runtime.errors import (
-        AllFailedError,
-        DeadlineError,
-        HandlerError,
-        LostError,
-        OverloadError,
-        RefusedError,
-        UnavailableError,
+    from kwiken.runtime.base.clock import Clock as Clock, SystemClock as SystemClock
+    from kwiken.runtime.base.errors import (
+        AllFailedError as AllFailedError,
+        DeadlineError as DeadlineError,
+        HandlerError as HandlerError,
+        LostError as LostError,
+        OverloadError as OverloadError,
+        RefusedError as RefusedError,
+        UnavailableError as UnavailableError,
     )
-    from kwiken.runtime.gateway import Gateway, GatewaySettings
-    from kwiken.runtime.grpc import GrpcReplicaServer, GrpcTransport, RemoteTransport
-    from kwiken.runtime.replica import ReplicaServer
-    from kwiken.runtime.transport import (
-        Call,
-        HttpTransport,
-        LocalTransport,
-        Replica,
-        Reply,
-        Transport,
-        local_replicas,
+    from kwiken.runtime.cluster import Cluster as Cluster, ClusterSettings as ClusterSettings
+    from kwiken.runtime.decisions import Limits as Limits
+    from kwiken.runtime.engine import Answer as Answer, Executor as Executor
+    from kwiken.runtime.gateway import Gateway as Gateway, GatewaySettings as GatewaySettings
+    from kwiken.runtime.replica import ReplicaServer as ReplicaServer
+    from kwiken.runtime.wire.foreign import ForeignTransport as ForeignTransport
+    from kwiken.runtime.wire.grpc import (
+        GrpcReplicaServer as GrpcReplicaServer,
+        GrpcTransport as GrpcTransport,
+        RemoteTransport as RemoteTransport,
+    )
+    from kwiken.runtime.wire.transport import (
+        Call as Call,
+        HttpTransport as HttpTransport,
+        LocalTransport as LocalTransport,
+        Replica as Replica,
+        Reply as Reply,
+        Transport as Transport,
+        local_replicas as local_replicas,
     )
 
-__all__ = [
-    "AllFailedError",
-    "Answer",
-    "Call",
-    "Clock",
-    "Cluster",
-    "ClusterSettings",
-    "DeadlineError",
-    "Executor",
-    "ForeignTransport",
-    "Gateway",
-    "GatewaySettings",
-    "GrpcReplicaServer",
-    "GrpcTransport",
-    "HandlerError",
-    "HttpTransport",
-    "Limits",
-    "LocalTransport",
-    "LostError",
-    "OverloadError",
-    "RefusedError",
-    "RemoteTransport",
-    "Replica",
-    "ReplicaServer",
-    "Reply",
-    "SystemClock",
-    "Transport",
-    "UnavailableError",
-    "local_replicas",
-]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "kwiken.runtime.clock": (
-            "Clock",
-            "SystemClock",
-        ),
-        "kwiken.runtime.cluster": ("Cluster", "ClusterSettings"),
-        "kwiken.runtime.decisions": ("Limits",),
-        "kwiken.runtime.engine": (
-            "Answer",
-            "Executor",
-        ),
-        "kwiken.runtime.errors": (
-            "AllFailedError",
-            "DeadlineError",
-            "HandlerError",
-            "LostError",
-            "OverloadError",
-            "RefusedError",
-            "UnavailableError",
-        ),
-        "kwiken.runtime.foreign": ("ForeignTransport",),
-        "kwiken.runtime.gateway": ("Gateway", "GatewaySettings"),
-        "kwiken.runtime.grpc": (
-            "GrpcReplicaServer",
-            "GrpcTransport",
-            "RemoteTransport",
-        ),
-        "kwiken.runtime.replica": ("ReplicaServer",),
-        "kwiken.runtime.transport": (
-            "Call",
-            "HttpTransport",
-            "LocalTransport",
-            "Replica",
-            "Reply",
-            "Transport",
-            "local_replicas",
-        ),
-    },
-)
+__getattr__ = lazy_names(__name__, __file__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kwiken.service import Partial, Service
+from kwiken.model.service import Partial, Service
 
 hello = Service("hello")
 

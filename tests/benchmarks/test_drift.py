@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.drift import DURATION_S, RATE_PER_S, SCENARIOS, drifting_profile
-from kwiken.latency import end_to_end
+from benchmarks.outside.drift import DURATION_S, RATE_PER_S, SCENARIOS, drifting_profile
+from kwiken.model.latency import end_to_end
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

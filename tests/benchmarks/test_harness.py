@@ -11,8 +11,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from benchmarks import __main__ as program
-from benchmarks import results
+from benchmarks import __main__ as program, results
 from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, median_interval, side_by_side, timed
 from benchmarks.results import as_json, as_page, as_table, figure, machine
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.bench_outside import lines, summary, targets
-from benchmarks.outside_data import Recording
-from benchmarks.outside_judge import BUDGETS, judged
-from kwiken.profile import Profile, StageProfile, part_of
-from tests.support.profile_fixtures import ProfileOf, StageOf
+from benchmarks.outside.bench_outside import lines, summary, targets
+from benchmarks.outside.outside_data import Recording
+from benchmarks.outside.outside_judge import BUDGETS, judged
+from kwiken.model.profile import Profile, StageProfile, part_of
+from tests.support.models.profile_fixtures import ProfileOf, StageOf
 
 
 def still_of(stage_of: StageOf, profile_of: ProfileOf) -> Profile:

@@ -13,11 +13,9 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks import __main__ as program
-from benchmarks import bench_ray, ray_process
-from benchmarks import open_load as open_load_module
-from benchmarks.bench_ray import Turn
-from benchmarks.open_load import arrivals, open_load
+from benchmarks import __main__ as program, bench_ray, open_load as open_load_module, ray_process
+from benchmarks.gateway.bench_ray import Turn
+from benchmarks.gateway.open_load import arrivals, open_load
 
 ROOT = Path(program.__file__).parents[1]
 

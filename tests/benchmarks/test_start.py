@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.bench_start import time_to_end, time_to_read
+from benchmarks.command.bench_start import time_to_end, time_to_read
 
 READ = "import sys; sys.stdin.buffer.read(1)"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.record_history import Recording, document, row_of
-from benchmarks.stressor import StressError, Stressor, rising_words
-from kwiken.contention import MeasuredRun, Scores, Setting, StageProbe
-from kwiken.runtime.process_id import family
-from kwiken.workloads import Size, measurements_from_text
-from tests.support.waiting import until
+from benchmarks.placement.record_history import Recording, document, row_of
+from benchmarks.placement.stressor import StressError, Stressor, rising_words
+from kwiken.allocator.contention import MeasuredRun, Scores, Setting, StageProbe
+from kwiken.allocator.workloads import Size, measurements_from_text
+from kwiken.runtime.base.process_id import family
+from tests.support.runtime.waiting import until
 
 needs_stress_ng = pytest.mark.skipif(
     shutil.which("stress-ng") is None or not Path("/proc/self/maps").exists(),

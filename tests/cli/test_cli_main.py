@@ -16,9 +16,9 @@ from typing import Any
 import click
 import pytest
 
+from kwiken.base.errors import InputError
 from kwiken.cli.verbs import VERBS, explain, explain_os, module_of, one_line
-from kwiken.errors import InputError
-from tests.support.commands import one_refusal, reading_command, refused, run
+from tests.support.project.commands import one_refusal, reading_command, refused, run
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -78,7 +78,13 @@ def test_reading_a_profile_loads_no_planner_and_no_graph_library(tmp_path: Path)
     path.write_text("[]", encoding="utf-8")
     code, stderr, loaded = loaded_by("plan", str(path))
     assert (code, str(path) in stderr) == (2, True)
-    assert not loaded & {"kwiken.planning", "kwiken.simulation", "networkx", "scipy.stats", "scipy.optimize"}
+    assert not loaded & {
+        "kwiken.tail.planning",
+        "kwiken.tail.simulation",
+        "networkx",
+        "scipy.stats",
+        "scipy.optimize",
+    }
 
 
 def test_reading_traces_loads_no_graph_library(tmp_path: Path) -> None:

@@ -6,17 +6,16 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.export import Target, check_known, read_targets
 from kwiken.export.calls import Call, call_named, call_of
 from kwiken.export.grpc import grpc_config
 from kwiken.export.hedges import hedges, nanoseconds, seconds, whole_ms
-from kwiken.plan import SpanMatch
-from kwiken.service import Reissue
-from tests.support.exports import plan_with, stage
+from kwiken.model.plan import SpanMatch
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import plan_with, stage
 
 LATE = Reissue(after_ms=20, fraction=0.05)
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.export import Target
 from kwiken.export.envoy import envoy_bootstrap
 from kwiken.export.hedges import Exported
-from kwiken.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.service import Reissue
-from tests.support.envoys import refusal
-from tests.support.exports import comments, plan_with, read_yaml, stage
+from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import comments, plan_with, read_yaml, stage
+from tests.support.peers.envoys import refusal
 
 LATE = Reissue(after_ms=20, fraction=0.04)
 HOSTILE = "x\n---\nevil: {}\n# \u2028\u202e\x00\x1b[31m\"'é"

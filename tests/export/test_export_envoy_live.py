@@ -12,11 +12,11 @@ import aiohttp
 from aiohttp import web
 
 from kwiken.export.envoy import envoy_bootstrap
-from kwiken.plan import Plan
-from kwiken.service import Reissue
-from tests.support.envoys import pointed_at, running
-from tests.support.exports import plan_with, stage
-from tests.support.waiting import until
+from kwiken.model.plan import Plan
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import plan_with, stage
+from tests.support.peers.envoys import pointed_at, running
+from tests.support.runtime.waiting import until
 
 FOREVER_S = 60.0
 ANSWER_S = 20.0

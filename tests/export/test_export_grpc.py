@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.export import Target
 from kwiken.export.grpc import grpc_config
 from kwiken.export.hedges import Exported
-from kwiken.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.service import Reissue
-from tests.support.exports import plan_with, read_json, stage
+from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import plan_with, read_json, stage
 
 CODES = frozenset(
     [

@@ -9,18 +9,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.export import Target
 from kwiken.export.envoy import envoy_bootstrap
 from kwiken.export.hedges import Exported
 from kwiken.export.istio import istio_documents
-from kwiken.plan import Plan
-from kwiken.service import Reissue
-from tests.support.envoys import refusal
-from tests.support.exports import comments, plan_with, read_yaml, stage
+from kwiken.model.plan import Plan
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import comments, plan_with, read_yaml, stage
+from tests.support.peers.envoys import refusal
 
 LATE = Reissue(after_ms=20, fraction=0.04)
 Text = Annotated[str, msgspec.Meta(min_length=1)]

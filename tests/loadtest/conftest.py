@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.loadtest.selfcheck import fake_server
-from tests.support.load_commands import Load, Ran, Serve, StartLoad
+from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,7 +52,7 @@ def start_load() -> Iterator[StartLoad]:
 def load_forks() -> Iterator[subprocess.Popen[str]]:
     """The process that forks once per command."""
     with subprocess.Popen(
-        (sys.executable, "-W", "error", "-m", "tests.support.load_forks"),
+        (sys.executable, "-W", "error", "-m", "tests.support.loadtest.load_forks"),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals, read_rps
 
 RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.load_commands import Load, Ran, Serve, StartLoad, lines
-from tests.support.server_processes import free_port
+from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad, lines
+from tests.support.runtime.server_processes import free_port
 
 RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"
 

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.loadtest.results.outcome import DROPPED, Outcome
 from kwiken.loadtest.results.report import Collector, LoadReport, ladder

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest import LoadSettings
 from kwiken.loadtest.inputs.settings import parse_target, prepare
 

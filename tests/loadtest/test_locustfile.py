@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.load_commands import Serve
-from tests.support.server_processes import free_port
+from tests.support.loadtest.load_commands import Serve
+from tests.support.runtime.server_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "kwiken" / "loadtest" / "locustfile.py"

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import greenlet  # type: ignore[import-untyped]  # locust's gevent brings it
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.loadtest.generator.open_loop import OpenLoop, plan
 from kwiken.loadtest.inputs.arrivals import Arrivals

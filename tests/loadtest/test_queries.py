@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.queries import Queries, parse_queries
 
 

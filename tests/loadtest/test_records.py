@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.results import records as records_module
 from kwiken.loadtest.results.outcome import Outcome
 from kwiken.loadtest.results.records import Records

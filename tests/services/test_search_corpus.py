@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.services.search.index import Card, Cards, Texts, native, store
 from kwiken.services.search.index.corpus import Document, corpus, library
 from kwiken.services.search.index.names import private

@@ -11,24 +11,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kwiken.plan import PartialPolicy
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.service import Partial
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, LocalTransport, Replica, Reply, local_replicas
-from kwiken.service import Partial
+from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
 from kwiken.services import search as package
 from kwiken.services.search import OtherIndexError, search
-from kwiken.services.search.measures import local as local_module
-from kwiken.services.search.measures import quality
-from kwiken.services.search.measures import queries as queries_module
+from kwiken.services.search.measures import local as local_module, quality, queries as queries_module
 from kwiken.services.search.stages import Answer, Hits, Query, Ranked, Request
 from kwiken.services.search.stages.lookup import utility, worth
 from kwiken.services.search.stages.snippets import snippet
 from kwiken.services.search.stages.types import MAX_QUERY
-from tests.support.replicas import plan_of
+from tests.support.runtime.replicas import plan_of
 
 pytestmark = pytest.mark.usefixtures("search_cache")
 SHARDS = search["lookup"].fanout

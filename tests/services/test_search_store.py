@@ -9,10 +9,9 @@ from array import array
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.services.search.index import Postings, Ranking, Texts, build, store
 from kwiken.services.search.index.corpus import Document
 from kwiken.services.search.index.parts import PARTS

@@ -12,14 +12,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from kwiken.errors import InputError, KwikenError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.services.hello import Visitor, hello
-from kwiken.services.search import __main__ as commands
-from kwiken.services.search import _speller, search
+from kwiken.services.search import __main__ as commands, _speller, search
 from kwiken.services.search.index import Words, store
-from kwiken.services.search.measures import local, measure
-from kwiken.services.search.measures import quality as quality_module
-from kwiken.services.search.measures import queries as queries_module
+from kwiken.services.search.measures import (
+    local,
+    measure,
+    quality as quality_module,
+    queries as queries_module,
+)
 from kwiken.services.search.measures.quality import Judgement, Verdict
 
 pytestmark = pytest.mark.usefixtures("search_cache")

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kwiken.model.profile import profile_from_json
 from kwiken.otel import critical_path, read_traces
-from kwiken.profile import profile_from_json
-from tests.support.server_processes import free_port
-from tests.support.stacks import ask, kwiken, running_cluster
+from tests.support.runtime.server_processes import free_port
+from tests.support.runtime.stacks import ask, kwiken, running_cluster
 
 REQUESTS = 60
 LOADED = 40

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stacks import ask, kwiken, running_cluster
+from tests.support.runtime.stacks import ask, kwiken, running_cluster
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kwiken.model.profile import profile_from_json
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import Kind
 from kwiken.otel.metrics.names import prometheus_name
-from kwiken.profile import profile_from_json
-from tests.support.server_processes import KWIKEN, free_port
-from tests.support.stacks import ask, running_cluster
-from tests.test_metrics_page import documents, expressions
+from tests.project.test_metrics_page import documents, expressions
+from tests.support.runtime.server_processes import KWIKEN, free_port
+from tests.support.runtime.stacks import ask, running_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import (
     MAX_PROFILES,
     MAX_WORKLOADS_FILE,
@@ -22,10 +23,9 @@ from kwiken.cli.shared import (
     say,
     write_text,
 )
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.workloads import Classification, Measured, Proposal, Workload, WorkloadProfile
+    from kwiken.allocator.workloads import Classification, Measured, Proposal, Workload, WorkloadProfile
 
     Required = Mapping[str, float | None]  # by name of a workload: performance that meets its target
 
@@ -70,7 +70,7 @@ def command(
     text = read_text(measurements, MAX_MEASUREMENTS)
     wanted = None if targets is None else read_text(targets, MAX_WORKLOADS_FILE)
     earlier = None if known is None else read_text(known, MAX_PROFILES)
-    from kwiken.workloads import (
+    from kwiken.allocator.workloads import (
         Classifier,
         KnownProfiles,
         measurements_from_text,
@@ -152,14 +152,14 @@ def _next(classified: Classification, required: Required) -> str:
 
 
 def _text(proposal: Proposal) -> str:
-    from kwiken.workloads import label_text
+    from kwiken.allocator.workloads import label_text
 
     what = label_text(proposal.label)
     return f"{what} replicas" if proposal.kind == "replicas" else what
 
 
 def _explain(profile: WorkloadProfile, classified: Classification | None, required: Required) -> None:
-    from kwiken.workloads import SOURCES, label_text
+    from kwiken.allocator.workloads import SOURCES, label_text
 
     unit = UNITS[profile.measure.value]
     say("", f"{profile.name}: {profile.base:.4g} {unit} with one replica at the reference")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kwiken.cli.demo_place import Arm
+    from kwiken.apps.demo_place import Arm
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -43,7 +43,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """
     import asyncio
 
-    from kwiken.cli.demo_place import run_demo, verdict
+    from kwiken.apps.demo_place import run_demo, verdict
 
     with _logged(out) as log:
         outcome = asyncio.run(run_demo(seed=seed, say=note, log=log))

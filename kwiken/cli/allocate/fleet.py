@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, print_json, print_table, progress
-from kwiken.errors import InputError
 
 MAX_SEEDS: Final = 64
 COLUMNS: Final = (
@@ -37,7 +37,7 @@ def command(
 
     A manager is a scheduler with what it knows of the workloads, and with its rules after placement.
     """
-    from kwiken.fleet import CONTESTANTS, SCENARIOS, simulate
+    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS, simulate
 
     if list_names:
         titles = {name: entry.title for name, entry in SCENARIOS.items()}
@@ -72,7 +72,7 @@ def command(
 
 
 def _managers() -> list[tuple[str, str]]:
-    from kwiken.fleet import CONTESTANTS
+    from kwiken.lab.fleet import CONTESTANTS
 
     return [
         (name, f"{one.scheduler}, knowledge {one.knowledge}{', follows its workloads' * one.follows}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kwiken.cli.report.charts import Drawing, shorten
-from kwiken.placement import Admission, DrawKind, NodeLedger
-from kwiken.workloads import SOURCES
+from kwiken.allocator.placement import Admission, DrawKind, NodeLedger
+from kwiken.allocator.workloads import SOURCES
+from kwiken.apps.report.charts import Drawing, shorten
 
 LEFT, TOP, ROW, GAP = 170, 110, 18, 4
 CORES_WIDTH, CELL, KEY_WIDTH, KEYS_IN_ROW = 520, 22, 190, 4

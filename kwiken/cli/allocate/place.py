@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.extras import require
 from kwiken.cli.shared import (
     MAX_NODES_FILE,
     MAX_PLACEMENT,
@@ -26,15 +28,21 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.errors import InputError
-from kwiken.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.placement import Admission, Caution, Cluster, DrawKind, NodeLedger, Placement, Request
-    from kwiken.plan import Plan
-    from kwiken.workloads import Workload, WorkloadProfile
+    from kwiken.allocator.placement import (
+        Admission,
+        Caution,
+        Cluster,
+        DrawKind,
+        NodeLedger,
+        Placement,
+        Request,
+    )
+    from kwiken.allocator.workloads import Workload, WorkloadProfile
+    from kwiken.model.plan import Plan
 
 # Copied from the package, so that a help text does not load NumPy.
 SCHEDULERS: Final = (
@@ -112,8 +120,8 @@ def command(
     predicted = read_text(profiles, MAX_PROFILES)
     before = None if beside is None else read_text(beside, MAX_PLACEMENT)
     plan = None if plan_file is None else load_plan(plan_file)
-    from kwiken.placement import Caution, Placement, explain_placement, nodes_from_toml
-    from kwiken.workloads import profiles_from_json, workloads_from_toml
+    from kwiken.allocator.placement import Caution, Placement, explain_placement, nodes_from_toml
+    from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
 
     cluster = nodes_from_toml(texts[0], where=nodes)
     wanted = workloads_from_toml(texts[1], where=workloads)
@@ -164,7 +172,7 @@ def _requests(
     plan: Plan | None,
     plan_file: str | None,
 ) -> list[Request]:
-    from kwiken.placement import request_for
+    from kwiken.allocator.placement import request_for
 
     if plan is not None and not any(one.service == plan.service and one.stage for one in wanted):
         raise InputError(
@@ -178,7 +186,7 @@ def _requests(
 
 def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
     """Extra work of each replica under a plan, by kind, as shares of its own work."""
-    from kwiken.placement import DrawKind
+    from kwiken.allocator.placement import DrawKind
 
     if plan is None or workload.service != plan.service or workload.stage not in plan.stages:
         return {}
@@ -194,8 +202,8 @@ def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
 def _place(
     requests: Sequence[Request], cluster: Cluster, name: str, seed: int, running: Placement | None
 ) -> tuple[list[Admission], NodeLedger, Placement]:
-    from kwiken.placement import NodeLedger, admit_all, document, resume
-    from kwiken.placement.schedulers import scheduler
+    from kwiken.allocator.placement import NodeLedger, admit_all, document, resume
+    from kwiken.allocator.placement.schedulers import scheduler
 
     ledger = NodeLedger(cluster)
     there = [] if running is None else resume(running, {one.name: one for one in requests}, ledger)
@@ -209,7 +217,7 @@ def _compare(
     requests: Sequence[Request], cluster: Cluster, seed: int, running: Placement | None
 ) -> list[dict[str, Any]]:
     """Outcome under every scheduler; the exact one is left out where it cannot be used."""
-    from kwiken.placement import total_cost
+    from kwiken.allocator.placement import total_cost
 
     rows = []
     for name in SCHEDULERS:

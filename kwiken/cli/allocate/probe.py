@@ -69,7 +69,7 @@ async def _used_by_others() -> float:
     """Processors that other programs and the hypervisor use, measured while the probe rests."""
     import asyncio
 
-    from kwiken.machine import read_processors, use_between
+    from kwiken.base.machine import read_processors, use_between
 
     first = read_processors()
     await asyncio.sleep(QUIET_S)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.extras import require
 from kwiken.cli.allocate.probe import run_probe
 from kwiken.cli.shared import (
     POSITIVE,
@@ -20,13 +22,11 @@ from kwiken.cli.shared import (
     say,
     write_text,
 )
-from kwiken.errors import InputError
-from kwiken.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.contention import Crosstalk, MachineProbe
+    from kwiken.allocator.contention import Crosstalk, MachineProbe
 
 MAX_PAIRS_SHOWN: Final = 12
 
@@ -80,7 +80,7 @@ def command(
             return await prober.run(sources, crosstalk=crosstalk)
 
         found = run_probe(probe())
-    from kwiken.contention import probe_to_json
+    from kwiken.allocator.contention import probe_to_json
 
     if out is not None:
         write_text(out, probe_to_json(found))
@@ -102,7 +102,7 @@ def chosen_sources(wanted: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: an unknown name.
     """
-    from kwiken.workloads import SOURCES
+    from kwiken.allocator.workloads import SOURCES
 
     for name in wanted:
         if name not in SOURCES:
@@ -111,7 +111,7 @@ def chosen_sources(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _show(found: MachineProbe) -> None:
-    from kwiken.contention import operations_of
+    from kwiken.allocator.contention import operations_of
 
     rows = [
         (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.cli.report.charts import Drawing
-from kwiken.contention import Calibration, Crosstalk, MachineProbe
+from kwiken.allocator.contention import Calibration, Crosstalk, MachineProbe
+from kwiken.apps.report.charts import Drawing
 
 IN_ROW: Final = 5
 SIDE, GAP_X, GAP_Y, LEFT, TOP = 120, 40, 58, 40, 40

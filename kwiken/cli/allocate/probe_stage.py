@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.allocate.probe import run_probe
 from kwiken.cli.shared import (
     MIB,
@@ -21,15 +22,14 @@ from kwiken.cli.shared import (
     read_text,
     write_text,
 )
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kwiken.contention import MachineProbe, StagePlan, StageProbe
+    from kwiken.allocator.contention import MachineProbe, StagePlan, StageProbe
+    from kwiken.allocator.workloads import Measurements
     from kwiken.runtime.probes import StageTarget
-    from kwiken.workloads import Measurements
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
@@ -114,8 +114,8 @@ def command(
         raise InputError("is no folder", where=working_folder)
     text, where = _document(out, history)
     told = None if machine is None else read_text(machine, MAX_MACHINE)
-    from kwiken.contention import class_speeds, plan_stage, probe_from_json, whole_plan
-    from kwiken.workloads import measurements_from_text
+    from kwiken.allocator.contention import class_speeds, plan_stage, probe_from_json, whole_plan
+    from kwiken.allocator.workloads import measurements_from_text
 
     known = measurements_from_text(text, where=where, min_workloads=0)
     _check_new(workload, known, where)
@@ -182,7 +182,7 @@ def _document(out: str | None, history: str | None) -> tuple[str, str]:
         text, where = read_text(str(place), MAX_MEASUREMENTS), str(place)
     if text.lstrip().startswith("{"):
         raise InputError("must be TOML: an entry is appended as text", where=where)
-    from kwiken.contention import without_workloads
+    from kwiken.allocator.contention import without_workloads
 
     return (text if where == out else without_workloads(text)), where
 
@@ -220,8 +220,8 @@ def _speeds(texts: tuple[str, ...]) -> dict[str, float]:
 
 
 def _append(out: str, text: str, workload: str, found: StageProbe) -> None:
-    from kwiken.contention import appended, workload_entry
-    from kwiken.workloads import measurements_from_text
+    from kwiken.allocator.contention import appended, workload_entry
+    from kwiken.allocator.workloads import measurements_from_text
 
     whole = appended(text, [workload_entry(workload, found)])
     measurements_from_text(whole, where=out)  # what was measured must be readable, or nothing is written
@@ -229,7 +229,7 @@ def _append(out: str, text: str, workload: str, found: StageProbe) -> None:
 
 
 def _show(workload: str, found: StageProbe) -> None:
-    from kwiken.contention import setting_text
+    from kwiken.allocator.contention import setting_text
 
     reference = found.runs[0].performance
     rows = [

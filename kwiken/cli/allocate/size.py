@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.extras import require
+from kwiken.base.printable import printable_json
 from kwiken.cli.planning import CANCEL, DISPATCH, REPLICAS, UTILISATION, queue_settings
 from kwiken.cli.shared import (
     MAX_NODES_FILE,
@@ -29,17 +32,14 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.errors import InputError
-from kwiken.extras import require
-from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.capacity import Arm, Outcome, SizeStudy, StageNeed
-    from kwiken.placement import Cluster
-    from kwiken.profile import Profile
-    from kwiken.workloads import Workload, WorkloadProfile
+    from kwiken.allocator.capacity import Arm, Outcome, SizeStudy, StageNeed
+    from kwiken.allocator.placement import Cluster
+    from kwiken.allocator.workloads import Workload, WorkloadProfile
+    from kwiken.model.profile import Profile
 
 PLAN_FILE: Final = "plan.json"
 PLACEMENT_FILE: Final = "placement.json"
@@ -141,8 +141,8 @@ def command(
     learned = load_profile(profile)
     from dataclasses import replace
 
-    from kwiken.capacity import SizeSettings, study_size
-    from kwiken.profile import kept_copyable, kept_single
+    from kwiken.allocator.capacity import SizeSettings, study_size
+    from kwiken.model.profile import kept_copyable, kept_single
 
     made_from = learned.digest
     (learned,) = kept_copyable(kept_single((learned,), once), copyable)
@@ -193,7 +193,7 @@ def command(
 
 def _cluster(nodes: str) -> Cluster:
     text = read_text(nodes, MAX_NODES_FILE)
-    from kwiken.placement import nodes_from_toml
+    from kwiken.allocator.placement import nodes_from_toml
 
     return nodes_from_toml(text, where=nodes)
 
@@ -206,8 +206,8 @@ def _needs(
         read_text(workloads, MAX_WORKLOADS_FILE),
         None if profiles is None else read_text(profiles, MAX_PROFILES),
     )
-    from kwiken.capacity import StageNeed
-    from kwiken.workloads import profiles_from_json, workloads_from_toml
+    from kwiken.allocator.capacity import StageNeed
+    from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
 
     wanted = workloads_from_toml(texts[0], where=workloads)
     predicted: dict[str, WorkloadProfile] = {}

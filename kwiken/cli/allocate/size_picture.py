@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kwiken.capacity import FrontierPoint
-from kwiken.cli.report.charts import Drawing, log_scale, log_ticks
+from kwiken.allocator.capacity import FrontierPoint
+from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 64, 20, 44, 48
 STYLE: Final = (

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import load_plan, note
-from kwiken.errors import InputError
 
 TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
 MAX_TOKEN: Final = 4096  # bytes of a token file
@@ -78,7 +78,7 @@ def _remote(url: str, token_file: str | None) -> tuple[str, str]:
 
 
 def _token_in(file: Path) -> str:
-    from kwiken.runtime.files import read_file
+    from kwiken.runtime.base.files import read_file
 
     try:
         return read_file(file, MAX_TOKEN).decode("ascii").strip()

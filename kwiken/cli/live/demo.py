@@ -26,7 +26,7 @@ from kwiken.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from kwiken.cli.report.model import DemoResult
+    from kwiken.apps.report.model import DemoResult
 
 NOTHING_TOLD: Final = 3  # exit code
 
@@ -69,9 +69,9 @@ def command(
     others take the processors are repeated, at a lower rate if need be. Exit code 3 if the machine was too
     slow or too busy to tell anything; one line says why.
     """
-    from kwiken.cli.demo import TerminalWatch, run_demo
-    from kwiken.cli.demo.pace import NothingToldError
-    from kwiken.cli.demo.setup import DemoSettings
+    from kwiken.apps.demo import TerminalWatch, run_demo
+    from kwiken.apps.demo.pace import NothingToldError
+    from kwiken.apps.demo.setup import DemoSettings
 
     settings = DemoSettings(
         seconds=seconds,
@@ -122,8 +122,8 @@ def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
 
 
 def _show(result: DemoResult) -> None:
-    from kwiken.cli.report.model import NAMES
-    from kwiken.cli.report.sections import of_result
+    from kwiken.apps.report.model import NAMES
+    from kwiken.apps.report.sections import of_result
 
     rows = latency_rows(result)
     note("")
@@ -144,7 +144,7 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
     against those. What was achieved there is compared with the expectation for the requests without a plan in
     the same minutes, and without one with that for the requests that the plan was learned from.
     """
-    from kwiken.cli.report.model import change, ms, rungs
+    from kwiken.apps.report.model import change, ms, rungs
 
     learned = result.expectation.before
     arms = [
@@ -174,7 +174,7 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
 
 
 def _stage_row(stage: Any) -> tuple[str, ...]:
-    from kwiken.cli.report.model import ms, percent
+    from kwiken.apps.report.model import ms, percent
 
     shares = [percent(share) for share in (stage.budget, stage.used, stage.even_used)]
     return (stage.name, percent(stage.cost), percent(stage.fraction), ms(stage.after_ms), *shares)

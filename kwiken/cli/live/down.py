@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import note
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import StateFiles

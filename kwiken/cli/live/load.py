@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress

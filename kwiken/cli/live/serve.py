@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -17,10 +18,9 @@ from kwiken.cli.live.server_options import (
     trace_options,
 )
 from kwiken.cli.shared import load_service, note
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.service import Service
+    from kwiken.model.service import Service
 
 
 @click.command(short_help="Run a service's gateway.")

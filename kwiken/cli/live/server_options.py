@@ -84,7 +84,7 @@ class Host(click.types.StringParamType):
 def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     del ctx
     if value is not None:
-        from kwiken.extras import require
+        from kwiken.base.extras import require
 
         require(param.opts[0], "otel")
     return value

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from kwiken.base.errors import DefinitionError
 from kwiken.cli.live.server_options import ServerSettings, server_options
 from kwiken.cli.shared import load_service, note
-from kwiken.errors import DefinitionError
 
 
 @click.command(short_help="Run one replica of one stage.")

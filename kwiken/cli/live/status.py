@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
 from kwiken.cli.shared import json_option, note, print_json, print_table, say
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import ClusterState, StateFiles

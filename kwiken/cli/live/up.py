@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from kwiken.base.errors import DefinitionError, InputError
 from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes, placement_options
 from kwiken.cli.live.server_options import (
     MAX_PORT,
@@ -27,16 +28,15 @@ from kwiken.cli.live.server_options import (
     transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
-from kwiken.errors import DefinitionError, InputError
-from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.base.log_events import Event, about
 
 if TYPE_CHECKING:
     import asyncio
 
+    from kwiken.model.service import Service
     from kwiken.runtime.cluster import Cluster, Layout
     from kwiken.runtime.cluster.state import StateFiles
     from kwiken.runtime.upkeep import Upkeep
-    from kwiken.service import Service
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -114,7 +114,7 @@ def command(
         raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, services[0])
-    from kwiken.machine import processors_given
+    from kwiken.base.machine import processors_given
     from kwiken.runtime.cluster.state import StateFiles
 
     files = [StateFiles(Path(state), service.name) for service in services]
@@ -238,7 +238,7 @@ def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[st
             of several services.
         DefinitionError: for an unknown stage.
     """
-    from kwiken.service import MAX_REPLICAS
+    from kwiken.model.service import MAX_REPLICAS
 
     counts: dict[str, dict[str, int]] = {service.name: {} for service in services}
     for text in texts:
@@ -372,7 +372,7 @@ async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:
     """Keep targets until told to stop; a failure ends the program."""
     import asyncio
 
-    from kwiken.runtime.tasks import cancel_and_wait
+    from kwiken.runtime.base.tasks import cancel_and_wait
 
     await upkeep.start_best_effort()
     stopped = asyncio.create_task(stop.wait())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kwiken.cli.shared import note, print_table
 
 if TYPE_CHECKING:
-    from kwiken.planning import LoadStudy
+    from kwiken.tail.planning import LoadStudy
 
 
 def show_thresholds(study: LoadStudy | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.shared import (
     OBJECTIVES,
@@ -31,14 +32,13 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.evaluation import Arm, Judgement
-    from kwiken.plan import Plan
-    from kwiken.profile import Profile
+    from kwiken.model.plan import Plan
+    from kwiken.model.profile import Profile
+    from kwiken.tail.evaluation import Arm, Judgement
 
 DEFAULT_BUDGET: Final = 0.05
 MAX_BLOCKS: Final = 100
@@ -160,7 +160,7 @@ def _judged(
     where: str,
 ) -> Judgement:
     """Judge the plan as it is: a single recording by stretches of time, several as a stretch each."""
-    from kwiken.evaluation import judge, judge_recordings
+    from kwiken.tail.evaluation import judge, judge_recordings
 
     if plan is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=where)
@@ -181,7 +181,7 @@ def _judged_by_blocks(
     seed: int,
 ) -> Judgement:
     """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
-    from kwiken.evaluation import judge_blocks
+    from kwiken.tail.evaluation import judge_blocks
 
     first, *more = recordings
     if more:
@@ -209,7 +209,7 @@ def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | N
         files: files of the command line.
         options: options for a fit of traces.
     """
-    from kwiken.cli.report import find
+    from kwiken.apps.report import find
 
     found = find(files, several_profiles=True)
     if len(found.plans) > 1:
@@ -329,8 +329,8 @@ def remarks(found: Judgement) -> list[str]:
 
 
 def _write(out: str, found: Judgement, *, by_blocks: bool) -> None:
-    from kwiken.cli.report import judgement_page
-    from kwiken.cli.report.model import render
+    from kwiken.apps.report import judgement_page
+    from kwiken.apps.report.model import render
 
     made = f"Drawn {datetime.now(UTC).isoformat(timespec='seconds')}."
     write_text(out, render(judgement_page(found, made=made, by_blocks=by_blocks)))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import POSITIVE, Real, given, note
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.planning import LoadStudy
-    from kwiken.queueing.load import QueueSettings
-    from kwiken.queueing.simulator import Cancel, Dispatch
+    from kwiken.tail.planning import LoadStudy
+    from kwiken.tail.queueing.load import QueueSettings
+    from kwiken.tail.queueing.simulator import Cancel, Dispatch
 
 F = TypeVar("F", bound=Callable[..., Any])
 N = TypeVar("N", int, float)
@@ -114,7 +114,7 @@ def queue_settings(
     cancel: Cancel,
 ) -> QueueSettings:
     """What the values of `queue_options` say of replicas and queues."""
-    from kwiken.queueing.load import QueueSettings
+    from kwiken.tail.queueing.load import QueueSettings
 
     return QueueSettings(
         replicas=replicas, utilisation=utilisation, rate_per_s=rate, dispatch=dispatch, cancel=cancel

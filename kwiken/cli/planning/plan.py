@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable_json
 from kwiken.cli.planning.copies_and_load import show_thresholds
 from kwiken.cli.planning.load_options import (
     LOAD,
@@ -41,13 +43,11 @@ from kwiken.cli.shared import (
     seed_option,
     write_text,
 )
-from kwiken.errors import InputError
-from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
-    from kwiken.plan import Ladder
-    from kwiken.planning import PlanStudy
-    from kwiken.profile import Profile
+    from kwiken.model.plan import Ladder
+    from kwiken.model.profile import Profile
+    from kwiken.tail.planning import PlanStudy
 
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
@@ -163,9 +163,9 @@ def command(
 
     from msgspec import structs
 
-    from kwiken.plan import Budgets
-    from kwiken.planning import PlanSettings, study_plan
-    from kwiken.profile import kept_copyable, kept_single, spent_by_model
+    from kwiken.model.plan import Budgets
+    from kwiken.model.profile import kept_copyable, kept_single, spent_by_model
+    from kwiken.tail.planning import PlanSettings, study_plan
 
     made_from = learned.digest
     (learned,) = kept_copyable(kept_single((learned,), once), copyable)
@@ -208,8 +208,8 @@ def command(
 
 def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *, seed: int) -> PlanStudy:
     """The study, its expectation corrected by the traces of a time with another plan."""
-    from kwiken.evaluation import corrected, correction_of
     from kwiken.otel.trace import read_forest, requests_with_plan
+    from kwiken.tail.evaluation import corrected, correction_of
 
     path, traces = tried
     plan = load_plan(path)
@@ -228,7 +228,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
     if not given or not Path(given).exists():
         models = ", ".join(COST_MODELS)
         raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
-    from kwiken.parsing import parse_json
+    from kwiken.base.parsing import parse_json
 
     raw = parse_json(read_text(given, MAX_COST_FILE), where=given)
     if not isinstance(raw, dict):

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from kwiken.cli.shared import drift_summary, note, print_table
 
 if TYPE_CHECKING:
-    from kwiken.diagnosis import ClassOutcome
-    from kwiken.plan import Plan
-    from kwiken.planning import PlanStudy
-    from kwiken.planning import notes as planning
-    from kwiken.profile import Profile
+    from kwiken.model.plan import Plan
+    from kwiken.model.profile import Profile
+    from kwiken.tail.diagnosis import ClassOutcome
+    from kwiken.tail.planning import PlanStudy, notes as planning
 
 
 def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
     """Confidence of the curves, drift, and the plan's effect on each class of requests, as JSON."""
-    from kwiken.curves import curve_bounds
+    from kwiken.tail.curves import curve_bounds
 
     unseen = {name: curve for name, curve in study.curves.items() if name not in study.bounds}
     known = {**study.bounds, **curve_bounds(profile, unseen)}
@@ -47,7 +46,7 @@ def gain_between(study: PlanStudy, name: str) -> tuple[float, float] | None:
 
 def outcomes(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:
     """Effect of the plan on each class of requests; empty if the requests are not classified."""
-    from kwiken.diagnosis import by_class
+    from kwiken.tail.diagnosis import by_class
 
     return by_class(profile, plan) if profile.classes is not None else ()
 

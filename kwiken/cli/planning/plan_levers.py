@@ -11,8 +11,8 @@ import click
 from kwiken.cli.shared import SHARE, note, print_table
 
 if TYPE_CHECKING:
-    from kwiken.partial import StopRule
-    from kwiken.planning import PlanStudy
+    from kwiken.tail.partial import StopRule
+    from kwiken.tail.planning import PlanStudy
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12

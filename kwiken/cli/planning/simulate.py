@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.planning.load_options import LOAD, queue_options
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import passed_budget
@@ -29,12 +30,11 @@ from kwiken.cli.shared import (
     say,
     seed_option,
 )
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.plan import Plan
-    from kwiken.profile import Profile
-    from kwiken.simulation import Simulation
+    from kwiken.model.plan import Plan
+    from kwiken.model.profile import Profile
+    from kwiken.tail.simulation import Simulation
 
 MAX_REQUESTS = 10_000_000
 
@@ -97,8 +97,8 @@ def command(
             note_contradicted(learned)
         return
     _refuse_idle(queues)
-    from kwiken.profile import spent_by_model
-    from kwiken.simulation import simulate
+    from kwiken.model.profile import spent_by_model
+    from kwiken.tail.simulation import simulate
 
     with progress("simulating"):
         result = simulate(learned, plan, requests=requests, seed=seed, independent=independent)

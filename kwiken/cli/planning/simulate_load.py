@@ -12,9 +12,9 @@ from kwiken.cli.planning.plan_findings import show_notes
 from kwiken.cli.shared import print_json, print_table, progress, say
 
 if TYPE_CHECKING:
-    from kwiken.plan import Plan
-    from kwiken.profile import Profile
-    from kwiken.queueing.load import LoadSimulation
+    from kwiken.model.plan import Plan
+    from kwiken.model.profile import Profile
+    from kwiken.tail.queueing.load import LoadSimulation
 
 
 def simulate_loaded(
@@ -38,7 +38,7 @@ def simulate_loaded(
         as_json: whether to print JSON rather than tables.
         queues: values of `queue_options`.
     """
-    from kwiken.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
+    from kwiken.tail.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
         model = load_model(profile, queue_settings(**queues), seed=seed)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 T = TypeVar("T")
 FILE: Final = "FILE"  # the metavar of options that take a file

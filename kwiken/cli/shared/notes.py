@@ -11,12 +11,11 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from kwiken.apportion import notes as apportion
-from kwiken.partial import notes as partial
-from kwiken.planning import notes as planning
-from kwiken.profile import Drift
-from kwiken.profile import notes as profile
-from kwiken.queueing.load import notes as load
+from kwiken.model.profile import Drift, notes as profile
+from kwiken.tail.apportion import notes as apportion
+from kwiken.tail.partial import notes as partial
+from kwiken.tail.planning import notes as planning
+from kwiken.tail.queueing.load import notes as load
 
 MAX_NAMES: Final = 6  # stages named in one sentence; JSON has all
 MAX_CHANGES: Final = 3  # stages whose change is described in one sentence

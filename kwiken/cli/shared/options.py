@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared.output import MIB, note, read_text
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.plan import Plan
-    from kwiken.profile import Profile
-    from kwiken.service import Service
+    from kwiken.model.plan import Plan
+    from kwiken.model.profile import Profile
+    from kwiken.model.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
@@ -108,7 +108,7 @@ def needs_extra(*extras: str) -> Callable[[F], F]:
     def decorate(callback: F) -> F:
         @functools.wraps(callback)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            from kwiken.extras import require
+            from kwiken.base.extras import require
 
             require(str(click.get_current_context().info_name), *extras)
             return callback(*args, **kwargs)
@@ -195,7 +195,7 @@ def load_profile(path: str) -> Profile:
         InputError: names the file, and what in it is wrong.
     """
     text = read_text(path, MAX_PROFILE)  # read first: a missing file is reported before NumPy is loaded
-    from kwiken.profile import profile_from_json
+    from kwiken.model.profile import profile_from_json
 
     return profile_from_json(text, where=path)
 
@@ -207,7 +207,7 @@ def load_plan(path: str) -> Plan:
         InputError: names the file, and what in it is wrong.
     """
     text = read_text(path, MAX_PLAN)
-    from kwiken.plan import Plan
+    from kwiken.model.plan import Plan
 
     return Plan.from_json(text, where=path)
 
@@ -223,7 +223,7 @@ def load_service(target: str) -> Service:
     if here not in sys.path:
         sys.path.insert(0, here)
     importlib.invalidate_caches()
-    from kwiken.runtime.target import load_target
+    from kwiken.runtime.base.target import load_target
 
     return load_target(target)
 

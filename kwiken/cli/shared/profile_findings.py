@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kwiken.cli.shared.output import note
 
 if TYPE_CHECKING:
-    from kwiken.profile import Drift, Profile
+    from kwiken.model.profile import Drift, Profile
 
 
 MIN_REQUESTS: Final = 200  # fewer say little about high percentiles
@@ -23,7 +23,7 @@ def note_few(profile: Profile) -> None:
 def note_contradicted(profile: Profile) -> None:
     """Note that measured request latencies contradict those of the stages, if so."""
     from kwiken.cli.shared.notes import note_words
-    from kwiken.profile import contradiction
+    from kwiken.model.profile import contradiction
 
     found = contradiction(profile)
     if found is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
     Real,
     check_exist,
@@ -27,12 +29,10 @@ from kwiken.cli.shared import (
     write_text,
 )
 from kwiken.cli.study.fit import note_scattered
-from kwiken.errors import InputError
-from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
-    from kwiken.advice import Advice, RequestKind
     from kwiken.otel.fit import Fits
+    from kwiken.tail.advice import Advice, RequestKind
 
 SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work")
 
@@ -81,7 +81,7 @@ def command(
     check_exist(traces)
     if out is not None and out == plan_out:
         raise InputError("is the file of -o too; give another", where="--plan")
-    from kwiken.advice import advise
+    from kwiken.tail.advice import advise
 
     chosen, others, fits = _read(traces, kind, once, copyable)
     note_scattered(fits)
@@ -115,9 +115,9 @@ def _read(
     """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
     from msgspec import structs
 
-    from kwiken.advice import RequestKind
+    from kwiken.model.profile import kept_copyable, kept_single
     from kwiken.otel.fit import fit_profiles
-    from kwiken.profile import kept_copyable, kept_single
+    from kwiken.tail.advice import RequestKind
 
     with named_by(traces), progress("reading traces") as bar:
         fits = fit_profiles(traces, kind=kind, on_progress=lambda done, total: bar.update(done, total=total))
@@ -139,8 +139,8 @@ def _read(
 
 def _show(found: Advice, plan_file: str | None) -> None:
     """Print the five answers, then the tables and steps that have no room in them."""
-    from kwiken.cli.report import QUESTIONS, advice_sentences, step_words
-    from kwiken.cli.report.sections import excess_table
+    from kwiken.apps.report import QUESTIONS, advice_sentences, step_words
+    from kwiken.apps.report.sections import excess_table
 
     told = advice_sentences(found, plan_file)
     for number, (about, words) in enumerate(zip(QUESTIONS, told, strict=True), 1):
@@ -168,8 +168,8 @@ def _show(found: Advice, plan_file: str | None) -> None:
 
 
 def _write(out: str, found: Advice, plan_file: str | None, *, made: str) -> None:
-    from kwiken.cli.report import advice_page
-    from kwiken.cli.report.model import render
+    from kwiken.apps.report import advice_page
+    from kwiken.apps.report.model import render
 
     write_text(out, render(advice_page(found, made=made, plan_file=plan_file)))
     note_written(out)

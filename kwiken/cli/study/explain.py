@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable
 from kwiken.cli.shared import (
     BANDS,
     SHARE,
@@ -27,12 +29,10 @@ from kwiken.cli.shared import (
     say,
     seed_option,
 )
-from kwiken.errors import InputError
-from kwiken.printable import printable
 
 if TYPE_CHECKING:
-    from kwiken.diagnosis import Explanation, Heat, StageStory
-    from kwiken.profile import Profile
+    from kwiken.model.profile import Profile
+    from kwiken.tail.diagnosis import Explanation, Heat, StageStory
 
 MAX_PATHS_SHOWN = 5
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
@@ -80,7 +80,7 @@ def command(
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
-    from kwiken.diagnosis import explain
+    from kwiken.tail.diagnosis import explain
 
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, seed=seed)
@@ -110,7 +110,7 @@ def _check_options(plan_file: str | None, loss: float | None) -> None:
 
 def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:
     """Compare all stop rules at each fan-out; plans and gateways use the dynamic one."""
-    from kwiken.partial import fan_out_rules
+    from kwiken.tail.partial import fan_out_rules
 
     with progress("comparing stop rules"):
         found = fan_out_rules(profile, loss, seed=seed)
@@ -137,7 +137,7 @@ def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> N
 
 def _show_slow(story: Explanation) -> None:
     """Print who makes the slowest requests slow: a sentence, and a table by service that sums up."""
-    from kwiken.cli.report.sections import excess_sentence, excess_table
+    from kwiken.apps.report.sections import excess_sentence, excess_table
 
     say(f"{excess_sentence(story.slow[-1])}.", "")
     table = excess_table(story.slow)
@@ -189,7 +189,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
 def _note_unread(story: Explanation) -> None:
     """Note on the stages whose answers lay unread at a busy gateway, in the words of a plan's note."""
     from kwiken.cli.shared import note_words
-    from kwiken.planning.notes import AnswersUnread
+    from kwiken.tail.planning.notes import AnswersUnread
 
     if unread := {stage.name: stage.unread for stage in story.stages if stage.unread}:
         note(note_words(AnswersUnread(unread)))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
     MAX_PLACEMENT,
     MIB,
@@ -19,14 +21,12 @@ from kwiken.cli.shared import (
     read_text,
     write_text,
 )
-from kwiken.errors import InputError
-from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kwiken.export import Target
-    from kwiken.plan import Plan
+    from kwiken.model.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
@@ -67,8 +67,7 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
         _write_manifest(plan, program, out)
         return
     learned = load_plan(plan)
-    from kwiken.export import PROGRAMS as EXPORTERS
-    from kwiken.export import missing_calls
+    from kwiken.export import PROGRAMS as EXPORTERS, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
@@ -86,8 +85,7 @@ def _write_manifest(path: str, program: str, out: str) -> None:
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
     text = read_text(path, MAX_PLACEMENT)
-    from kwiken.placement import MANIFESTS as WRITERS
-    from kwiken.placement import Placement
+    from kwiken.allocator.placement import MANIFESTS as WRITERS, Placement
 
     write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
     note_written(out)

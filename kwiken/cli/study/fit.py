@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.base.errors import InputError
+from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
     check_apart,
     check_exist,
@@ -38,13 +40,11 @@ from kwiken.cli.shared import (
     write_text,
 )
 from kwiken.cli.study.fit_histograms import facts_of, is_prometheus, learn_from_prometheus, note_losses
-from kwiken.errors import InputError
-from kwiken.printable import printable_json
 
 if TYPE_CHECKING:
+    from kwiken.model.profile import Profile, StageProfile
     from kwiken.otel.fit import Fits, Kind
     from kwiken.otel.histograms import HistogramFit
-    from kwiken.profile import Profile, StageProfile
 
 
 MAX_DEPTH: Final = 20
@@ -143,8 +143,8 @@ def command(
         return
     model = None if like is None else load_profile(like)
     fits, histograms = _learn_or_ask(traces, every=every, like=model, **settings)
-    from kwiken.profile import drift, kept_copyable, kept_single
-    from kwiken.service import to_mermaid
+    from kwiken.model.profile import drift, kept_copyable, kept_single
+    from kwiken.model.service import to_mermaid
 
     fits = replace(fits, profiles=kept_copyable(kept_single(fits.profiles, once), copyable))
     files = _write(fits, out, traces, every=every)
@@ -208,7 +208,7 @@ def _learn(traces: tuple[str, ...], *, listed: bool, every: bool, **settings: An
 
 def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:
     """Write the profiles; returns the file of each, or no files if none were to be written."""
-    from kwiken.profile import profile_to_json
+    from kwiken.model.profile import profile_to_json
 
     if out is None:
         return []
@@ -329,8 +329,8 @@ def _show_kinds(fits: Fits, *, every: bool) -> None:
 
 def summary(profile: Profile) -> dict[str, Any]:
     """Summary of a profile, without its samples; times in milliseconds."""
-    from kwiken.latency import ladder
-    from kwiken.profile import drift
+    from kwiken.model.latency import ladder
+    from kwiken.model.profile import drift
 
     return {
         "service": profile.service,
@@ -375,7 +375,7 @@ def _facts(stage: StageProfile) -> dict[str, Any]:
 
 def boxes(profile: Profile) -> list[Any]:
     """Boxes of the profile's DAG for a drawing: latencies below the names, optional stages dashed."""
-    from kwiken.service import Box
+    from kwiken.model.service import Box
 
     drawn = []
     for facts in (_facts(stage) for stage in profile.stages):
@@ -403,13 +403,13 @@ def _show(profile: Profile) -> None:
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
-    from kwiken.profile import KEPT_OF_SAMPLED
+    from kwiken.model.profile import KEPT_OF_SAMPLED
 
     kept = profile.counts.get(KEPT_OF_SAMPLED)
     estimated = f", estimated from {kept} that were sampled" if kept is not None else ""
     print_table(f"{profile.requests} requests of {profile.service}{estimated}", columns, rows)
     if profile.requests:
-        from kwiken.latency import ladder
+        from kwiken.model.latency import ladder
 
         steps = ladder(profile.latency_ms)
         values = [f"{getattr(steps, name):.2f}" for name in steps.__struct_fields__]
@@ -432,7 +432,7 @@ def _show(profile: Profile) -> None:
 
 def _note_writes(profile: Profile) -> None:
     """Note which stages were taken for reads, and which for writes and why."""
-    from kwiken.profile import taken_for
+    from kwiken.model.profile import taken_for
 
     reads, writes = taken_for(profile)
     if reads:

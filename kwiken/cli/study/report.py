@@ -65,13 +65,13 @@ def command(
     Missing parts are made if possible: a profile from traces, a plan from a profile.
     """
     check_exist(sources)
-    from kwiken.cli.report import Wishes, find, gather
+    from kwiken.apps.report import Wishes, find, gather
 
     wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service, jaeger=jaeger)
     with progress("reading") as bar:
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
-    from kwiken.cli.report import build_page, made_line
-    from kwiken.cli.report.model import render
+    from kwiken.apps.report import build_page, made_line
+    from kwiken.apps.report.model import render
 
     if material.result is not None:
         made = made_line(material.result)

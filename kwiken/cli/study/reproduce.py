@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import (
     Bar,
     json_option,
@@ -24,10 +25,9 @@ from kwiken.cli.shared import (
     say,
     write_text,
 )
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.reproduction import Row
+    from kwiken.lab.reproduction import Row
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
@@ -54,7 +54,7 @@ def command(
     refuse_shared_stdout(out=output == "-", json=as_json)
     if list_names and output is not None:
         raise click.UsageError("--list computes nothing, so there is no page for -o")
-    from kwiken.reproduction import NAMES, reproduction, run
+    from kwiken.lab.reproduction import NAMES, reproduction, run
 
     if list_names:
         print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items(), to_stdout=True)
@@ -123,8 +123,8 @@ def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[An
 
 
 def _page(title: str, found: Any) -> str:
-    from kwiken.cli.report.charts import draw_plot
-    from kwiken.cli.report.model import Page, Row, Section, Table, render
+    from kwiken.apps.report.charts import draw_plot
+    from kwiken.apps.report.model import Page, Row, Section, Table, render
 
     body = tuple(
         (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows

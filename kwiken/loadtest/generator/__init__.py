@@ -5,8 +5,6 @@ Importing this package loads gevent, and leaves the standard library as it is.
 
 from __future__ import annotations
 
-from kwiken.loadtest.generator.client import Client
-from kwiken.loadtest.generator.open_loop import OpenLoop, plan
-from kwiken.loadtest.generator.timer import Timer
-
-__all__ = ["Client", "OpenLoop", "Timer", "plan"]
+from kwiken.loadtest.generator.client import Client as Client
+from kwiken.loadtest.generator.open_loop import OpenLoop as OpenLoop, plan as plan
+from kwiken.loadtest.generator.timer import Timer as Timer

@@ -19,7 +19,7 @@ import gevent.ssl
 from gevent import monkey
 from geventhttpclient._parser import HTTPResponseParser
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs import Target
 
 _BLOCK = 64 * 1024

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from kwiken.loadtest.inputs.arrivals import Arrivals
-from kwiken.loadtest.inputs.queries import Queries
-from kwiken.loadtest.inputs.settings import LoadSettings, Prepared, Target, parse_target, prepare
-
-__all__ = ["Arrivals", "LoadSettings", "Prepared", "Queries", "Target", "parse_target", "prepare"]
+from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals
+from kwiken.loadtest.inputs.queries import Queries as Queries
+from kwiken.loadtest.inputs.settings import (
+    LoadSettings as LoadSettings,
+    Prepared as Prepared,
+    Target as Target,
+    parse_target as parse_target,
+    prepare as prepare,
+)

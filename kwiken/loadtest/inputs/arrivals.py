@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.files import read_lines
 
 MAX_RATE = 100_000.0

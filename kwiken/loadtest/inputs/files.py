@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_LINES = 1_000_000

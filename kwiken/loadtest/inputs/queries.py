@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.files import read_lines
 
 MAX_BODY = 1024 * 1024

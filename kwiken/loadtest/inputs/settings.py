@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals
 from kwiken.loadtest.inputs.queries import Queries, parse_queries
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.loadtest.results.outcome import DROPPED, Outcome
-from kwiken.loadtest.results.records import Records
-from kwiken.loadtest.results.report import Collector
-from kwiken.loadtest.results.result import LoadResult, Progress
-
-__all__ = ["DROPPED", "Collector", "LoadResult", "Outcome", "Progress", "Records"]
+from kwiken.loadtest.results.outcome import DROPPED as DROPPED, Outcome as Outcome
+from kwiken.loadtest.results.records import Records as Records
+from kwiken.loadtest.results.report import Collector as Collector
+from kwiken.loadtest.results.result import LoadResult as LoadResult, Progress as Progress

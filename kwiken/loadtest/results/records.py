@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.loadtest.results.outcome import Outcome
 
 _CHUNK_BYTES = 64 * 1024

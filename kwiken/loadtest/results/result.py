@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kwiken.base.machine import ProcessorUse
 from kwiken.loadtest.inputs import Prepared
 from kwiken.loadtest.results.bottleneck import bottlenecks, machine_json
 from kwiken.loadtest.results.outcome import Outcome
 from kwiken.loadtest.results.report import LoadReport
-from kwiken.machine import ProcessorUse
 
 
 @dataclass(slots=True)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.otel.fit.fit import Fits, Kind, fit_forest, fit_profile, fit_profiles, list_kinds
-
-__all__ = ["Fits", "Kind", "fit_forest", "fit_profile", "fit_profiles", "list_kinds"]
+from kwiken.otel.fit.fit import (
+    Fits as Fits,
+    Kind as Kind,
+    fit_forest as fit_forest,
+    fit_profile as fit_profile,
+    fit_profiles as fit_profiles,
+    list_kinds as list_kinds,
+)

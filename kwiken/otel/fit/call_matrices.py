@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.latency import end_to_end, parents_first
+from kwiken.model.latency import end_to_end, parents_first
+from kwiken.model.plan import SpanMatch
+from kwiken.model.profile import Profile, StageProfile
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import Forest
-from kwiken.plan import SpanMatch
-from kwiken.profile import Profile, StageProfile
 
 Floats = NDArray[np.float64]
 NS_PER_MS = 1e6

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kwiken.model.plan import SpanMatch
+from kwiken.model.profile import Evidence, http_method, says_read, says_write, why_write
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import Forest, ServiceCalls, levels
-from kwiken.plan import SpanMatch
-from kwiken.profile import Evidence, http_method, says_read, says_write, why_write
 
 _NONE = -1
 MAX_PORT = 65_535

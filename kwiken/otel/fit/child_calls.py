@@ -8,11 +8,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.fit.repeated_calls import MAX_TURNS, turns
 from kwiken.otel.fit.retries import merge_retries
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.read import columns as c
+from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace import DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service

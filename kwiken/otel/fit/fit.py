@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.profile import Profile, decayed, weighted
 from kwiken.otel.fit.callees import Below, seen_below
 from kwiken.otel.fit.foreign import fit_foreign
 from kwiken.otel.fit.like_profile import fit_like, origin_of
@@ -30,7 +31,6 @@ from kwiken.otel.trace import (
     with_kinds,
     without_operations,
 )
-from kwiken.profile import Profile, decayed, weighted
 
 MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
 _MAX_REASONS_SHOWN: Final = 8

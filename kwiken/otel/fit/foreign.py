@@ -8,7 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.plan import SpanMatch
+from kwiken.model.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.call_matrices import build
 from kwiken.otel.fit.callees import Below, Callees, seen_below
 from kwiken.otel.fit.child_calls import Children
@@ -16,8 +18,6 @@ from kwiken.otel.fit.nested_stages import MAX_DEPTH, Graph, Step, stages_below
 from kwiken.otel.fit.service_times import service_times
 from kwiken.otel.fit.stage_names import distinct, fitted, short_names
 from kwiken.otel.trace import Forest, Requests, find_service_calls, label
-from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Origin, Profile
 
 _OWN: Final = "\0"  # marks the name of a stage's own time, until names are unique
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.latency import end_to_end
+from kwiken.model.latency import end_to_end
 from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, in_order, matrix
 from kwiken.otel.fit.callees import Callees
 from kwiken.otel.fit.child_calls import (

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.plan import SpanMatch
+from kwiken.model.profile import OWN_TIME, Profile, gateway_lag, guess_copies
 from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, build, in_order
 from kwiken.otel.fit.precedence import acyclic
-from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, taken
-from kwiken.otel.read import columns as c
+from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, columns as c, taken
 from kwiken.otel.trace import Forest, Requests, roles
 from kwiken.otel.write import AttemptKind, Outcome
-from kwiken.plan import SpanMatch
-from kwiken.profile import OWN_TIME, Profile, gateway_lag, guess_copies
 
 _PRIMARY = KINDS[AttemptKind.PRIMARY]
 _REISSUE = KINDS[AttemptKind.REISSUE]

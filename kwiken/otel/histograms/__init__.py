@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
-
-__all__ = ["HistogramFit", "fit_histograms"]
+from kwiken.otel.histograms.fit import HistogramFit as HistogramFit, fit_histograms as fit_histograms

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 
-from kwiken.arrays import Bools, Floats
+from kwiken.base.arrays import Bools, Floats
 
 _FIRST_BUCKET_RATIO = 2.0  # of the bounds of a bucket that has no lower one
 

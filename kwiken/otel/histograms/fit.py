@@ -17,14 +17,14 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Bools, Floats
-from kwiken.errors import InputError
-from kwiken.latency import end_to_end
+from kwiken.base.arrays import Bools, Floats
+from kwiken.base.errors import InputError
+from kwiken.model.latency import end_to_end
+from kwiken.model.plan import SpanMatch
+from kwiken.model.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 from kwiken.otel.histograms.buckets import Buckets
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery
 from kwiken.otel.histograms.window import StageFacts, Window, service_in
-from kwiken.plan import SpanMatch
-from kwiken.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000

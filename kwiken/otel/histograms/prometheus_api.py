@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.read import Bounds, QueryAddress, downloaded
 
 _BOUNDS: Final = Bounds(timeout_s=60.0, whole_s=120.0, size=256 << 20)

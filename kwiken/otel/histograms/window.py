@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.errors import InputError
-from kwiken.latency import parents_first
+from kwiken.base.errors import InputError
+from kwiken.model.latency import parents_first
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
 

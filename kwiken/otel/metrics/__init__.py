@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.lazy import lazy_names
+from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.otel.metrics.labels import bounded
-    from kwiken.otel.metrics.model import Distribution, Exemplar, Family, Metric, Rising, family
-    from kwiken.otel.metrics.otlp import MetricPush
-    from kwiken.otel.metrics.prometheus import exposition
+    from kwiken.otel.metrics.labels import bounded as bounded
+    from kwiken.otel.metrics.model import (
+        Distribution as Distribution,
+        Exemplar as Exemplar,
+        Family as Family,
+        Metric as Metric,
+        Rising as Rising,
+        family as family,
+    )
+    from kwiken.otel.metrics.otlp import MetricPush as MetricPush
+    from kwiken.otel.metrics.prometheus import exposition as exposition
 
-__all__ = [
-    "Distribution",
-    "Exemplar",
-    "Family",
-    "Metric",
-    "MetricPush",
-    "Rising",
-    "bounded",
-    "exposition",
-    "family",
-]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "kwiken.otel.metrics.labels": ("bounded",),
-        "kwiken.otel.metrics.model": (
-            "Distribution",
-            "Exemplar",
-            "Family",
-            "Metric",
-            "Rising",
-            "family",
-        ),
-        "kwiken.otel.metrics.otlp": ("MetricPush",),
-        "kwiken.otel.metrics.prometheus": ("exposition",),
-    },
-)
+__getattr__ = lazy_names(__name__, __file__)

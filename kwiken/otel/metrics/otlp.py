@@ -19,6 +19,7 @@ from opentelemetry.sdk.metrics.export import (
     ExponentialHistogram,
     ExponentialHistogramDataPoint,
     Gauge,
+    Metric as SdkMetric,
     MetricExporter,
     MetricExportResult,
     MetricsData,
@@ -27,7 +28,6 @@ from opentelemetry.sdk.metrics.export import (
     ScopeMetrics,
     Sum,
 )
-from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 

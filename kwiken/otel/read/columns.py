@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 Rows = NDArray[np.void]
 Ints = NDArray[np.int64]

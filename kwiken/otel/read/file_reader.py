@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.read.inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFile, check_text, opened, whole
 from kwiken.otel.read.jaeger import JaegerReader
 from kwiken.otel.read.otlp import OtlpReader

@@ -14,7 +14,7 @@ from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 _CHUNK: Final = 1 << 20
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

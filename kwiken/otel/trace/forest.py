@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.errors import InputError
-from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, select, taken, trace_keys
-from kwiken.otel.read import columns as c
+from kwiken.base.errors import InputError
+from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, columns as c, select, taken, trace_keys
 
 MAX_DEPTH: Final = 1000
 ROOT: Final = -1  # parent of a span that states none

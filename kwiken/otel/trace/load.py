@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.read import MAX_SPANS, FileReader, JaegerQuery, SpanStore, fetched, find_files
 from kwiken.otel.trace.forest import Forest, grow
 

@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.arrays import Bools, Floats, Ints
-from kwiken.otel.read import KINDS
-from kwiken.otel.read import columns as c
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.otel.read import KINDS, columns as c
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import roles
 

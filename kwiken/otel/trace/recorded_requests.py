@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Ints
-from kwiken.otel.read import columns as c
+from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Ints, columns as c
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.load import read_forest
 from kwiken.otel.trace.requests import roles

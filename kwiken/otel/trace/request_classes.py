@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kwiken.model.profile import Profile, StageProfile, guess_by_kind
 from kwiken.otel.read import NO_KIND, OTHER, Ints
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import Requests, label
-from kwiken.profile import Profile, StageProfile, guess_by_kind
 
 BY_ROOT: Final = "root"  # option value for the kinds that routes tell, instead of an attribute's name
 UNTOLD: Final = "(none)"

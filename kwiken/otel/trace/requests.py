@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.errors import InputError
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.read import columns as c
+from kwiken.base.errors import InputError
+from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace.forest import LOST, ROOT, Forest, services_of
 from kwiken.otel.trace.request_kinds import kinds_of
 from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints, taken
-from kwiken.otel.read import columns as c
+from kwiken.otel.read import Bools, Ints, columns as c, taken
 from kwiken.otel.trace.forest import ROOT, Forest, levels, services_of
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.read import KINDS, MAX_SPANS, NO_TEXT, OUTCOMES, Ints
-from kwiken.otel.read import columns as c
+from kwiken.otel.read import KINDS, MAX_SPANS, NO_TEXT, OUTCOMES, Ints, columns as c
 from kwiken.otel.trace.forest import DETACHED, Forest
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.requests import Requests, choose

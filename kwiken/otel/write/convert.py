@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kwiken.extras import needs
+from kwiken.base.extras import needs
 from kwiken.otel.write.labels import Labels
 from kwiken.otel.write.observer import resource
 from kwiken.otel.write.otlp_json import OtlpLines

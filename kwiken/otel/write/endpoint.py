@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit, urlunsplit
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 
 def collector_url(endpoint: str, path: str, *, option: str) -> str:

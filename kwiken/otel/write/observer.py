@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from kwiken.errors import InputError
-from kwiken.extras import needs
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
 from kwiken.otel.write.labels import Labels, Value
 from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 LOG = logging.getLogger("kwiken.spans")
-# The event's name in the log, as in `kwiken.runtime.log_events`, which this package may not import.
+# The event's name in the log, as in `kwiken.runtime.base.log_events`, which this package may not import.
 NOT_CONVERTED: Final = {"kw_event": "record_not_converted"}
 MAX_QUEUE: Final = 20_000
 _TICK_S: Final = 0.2

@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
-from kwiken.runtime.process_id import Identity
 
 START_S: Final = 180.0  # for a process to become ready
 Launch = Callable[..., Awaitable[asyncio.subprocess.Process]]

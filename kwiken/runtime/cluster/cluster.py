@@ -16,8 +16,13 @@ from typing import Any, Final, Self
 import aiohttp
 import msgspec
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.plan import Plan
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.plan import Plan
+from kwiken.model.service import MAX_REPLICAS, Service
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.base.process_id import Identity
+from kwiken.runtime.base.target import load_target
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.gateway_figures import combined_status
@@ -28,12 +33,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, NodeState, StateFolder
-from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
-from kwiken.runtime.process_id import Identity
-from kwiken.runtime.target import load_target
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.service import MAX_REPLICAS, Service
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log

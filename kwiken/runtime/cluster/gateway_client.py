@@ -10,10 +10,10 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.runtime.cluster.child_process import ChildError
 from kwiken.runtime.cluster.liveness import Liveness, check_liveness
-from kwiken.runtime.transport import wire
+from kwiken.runtime.wire.transport import wire
 
 READY_S: Final = 30.0  # for the gateway to become ready
 READY_INTERVAL_S: Final = 0.02  # between two checks of whether it is

@@ -59,7 +59,7 @@ async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: flo
     """
     try:
         if url.startswith("grpc://"):
-            from kwiken.runtime.grpc import check_health
+            from kwiken.runtime.wire.grpc import check_health
 
             await check_health(url, within_s)
             return Liveness.ALIVE

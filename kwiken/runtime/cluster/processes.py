@@ -9,14 +9,14 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.state import ProcessState
-from kwiken.runtime.log_events import Event, about
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.wire.transport import Replica
 
 LOG = logging.getLogger("kwiken.cluster")
 KILL_AFTER_S: Final = 3.0  # after the grace period

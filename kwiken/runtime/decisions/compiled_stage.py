@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from kwiken.plan import PartialPolicy
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.service import Stage
 from kwiken.runtime.decisions.stage_state import StageState
-from kwiken.service import Stage
 
 
 @dataclass(frozen=True, slots=True)

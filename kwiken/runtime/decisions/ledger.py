@@ -1,7 +1,7 @@
 """Budget ledger: decides whether an extra copy, retry or partial answer can be paid for.
 
 Pure: amounts and times in, decisions out. The rule of an account, and the numbers in it, stand in
-`kwiken.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage and
+`kwiken.model.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage and
 its service at once, or to none of them. Each lever has an account of its own: reissues, catch-up, and the
 utility that partial answers lose. Only reissues have a floor: where everything is late or broken, catch-up
 and partial answers must end.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kwiken.plan import BY_FLOOR, OWN_COST, Account, Floor, grant
+from kwiken.model.plan import BY_FLOOR, OWN_COST, Account, Floor, grant
 
 MILLION = 1_000_000  # micro-units of a retry
 

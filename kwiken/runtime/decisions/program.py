@@ -7,8 +7,8 @@ from math import inf
 
 import msgspec
 
-from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import (
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.plan import (
     REQUEST,
     RESERVE_SHARE,
     UNSTATED_SHARE,
@@ -17,11 +17,11 @@ from kwiken.plan import (
     Plan,
     only_prompt_earn,
 )
+from kwiken.model.service import Reissue, Service, Stage
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
 from kwiken.runtime.decisions.ledger import Ledger
 from kwiken.runtime.decisions.stage_state import StageState
-from kwiken.runtime.transport import MAX_PRIORITY
-from kwiken.service import Reissue, Service, Stage
+from kwiken.runtime.wire.transport import MAX_PRIORITY
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ reports events and carries out the steps. Invariants, each fuzzed in tests/runti
 - The race finishes exactly once, and asks for nothing afterwards.
 
 Simulated races need no failures, retries or time limits and have code of their own;
-tests/simulation/test_races.py holds their copies and latencies equal to this one's.
+tests/tail/simulation/test_races.py holds their copies and latencies equal to this one's.
 
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
 with several copies, each at the same distance after the one before, and one draw for all. In addition, a call

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
 from kwiken.runtime.decisions.outliers import FailureRecord, Outliers
-from kwiken.runtime.transport import Replica, Reply
+from kwiken.runtime.wire.transport import Replica, Reply
 
 LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
 # One sample counts at most as this multiple of the estimate, so that one straggler moves it little.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 DRAWN_SHARE: Final = 0.04  # of all requests, drawn uniformly
 SLOW_QUANTILE: Final = 0.99

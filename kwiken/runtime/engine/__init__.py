@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.engine.executor import Answer, Executor
-from kwiken.runtime.engine.timing import timing_of
-
-__all__ = ["Answer", "Executor", "timing_of"]
+from kwiken.runtime.engine.executor import Answer as Answer, Executor as Executor
+from kwiken.runtime.engine.timing import timing_of as timing_of

@@ -11,14 +11,14 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from kwiken.plan import REQUEST
+from kwiken.model.plan import REQUEST
+from kwiken.model.service import Partial
+from kwiken.runtime.base.pending_io import settle
+from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.timers import call_after
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.hedged_call import Request, Shared, StageVisit, call_stage, describe
 from kwiken.runtime.engine.utility import utility_of
-from kwiken.runtime.pending_io import settle
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.timers import call_after
-from kwiken.service import Partial
 
 
 async def run_dag(shared: Shared, request: Request, body: Any) -> Any:

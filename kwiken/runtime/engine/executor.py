@@ -11,11 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.model.plan import REQUEST, Plan
+from kwiken.model.service import Service
 from kwiken.otel.metrics import Family, Rising
 from kwiken.otel.write import Observer, RequestRecord, Sample
-from kwiken.plan import REQUEST, Plan
-from kwiken.runtime.clock import Clock
+from kwiken.runtime.base.clock import Clock
+from kwiken.runtime.base.errors import DeadlineError, OverloadError, UnavailableError
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions import (
     Admission,
     LatencyHistogram,
@@ -36,10 +39,7 @@ from kwiken.runtime.engine.hedged_call import Request, Shared
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import Counts, outcome_of, status
-from kwiken.runtime.errors import DeadlineError, OverloadError, UnavailableError
-from kwiken.runtime.log_events import Event, about
-from kwiken.runtime.transport import Replica, Transport, wire
-from kwiken.service import Service
+from kwiken.runtime.wire.transport import Replica, Transport, wire
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
+from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.model.service import Service
 from kwiken.otel.metrics import Distribution, Family, Metric, Rising, bounded, catalog, family
-from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
 from kwiken.runtime.decisions import (
     ATTEMPT_KINDS,
     ATTEMPT_OUTCOMES,
@@ -18,7 +19,6 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.engine.status import Counts
 from kwiken.runtime.metrics import distribution
-from kwiken.service import Service
 
 _DENYING = range(BY_FLOOR + 1, len(VERDICTS))
 _PERCENTILES = {"0.5": "p50_ms", "0.9": "p90_ms", "0.95": "p95_ms", "0.99": "p99_ms", "0.999": "p999_ms"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kwiken.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.runtime.base.errors import DeadlineError, UnavailableError
 from kwiken.runtime.decisions import (
     RECENT_STEPS,
     LatencyHistogram,
@@ -15,7 +16,6 @@ from kwiken.runtime.decisions import (
     StageState,
 )
 from kwiken.runtime.engine.hedged_call import Shared
-from kwiken.runtime.errors import DeadlineError, UnavailableError
 
 ANSWERED: Final = "answered"
 OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")

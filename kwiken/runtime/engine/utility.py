@@ -7,8 +7,8 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.runtime.log_events import Event, about
-from kwiken.service import Partial, Stage
+from kwiken.model.service import Partial, Stage
+from kwiken.runtime.base.log_events import Event, about
 
 logger = logging.getLogger(__name__)
 

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.gateway.allowed_origins import is_loopback
-from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.name_resolver import NameResolver, parse_endpoint
-from kwiken.runtime.gateway.plan_files import PlanFile, SharedPlan
-from kwiken.runtime.gateway.plan_store import PlanStore
-from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
-from kwiken.runtime.gateway.server import Gateway
-from kwiken.runtime.gateway.settings import MAX_REQUEST, GatewaySettings
-
-__all__ = [
-    "BAD_GATEWAY",
-    "MAX_REQUEST",
-    "Control",
-    "Failure",
-    "FrontDoor",
-    "Gateway",
-    "GatewaySettings",
-    "NameResolver",
-    "PlanFile",
-    "PlanStore",
-    "SharedPlan",
-    "is_loopback",
-    "judge",
-    "parse_endpoint",
-]
+from kwiken.runtime.gateway.control import Control as Control
+from kwiken.runtime.gateway.front_door import FrontDoor as FrontDoor
+from kwiken.runtime.gateway.live_page.allowed_origins import is_loopback as is_loopback
+from kwiken.runtime.gateway.name_resolver import (
+    NameResolver as NameResolver,
+    parse_endpoint as parse_endpoint,
+)
+from kwiken.runtime.gateway.plans.plan_files import PlanFile as PlanFile, SharedPlan as SharedPlan
+from kwiken.runtime.gateway.plans.plan_store import PlanStore as PlanStore
+from kwiken.runtime.gateway.responses import BAD_GATEWAY as BAD_GATEWAY, Failure as Failure, judge as judge
+from kwiken.runtime.gateway.server import Gateway as Gateway
+from kwiken.runtime.gateway.settings import MAX_REQUEST as MAX_REQUEST, GatewaySettings as GatewaySettings

@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
-from kwiken.errors import InputError
-from kwiken.plan import Plan
+from kwiken.base.errors import InputError
+from kwiken.model.plan import Plan
+from kwiken.model.service import Service
+from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.gateway.metrics import targets_of
-from kwiken.runtime.transport import Replica, wire
-from kwiken.service import Service
+from kwiken.runtime.wire.transport import Replica, wire
 
 MAX_REPLICAS: Final = 10_000
 

@@ -7,12 +7,12 @@ import contextlib
 import logging
 from collections import Counter
 
+from kwiken.model.service import Service
+from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, Executor
-from kwiken.runtime.errors import OverloadError
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
-from kwiken.runtime.log_events import Event, about
-from kwiken.runtime.transport import wire
-from kwiken.service import Service
+from kwiken.runtime.wire.transport import wire
 
 LOG = logging.getLogger("kwiken.gateway")
 

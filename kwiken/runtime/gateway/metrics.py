@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from kwiken.model.service import Service
 from kwiken.otel.metrics import Family, catalog, family
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.metrics import HttpRequests, distribution, process_families, resource_of, target_family
-from kwiken.runtime.transport import Replica, wire
-from kwiken.service import Service
+from kwiken.runtime.wire.transport import Replica, wire
 
 
 class GatewayMetrics:

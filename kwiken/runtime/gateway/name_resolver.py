@@ -9,10 +9,10 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.log_events import Event, about
-from kwiken.runtime.transport import Replica, wire
+from kwiken.runtime.wire.transport import Replica, wire
 
 LOG = logging.getLogger("kwiken.gateway")
 RESOLVE_S: Final = 5.0  # interval of name lookups

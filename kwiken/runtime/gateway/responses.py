@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
-from kwiken.errors import DefinitionError, InputError, KwikenError
-from kwiken.runtime.engine import Answer, timing_of
-from kwiken.runtime.errors import (
+from kwiken.base.errors import DefinitionError, InputError, KwikenError
+from kwiken.runtime.base.errors import (
     DeadlineError,
     HandlerError,
     OverloadError,
     PlanNotSavedError,
     UnavailableError,
 )
-from kwiken.runtime.transport import wire
+from kwiken.runtime.engine import Answer, timing_of
+from kwiken.runtime.wire.transport import wire
 
 RETRY_SOON_S: Final = 1.0
 OK: Final = 200

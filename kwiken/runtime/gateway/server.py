@@ -11,23 +11,23 @@ from typing import Any
 
 from aiohttp import web
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.runtime.clock import SystemClock
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.service import Service
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.control import Control, Denied
 from kwiken.runtime.gateway.front_door import FrontDoor
+from kwiken.runtime.gateway.live_page import LivePage
+from kwiken.runtime.gateway.live_page.allowed_origins import AllowedOrigins
+from kwiken.runtime.gateway.live_page.pages import Pages
 from kwiken.runtime.gateway.metrics import GatewayMetrics
 from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
-from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
-from kwiken.runtime.live_page import LivePage
-from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
-from kwiken.runtime.transport import MAX_PRIORITY, wire
-from kwiken.service import Service
+from kwiken.runtime.wire.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
+from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
 

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
-from kwiken.errors import InputError
-from kwiken.extras import needs
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
 from kwiken.otel.metrics import Family
 
 if TYPE_CHECKING:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.node_classes.limit import Limit
-from kwiken.runtime.node_classes.node_limits import Method, NodeLimits, available_method
-
-__all__ = ["Limit", "Method", "NodeLimits", "available_method"]
+from kwiken.runtime.node_classes.limit import Limit as Limit
+from kwiken.runtime.node_classes.node_limits import (
+    Method as Method,
+    NodeLimits as NodeLimits,
+    available_method as available_method,
+)

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from kwiken.errors import KwikenError
-from kwiken.machine import group_folders
+from kwiken.base.errors import KwikenError
+from kwiken.base.machine import group_folders
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.node_classes.launch import launched
-from kwiken.runtime.process_id import Identity
 
 PREFIX: Final = "kwiken-nodes"
 PERIOD_US: Final = 10_000  # of a quota; shorter than most calls, so that they feel the limit evenly

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kwiken.runtime.process_id import family
+from kwiken.runtime.base.process_id import family
 
 TICK_S: Final = 0.005  # interval of checks
 BURST_S: Final = 0.010  # time over which an unused share is kept, like the period of a quota

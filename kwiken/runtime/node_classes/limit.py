@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 MIN_SHARE: Final = 0.01  # processors; the kernel's shortest quota, 1 ms, in a period of 100 ms
 MAX_CORES: Final = 4096.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from kwiken.errors import InputError, KwikenError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.node_classes.control_groups import ControlGroups
 from kwiken.runtime.node_classes.duty_cycle import DutyCycles
 from kwiken.runtime.node_classes.launch import launched

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from kwiken.contention import ProbeError
+from kwiken.allocator.contention import ProbeError
 
 SOURCE: Final = Path(__file__).with_name("kernels.c")
 COMPILERS: Final = ("cc", "gcc", "clang")

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kwiken.contention import ProbeError, Speed
+from kwiken.allocator.contention import ProbeError, Speed
 
 CONTROL_BYTES: Final = 4096
 # Fields of `struct control` in kernels.c, 8 bytes each.

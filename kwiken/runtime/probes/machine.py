@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.contention import (
+from kwiken.allocator.contention import (
     CALIBRATION_LEVELS,
     Calibration,
     Crosstalk,

@@ -16,12 +16,12 @@ from typing import Final
 
 import msgspec
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.runtime.clock import SystemClock
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.service import Service
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.target import load_target
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.target import load_target
-from kwiken.runtime.transport import Call, LocalTransport, Replica, Reply, local_replicas, wire
-from kwiken.service import Service
+from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas, wire
 
 MAX_INPUTS: Final = 500
 DEADLINE_MS: Final = 60_000.0  # of a request: stages run one after the other here

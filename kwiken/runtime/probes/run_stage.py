@@ -22,11 +22,11 @@ from typing import Final
 
 import msgspec
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.runtime.base.target import load_target
 from kwiken.runtime.probes.record_inputs import Outcome, Recorded
 from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
-from kwiken.runtime.target import load_target
-from kwiken.runtime.transport import wire
+from kwiken.runtime.wire.transport import wire
 
 CONTROL_BYTES: Final = 4096
 # Fields of the page, 8 bytes each: written by the prober, then by this process.

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kwiken.contention import (
+from kwiken.allocator.contention import (
     Calibration,
     MeasuredRun,
     ProbeError,
@@ -31,6 +31,7 @@ from kwiken.contention import (
     Window,
     measured_runs,
 )
+from kwiken.runtime.base.process_id import family
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.probes.facts import MachineFacts
 from kwiken.runtime.probes.kernel import Kernel
@@ -38,7 +39,6 @@ from kwiken.runtime.probes.machine import MachineProber
 from kwiken.runtime.probes.record_inputs import Outcome
 from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, Page
 from kwiken.runtime.probes.sandbox import Sandbox
-from kwiken.runtime.process_id import family
 
 RECORD_S: Final = 120.0  # for the service to be set up and to answer the requests
 START_S: Final = 60.0  # for a replica to become ready

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.base.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.cluster")
 

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from kwiken.errors import InputError
-from kwiken.runtime.clock import SystemClock
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.files import read_file
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.files import read_file
-from kwiken.runtime.foreign import ForeignTransport
 from kwiken.runtime.gateway import (
     Control,
     Gateway,
@@ -30,14 +31,13 @@ from kwiken.runtime.gateway import (
     parse_endpoint,
 )
 from kwiken.runtime.gateway.observation import watch_replicas
-from kwiken.runtime.grpc import RemoteTransport
-from kwiken.runtime.log_events import Event, about
 from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.transport import LocalTransport, Transport, local_replicas, log_handler_error
-from kwiken.service import Service
+from kwiken.runtime.wire.foreign import ForeignTransport
+from kwiken.runtime.wire.grpc import RemoteTransport
+from kwiken.runtime.wire.transport import LocalTransport, Transport, local_replicas, log_handler_error
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_TOKEN: Final = 4096  # bytes
@@ -143,7 +143,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
     if spec.grpc_port is None:
         yield
         return
-    from kwiken.runtime.grpc import GrpcGatewayServer
+    from kwiken.runtime.wire.grpc import GrpcGatewayServer
 
     server = GrpcGatewayServer(
         gateway.door,

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from kwiken.printable import printable
-from kwiken.runtime.log_events import EVENT, TRACE
+from kwiken.base.printable import printable
+from kwiken.runtime.base.log_events import EVENT, TRACE
 
 LogFormat = Literal["text", "json"]
 NO_EVENT: Final = "other"

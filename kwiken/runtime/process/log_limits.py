@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from kwiken.printable import printable
-from kwiken.runtime.log_events import EVENT, Event, about
+from kwiken.base.printable import printable
+from kwiken.runtime.base.log_events import EVENT, Event, about
+from kwiken.runtime.base.token_bucket import TokenBucket
+from kwiken.runtime.base.tracebacks import brief_trace
 from kwiken.runtime.process.log_format import LogFormat, formatter_of
-from kwiken.runtime.token_bucket import TokenBucket
-from kwiken.runtime.tracebacks import brief_trace
 
 BURST: Final = 10  # lines of one kind at once
 EVERY_S: Final = 10.0  # interval of further lines of one kind

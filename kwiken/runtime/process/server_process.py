@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kwiken.errors import KwikenError
-from kwiken.runtime.log_events import Event, about
+from kwiken.base.errors import KwikenError
+from kwiken.model.service import Service
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
-from kwiken.runtime.target import load_target
-from kwiken.service import Service
 
 if TYPE_CHECKING:
-    from kwiken.runtime.grpc import GrpcReplicaServer
     from kwiken.runtime.replica import ReplicaServer
+    from kwiken.runtime.wire.grpc import GrpcReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -169,7 +169,7 @@ async def _serve_replica(
 
 def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
     if transport == "grpc":
-        from kwiken.runtime.grpc import GrpcReplicaServer
+        from kwiken.runtime.wire.grpc import GrpcReplicaServer
 
         return GrpcReplicaServer
     from kwiken.runtime.replica import ReplicaServer

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kwiken.model.service import Service
 from kwiken.otel.write import Observer
-from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
-from kwiken.service import Service
 
 if TYPE_CHECKING:
     from kwiken.runtime.replica import CallObserver

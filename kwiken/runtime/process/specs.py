@@ -9,7 +9,7 @@ import msgspec
 
 from kwiken.runtime.decisions import DRAWN_SHARE
 from kwiken.runtime.process.log_format import LogFormat
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.wire.transport import Replica
 
 TraceMode = Literal["all", "sampled", "off"]
 Protocol = Literal["http", "grpc"]

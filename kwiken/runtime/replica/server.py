@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import Final
 
-from kwiken.errors import InputError
-from kwiken.runtime.http_server import TEXT, CallServer, Request, Response
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
@@ -18,8 +18,8 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall,
     StageCalls,
 )
-from kwiken.runtime.transport import wire
-from kwiken.service import Service
+from kwiken.runtime.wire.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")

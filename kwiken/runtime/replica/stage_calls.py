@@ -14,15 +14,15 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service, Stage
 from kwiken.otel.write import ExceptionRecord
+from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.errors import DeadlineError
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
-from kwiken.runtime.transport import MAX_PRIORITY, setup_failed, wire
-from kwiken.service import Service, Stage
+from kwiken.runtime.wire.transport import MAX_PRIORITY, setup_failed, wire
 
 LOG = logging.getLogger("kwiken.replica")
 SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
 from kwiken.otel.write import ExceptionRecord
-from kwiken.runtime.tracebacks import ExceptionRecorder
-from kwiken.runtime.transport import is_own, kind_and_message, log_handler_error, wire
-from kwiken.service import Service
+from kwiken.runtime.base.tracebacks import ExceptionRecorder
+from kwiken.runtime.wire.transport import is_own, kind_and_message, log_handler_error, wire
 
 LOG = logging.getLogger("kwiken.replica")
 MAX_MESSAGE: Final = 500  # characters

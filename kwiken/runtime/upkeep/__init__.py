@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.upkeep.assignment import Assignment
-from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
-from kwiken.runtime.upkeep.upkeep import Upkeep
-
-__all__ = ["Assignment", "Upkeep", "clusters_on_nodes"]
+from kwiken.runtime.upkeep.assignment import Assignment as Assignment
+from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes as clusters_on_nodes
+from kwiken.runtime.upkeep.upkeep import Upkeep as Upkeep

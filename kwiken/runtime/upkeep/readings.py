@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.adaptation import Observation
-from kwiken.service import Service
+from kwiken.allocator.adaptation import Observation
+from kwiken.model.service import Service
 
 Figures = Mapping[str, Any]  # of `GET /v1/status`
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import aiohttp
 
-from kwiken.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Start, Stop
-from kwiken.errors import InputError, KwikenError
+from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Start, Stop
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
-from kwiken.runtime.tasks import cancel_and_wait
 from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.readings import Readings
 

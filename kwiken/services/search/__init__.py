@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from kwiken.errors import KwikenError
-from kwiken.service import Partial, Service
+from kwiken.base.errors import KwikenError
+from kwiken.model.service import Partial, Service
 from kwiken.services.search.index import SHARDS, Cards, Postings, Ranking, SymbolTable, Texts, Words, store
-from kwiken.services.search.stages import SHARDS as SNIPPET_SHARDS
 from kwiken.services.search.stages import (
+    SHARDS as SNIPPET_SHARDS,
     Answer,
     Hits,
     Index,
@@ -29,10 +29,10 @@ from kwiken.services.search.stages import (
     Speller,
     Symbols,
     Table,
+    lookup as lookup_module,
+    parse as parse_module,
+    spell as spell_module,
 )
-from kwiken.services.search.stages import lookup as lookup_module
-from kwiken.services.search.stages import parse as parse_module
-from kwiken.services.search.stages import spell as spell_module
 
 __all__ = ["Answer", "Request", "Result", "search"]
 

@@ -10,13 +10,15 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
 from kwiken.services.search import search
 from kwiken.services.search.index import store
-from kwiken.services.search.measures import local
-from kwiken.services.search.measures import measure as measure_module
-from kwiken.services.search.measures import quality as quality_module
-from kwiken.services.search.measures import queries as queries_module
+from kwiken.services.search.measures import (
+    local,
+    measure as measure_module,
+    quality as quality_module,
+    queries as queries_module,
+)
 
 MOST_QUERIES = 1_000_000
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.workloads import profiles_from_json
-from tests.support.commands import refused, run
+from kwiken.allocator.workloads import profiles_from_json
+from tests.support.project.commands import refused, run
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.demo_place import Arm
-from kwiken.cli.demo_place.run import Loss, Outcome, ServiceOutcome
-from kwiken.errors import KwikenError
-from tests.support.commands import refused, run
+from kwiken.apps.demo_place import Arm
+from kwiken.apps.demo_place.run import Loss, Outcome, ServiceOutcome
+from kwiken.base.errors import KwikenError
+from tests.support.project.commands import refused, run
 
 
 def arm(scheduler: str, p99_ms: float) -> Arm:
@@ -64,7 +64,7 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         logging.getLogger("kwiken.cluster").warning("and slow again")
         return OUTCOME
 
-    monkeypatch.setattr("kwiken.cli.demo_place.run_demo", demo)
+    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
     folder = tmp_path / "out"
     for _ in range(2):  # the second run begins its log anew
         result = run("demo-place", "--out", str(folder))
@@ -92,7 +92,7 @@ def test_a_failure_shows_the_end_of_the_log_and_its_reason(
             said.writelines(f"line {number}\n" for number in range(20))
         raise KwikenError("pack-0: ended with exit code 1 before it was ready")
 
-    monkeypatch.setattr("kwiken.cli.demo_place.run_demo", demo)
+    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
     result = run("demo-place", "--out", str(tmp_path))
     assert result.exit_code != 0
     told = result.stderr.splitlines()

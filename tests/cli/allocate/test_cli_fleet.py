@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from kwiken.fleet import CONTESTANTS, SCENARIOS
-from tests.support.commands import refused, run
+from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+from tests.support.project.commands import refused, run
 
 
 def test_scenarios_and_managers_are_listed() -> None:

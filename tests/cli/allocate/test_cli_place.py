@@ -9,8 +9,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kwiken.placement import Placement, nodes_from_toml
-from tests.support.commands import ROOT, refused, run
+from kwiken.allocator.placement import Placement, nodes_from_toml
+from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "allocator"
 NODES, WORKLOADS = str(EXAMPLE / "nodes.toml"), str(EXAMPLE / "workloads.toml")

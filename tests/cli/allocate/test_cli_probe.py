@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.contention import CALIBRATION_LEVELS, MachineProbe, calibrate, probe_from_json, probe_to_json
-from kwiken.workloads import SOURCES, measurements_from_text
-from tests.support.commands import refused, run
-from tests.support.compilers import needs_compiler
+from kwiken.allocator.contention import (
+    CALIBRATION_LEVELS,
+    MachineProbe,
+    calibrate,
+    probe_from_json,
+    probe_to_json,
+)
+from kwiken.allocator.workloads import SOURCES, measurements_from_text
+from tests.support.project.commands import refused, run
+from tests.support.project.compilers import needs_compiler
 
 HELLO = "kwiken.services.hello:hello"
 QUICK = ("--window", "0.02")
@@ -149,19 +155,19 @@ def test_a_stage_is_not_measured_twice_under_one_name(requests: str, tmp_path: P
         (HELLO, "tidy", '{"nam": "ada"}', "cannot be recorded: line 1: unknown field|line 1: .*name"),
         (HELLO, "tidy", "{", "inputs of stage 'tidy' cannot be recorded: line 1: "),
         (
-            "tests.support.services_failing:failing",
+            "tests.support.services.failing:failing",
             "raises",
             "1",
             "line 1: the request fails: .*out of order",
         ),
         (
-            "tests.support.services_failing:crashing",
+            "tests.support.services.failing:crashing",
             "crashes",
             "1",
             "cannot be recorded: it ended without a re",
         ),
-        ("tests.support.services_failing:tired", "tires", "1", "replica 0: a recorded call fails: .*enough"),
-        ("tests.support.services_failing:unready", "starts", "1", "no database"),
+        ("tests.support.services.failing:tired", "tires", "1", "replica 0: a recorded call fails: .*enough"),
+        ("tests.support.services.failing:unready", "starts", "1", "no database"),
     ],
 )
 def test_a_stage_that_fails_is_one_line(

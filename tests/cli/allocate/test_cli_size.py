@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kwiken.placement import Placement
-from kwiken.plan import Plan
-from kwiken.profile import Origin, profile_to_json
-from tests.capacity.test_supply import NODES
-from tests.support.commands import refused, run
-from tests.support.stragglers import straggling_profile
+from kwiken.allocator.placement import Placement
+from kwiken.model.plan import Plan
+from kwiken.model.profile import Origin, profile_to_json
+from tests.allocator.capacity.test_supply import NODES
+from tests.support.models.stragglers import straggling_profile
+from tests.support.project.commands import refused, run
 
 AT = ("--target-p99", "90ms", "--rate", "150")
 

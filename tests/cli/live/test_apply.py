@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from kwiken import Budgets, Plan, Reissue, Service, SpanMatch, StagePlan
-from kwiken.plan import Costs
+from kwiken.model.plan import Costs
 from kwiken.runtime import Executor, Gateway, GatewaySettings, LocalTransport, SystemClock, local_replicas
-from tests.support.commands import run
+from tests.support.project.commands import run
 
 TOKEN = "a-token"
 

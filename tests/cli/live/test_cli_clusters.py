@@ -18,13 +18,13 @@ import pytest
 
 from kwiken.cli.live.detach import _last_log_line
 from kwiken.cli.live.up import crowd_line
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState, StateFiles
-from kwiken.runtime.process_id import Identity
-from tests.support.commands import refused, run
-from tests.support.http_servers import Asked, Told, http_server
+from tests.support.peers.http_servers import Asked, Told, http_server
+from tests.support.project.commands import refused, run
 
 ROOT = Path(__file__).resolve().parents[3]
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 UP = [sys.executable, "-m", "kwiken.cli", "up", TARGET, "--port", "0", "--detach"]
 
 

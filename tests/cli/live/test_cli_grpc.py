@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.support.commands import run
-from tests.support.grpc_messages import Request, ask_of
-from tests.support.server_processes import KWIKEN, ROOT, ask, free_port, running
+from tests.support.peers.grpc_messages import Request, ask_of
+from tests.support.project.commands import run
+from tests.support.runtime.server_processes import KWIKEN, ROOT, ask, free_port, running
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 
 
 def address_of(process: subprocess.Popen[str]) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kwiken.runtime.process_id import Identity
-from kwiken.workloads import profiles_to_json
-from tests.support.clusters import profile
-from tests.support.commands import ROOT, refused, run
-from tests.support.leftovers import groups_of, new_mark, processes_with
+from kwiken.allocator.workloads import profiles_to_json
+from kwiken.runtime.base.process_id import Identity
+from tests.support.project.commands import ROOT, refused, run
+from tests.support.runtime.clusters import profile
+from tests.support.runtime.leftovers import groups_of, new_mark, processes_with
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGETS = ("kwiken.services.trio:digest", "kwiken.services.trio:pack")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.planning import under_load
-from kwiken.profile import profile_to_json
-from kwiken.queueing.load import guard as guard_module
-from tests.support.commands import run
-from tests.support.queue_profiles import queue_profile, rate_of
+from kwiken.model.profile import profile_to_json
+from kwiken.tail.planning import under_load
+from kwiken.tail.queueing.load import guard as guard_module
+from tests.support.models.queue_profiles import queue_profile, rate_of
+from tests.support.project.commands import run
 
 
 @pytest.fixture(autouse=True)

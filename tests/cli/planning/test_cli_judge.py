@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kwiken.evaluation import Judgement
-from kwiken.plan import Budgets, Plan
-from kwiken.planning import PlanSettings, study_plan
-from kwiken.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
-from tests.support.commands import refused, run
-from tests.support.gateway_traces import shop_request, spans_of
-from tests.support.span_trees import jaeger_json
+from kwiken.model.plan import Budgets, Plan
+from kwiken.model.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
+from kwiken.tail.evaluation import Judgement
+from kwiken.tail.planning import PlanSettings, study_plan
+from tests.support.otel.span_trees import jaeger_json
+from tests.support.project.commands import refused, run
+from tests.support.runtime.gateway_traces import shop_request, spans_of
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from kwiken.apportion import OBJECTIVES as KNOWN_OBJECTIVES
-from kwiken.apportion import SPREADS as KNOWN_SPREADS
 from kwiken.cli.planning.plan import COST_MODELS, SPREADS
 from kwiken.cli.planning.plan_levers import LEVER_MODES
 from kwiken.cli.shared import OBJECTIVES
-from kwiken.plan import Plan
-from kwiken.planning.settings import WAYS as KNOWN_WAYS
-from kwiken.profile import profile_to_json
-from kwiken.profile.cost_models import MODELS
-from tests.cli.demo.test_demo_meanwhile import write as written
+from kwiken.model.plan import Plan
+from kwiken.model.profile import profile_to_json
+from kwiken.model.profile.cost_models import MODELS
+from kwiken.tail.apportion import OBJECTIVES as KNOWN_OBJECTIVES, SPREADS as KNOWN_SPREADS
+from kwiken.tail.planning.settings import WAYS as KNOWN_WAYS
+from tests.apps.demo.test_demo_meanwhile import write as written
 from tests.otel.fit.test_fit_guesses import one
-from tests.support.commands import refused, run
-from tests.support.profiles import small_profile
+from tests.support.models.profiles import small_profile
+from tests.support.project.commands import refused, run
 
 # The plan apportions the whole budget of 5%, and a time-out may miss its share by 1%.
 MOST_SPENT = 0.05 * 1.01

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from kwiken.plan import Plan
-from kwiken.profile import profile_from_json, profile_to_json
-from kwiken.queueing.load import guard as guard_module
-from kwiken.queueing.load import load_model, simulate_load
-from kwiken.queueing.simulator import Cancel, Dispatch
-from tests.support.commands import refused, run
-from tests.support.profiles import small_profile
-from tests.support.queue_profiles import queue_profile, rate_of
+from kwiken.model.plan import Plan
+from kwiken.model.profile import profile_from_json, profile_to_json
+from kwiken.tail.queueing.load import guard as guard_module, load_model, simulate_load
+from kwiken.tail.queueing.simulator import Cancel, Dispatch
+from tests.support.models.profiles import small_profile
+from tests.support.models.queue_profiles import queue_profile, rate_of
+from tests.support.project.commands import refused, run
 
 
 @pytest.fixture(scope="module")

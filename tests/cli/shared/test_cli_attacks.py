@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from kwiken.cli.shared import options
-from tests.support.commands import one_refusal, refused, run
-from tests.support.hostile import profile_document
-from tests.support.traces import many
+from tests.support.otel.traces import many
+from tests.support.peers.hostile import profile_document
+from tests.support.project.commands import one_refusal, refused, run
 
 pytestmark = pytest.mark.timeout(100)  # whatever it is, it does not hang
 
@@ -53,8 +53,8 @@ READERS: dict[str, list[str]] = {
     "report": ["report", "{bad}", "-o", "/dev/null"],
     "load --queries": ["load", "http://127.0.0.1:9", "--rate", "1", "--duration", "1", "--queries", "{bad}"],
     "load --arrivals": ["load", "http://127.0.0.1:9", "--duration", "1", "--arrivals", "{bad}"],
-    "serve --plan": ["serve", "tests.support.services_http:service", "--local", "--plan", "{bad}"],
-    "up --plan": ["up", "tests.support.services_http:service", "--port", "0", "--plan", "{bad}"],
+    "serve --plan": ["serve", "tests.support.services.http:service", "--local", "--plan", "{bad}"],
+    "up --plan": ["up", "tests.support.services.http:service", "--port", "0", "--plan", "{bad}"],
 }
 
 

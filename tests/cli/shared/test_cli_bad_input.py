@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kwiken.cli.shared import load_service
-from kwiken.plan import Plan
-from kwiken.profile import profile_to_json
-from tests.support.commands import refused, run
-from tests.support.profiles import small_profile
+from kwiken.model.plan import Plan
+from kwiken.model.profile import profile_to_json
+from tests.support.models.profiles import small_profile
+from tests.support.project.commands import refused, run
 
 Change = Callable[[Any], Any]
 
@@ -298,8 +298,8 @@ class TestServices:
         [
             ("nowhere.at_all:service", "module nowhere.at_all: there is no such module"),
             ("tests.support:ghost", "module tests.support: has no 'ghost'"),
-            ("tests.support.commands:run", "is a function, not a Service"),
-            ("tests.support.commands", "must be MODULE:SERVICE"),
+            ("tests.support.project.commands:run", "is a function, not a Service"),
+            ("tests.support.project.commands", "must be MODULE:SERVICE"),
         ],
     )
     def test_unknown_services(self, tmp_path: Path, args: list[str], target: str, pattern: str) -> None:
@@ -316,7 +316,7 @@ class TestServices:
     def test_a_plan_that_up_cannot_follow_is_named(
         self, good: Path, tmp_path: Path, change: Change, pattern: str
     ) -> None:
-        service = "tests.support.services_http:service"
+        service = "tests.support.services.http:service"
         name = load_service(service).name
         document = change(put("service", name)(json.loads((good / "plan.json").read_text())))
         path = tmp_path / "plan.json"
@@ -329,13 +329,13 @@ class TestServices:
         ("args", "pattern"),
         [
             (
-                ["stage", "tests.support.services_http:service", "--stage", "ghost"],
+                ["stage", "tests.support.services.http:service", "--stage", "ghost"],
                 "no stage 'ghost'; it has: ",
             ),
-            (["stage", "tests.support.services_http:service"], "Missing option '--stage'"),
-            (["serve", "tests.support.services_http:service"], "no replica of"),
-            (["serve", "tests.support.services_http:service", "--port", "70000"], "'--port'"),
-            (["serve", "tests.support.services_http:service", "--grace", "nan"], "'--grace'"),
+            (["stage", "tests.support.services.http:service"], "Missing option '--stage'"),
+            (["serve", "tests.support.services.http:service"], "no replica of"),
+            (["serve", "tests.support.services.http:service", "--port", "70000"], "'--port'"),
+            (["serve", "tests.support.services.http:service", "--grace", "nan"], "'--grace'"),
             (["status", "--state", "/nowhere"], "no service is up"),
             (["load", "http://localhost:1", "--rate", "nan", "--duration", "1"], "rate"),
             (["load", "http://localhost:1", "--rate", "-1", "--duration", "1"], "rate"),

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState
-from kwiken.runtime.process_id import Identity
-from tests.support.commands import refused, run
-from tests.support.hostile import (
+from tests.support.otel.traces import many
+from tests.support.peers.hostile import (
     ATTACK,
     assert_harmless,
     attacked,
@@ -26,7 +26,7 @@ from tests.support.hostile import (
     hostile_profile,
     profile_document,
 )
-from tests.support.traces import many
+from tests.support.project.commands import refused, run
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,8 @@ REFUSED: list[list[str]] = [
     ["report", "{}/profile.json", "{}/other.json"],
     ["status", ATTACK],
     ["down", ATTACK],
-    ["serve", f"tests.support.services_http:{ATTACK}"],
-    ["stage", "tests.support.services_http:service", "--stage", ATTACK],
+    ["serve", f"tests.support.services.http:{ATTACK}"],
+    ["stage", "tests.support.services.http:service", "--stage", ATTACK],
     ["reproduce", ATTACK],
     ["load", f"http://127.0.0.1:1/{ATTACK}", "--rate", "1", "--duration", "1"],
     [ATTACK],
@@ -161,7 +161,7 @@ def test_files_may_be_called_anything(tmp_path: Path) -> None:
 
 class TestLogs:
     def test_an_error_that_is_logged_is_one_harmless_line(self, files: Path) -> None:
-        from kwiken.errors import DefinitionError, InputError
+        from kwiken.base.errors import DefinitionError, InputError
 
         for error in (InputError(ATTACK, where=ATTACK), DefinitionError(ATTACK, stage=ATTACK)):
             assert_harmless(str(error))

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from kwiken.base.errors import DefinitionError, InputError
 from kwiken.cli.shared import NOT_NEGATIVE, POSITIVE, SHARE, Real, load_service
-from kwiken.errors import DefinitionError, InputError
-from kwiken.service import Service
+from kwiken.model.service import Service
 
 
 class TestNumbers:

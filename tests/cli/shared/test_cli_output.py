@@ -11,12 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import print_json, print_table, progress, read_text, write_text
-from kwiken.errors import InputError
-from kwiken.plan import Budgets, Ladder
+from kwiken.model.plan import Budgets, Ladder
 
 
 class TestRead:

@@ -17,9 +17,9 @@ import pytest
 
 from kwiken.cli.shared import Bar
 from kwiken.cli.study.reproduce import _spread
-from kwiken.profile import profile_to_json
-from tests.support.commands import reading_command, refused, run
-from tests.support.profiles import small_profile
+from kwiken.model.profile import profile_to_json
+from tests.support.models.profiles import small_profile
+from tests.support.project.commands import reading_command, refused, run
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -193,7 +193,7 @@ class TestSignals:
 class TestArguments:
     @pytest.mark.parametrize("verb", [["serve", "--local"], ["stage", "--stage", "first"]])
     def test_an_empty_host_is_not_every_address(self, verb: list[str]) -> None:
-        target = "tests.support.services_http:service"
+        target = "tests.support.services.http:service"
         for host in ("", " "):
             refused(
                 run(*verb, target, "--port", "0", "--host", host), "'--host': is empty; give 127.0.0.1, or 0"

@@ -8,16 +8,14 @@ import re
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.apportion import notes as apportion
 from kwiken.cli.shared import note_sentences, note_summaries, note_words
-from kwiken.partial import notes as partial
-from kwiken.planning import notes as planning
-from kwiken.profile import Drift
-from kwiken.profile import notes as profile
-from kwiken.queueing.load import notes as load
+from kwiken.model.profile import Drift, notes as profile
+from kwiken.tail.apportion import notes as apportion
+from kwiken.tail.partial import notes as partial
+from kwiken.tail.planning import notes as planning
+from kwiken.tail.queueing.load import notes as load
 
 KINDS: tuple[type[planning.Note], ...] = get_args(planning.Note)
 NAMES = st.sampled_from(["rank", "fetch", "post:write", "a b", "ünter", "x" * 64])

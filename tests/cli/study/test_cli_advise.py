@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.advice import Advice, Doubt
-from kwiken.cli.report import advice_sentences
-from kwiken.evaluation.judgement import Cut
-from tests.support.commands import refused, run
-from tests.support.gateway_traces import Request, cart_request, shop_request, spans_of
-from tests.support.span_trees import jaeger_json
+from kwiken.apps.report import advice_sentences
+from kwiken.tail.advice import Advice, Doubt
+from kwiken.tail.evaluation.judgement import Cut
+from tests.support.otel.span_trees import jaeger_json
+from tests.support.project.commands import refused, run
+from tests.support.runtime.gateway_traces import Request, cart_request, shop_request, spans_of
 
 DAY = Path(__file__).resolve().parents[3].parent / "shared/data/train-ticket/2023-01-29.json.gz"
 MAX_WORDS = 45  # of an answer with its question; figures and names count as words

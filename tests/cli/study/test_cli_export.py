@@ -12,10 +12,10 @@ import yaml
 
 from kwiken.cli.study.export import PROGRAMS
 from kwiken.export import PROGRAMS as EXPORTERS
-from kwiken.plan import Plan, SpanMatch, StagePlan
-from kwiken.service import Reissue
-from tests.support.commands import refused, run
-from tests.support.exports import plan_with, stage
+from kwiken.model.plan import Plan, SpanMatch, StagePlan
+from kwiken.model.service import Reissue
+from tests.support.otel.exports import plan_with, stage
+from tests.support.project.commands import refused, run
 
 LATE = Reissue(after_ms=12.5, fraction=0.04)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kwiken.model.profile import profile_from_json
 from kwiken.otel.write import Sample, otlp_lines
-from kwiken.profile import profile_from_json
-from tests.support.commands import refused, run
-from tests.support.gateway_traces import cart_request, shop_request, spans_of
-from tests.support.span_trees import T0, jaeger_json, layered_dag, record
-from tests.support.traces import jaeger, many, span
+from tests.support.otel.span_trees import T0, jaeger_json, layered_dag, record
+from tests.support.otel.traces import jaeger, many, span
+from tests.support.project.commands import refused, run
+from tests.support.runtime.gateway_traces import cart_request, shop_request, spans_of
 
 SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
 

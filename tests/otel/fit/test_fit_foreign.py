@@ -9,19 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
-from kwiken.latency import end_to_end
+from kwiken.base.errors import InputError
+from kwiken.model.latency import end_to_end
+from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign import fit_foreign
 from kwiken.otel.fit.precedence import acyclic, closure, precedence, reduction
 from kwiken.otel.fit.repeated_calls import turns
 from kwiken.otel.trace.requests import choose
-from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from tests.otel.trace.test_cleaning import forest_of
-from tests.support.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
+from tests.support.otel.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 

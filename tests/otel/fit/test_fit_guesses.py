@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kwiken.curves.copy_correlation import copy_correlation
+from kwiken.model.profile import EmpiricalDistribution, Profile
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import (
     AttemptKind,
@@ -20,9 +20,9 @@ from kwiken.otel.write import (
     StageRecord,
     make_observer,
 )
-from kwiken.profile import EmpiricalDistribution, Profile
+from kwiken.tail.curves.copy_correlation import copy_correlation
 from tests.otel.fit.test_fit_own import learn
-from tests.support.span_trees import MS, T0
+from tests.support.otel.span_trees import MS, T0
 
 
 def one(number: int, calls: dict[str, tuple[float, float]], *, lost: bool = False) -> RequestRecord:

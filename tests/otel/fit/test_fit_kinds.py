@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.curves.copy_correlation import copy_correlation
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.profile import OWN_TIME, EmpiricalDistribution
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import columns
-from kwiken.profile import OWN_TIME, EmpiricalDistribution
+from kwiken.tail.curves.copy_correlation import copy_correlation
 from tests.otel.fit.test_fit_foreign import many, replayed, short
-from tests.support.span_trees import Span, jaeger_json, otlp_lines, write
+from tests.support.otel.span_trees import Span, jaeger_json, otlp_lines, write
 
 
 def spans_of(requests: int = 60) -> list[Span]:

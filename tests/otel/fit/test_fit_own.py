@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.latency import end_to_end
+from kwiken.model.latency import end_to_end
+from kwiken.model.profile import OWN_TIME, Profile, profile_to_json
 from kwiken.otel.fit import fit_forest, fit_profile
 from kwiken.otel.trace import read_forest, requests_in
 from kwiken.otel.write import (
@@ -26,10 +26,9 @@ from kwiken.otel.write import (
     make_observer,
 )
 from kwiken.otel.write.span_model import CallRecord
-from kwiken.planning import make_plan
-from kwiken.profile import OWN_TIME, Profile, profile_to_json
-from kwiken.simulation import simulate
-from tests.support.span_trees import MS, T0, Dag, Maker, jaeger_json, random_dag, record, write
+from kwiken.tail.planning import make_plan
+from kwiken.tail.simulation import simulate
+from tests.support.otel.span_trees import MS, T0, Dag, Maker, jaeger_json, random_dag, record, write
 
 
 def learn(requests: list[RequestRecord], **settings: Any) -> Profile:
@@ -283,7 +282,7 @@ def test_a_plan_can_be_made_of_what_was_learned() -> None:
     rng = random.Random(1)
     requests = [record(rng, Dag([[], [0]]), start=T0 + i * 50 * MS, widths={1: 3}) for i in range(300)]
     profile = learn(requests)
-    from kwiken.plan import Budgets
+    from kwiken.model.plan import Budgets
 
     plan = make_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
     assert any(stage.reissue is not None for stage in plan.stages.values())
@@ -345,7 +344,7 @@ def test_worth_is_that_of_the_winning_attempt() -> None:
 
 
 def test_a_plan_keeps_what_answers_were_worth_through_a_file() -> None:
-    from kwiken.profile import profile_from_json, profile_to_json
+    from kwiken.model.profile import profile_from_json, profile_to_json
 
     profile = learn([judged(1.0, 0.0), judged(None, None)])
     again = profile_from_json(profile_to_json(profile))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kwiken.model.profile import OWN_TIME
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import (
     AttemptKind,
@@ -18,9 +19,8 @@ from kwiken.otel.write import (
     StageRecord,
     make_observer,
 )
-from kwiken.profile import OWN_TIME
 from kwiken.runtime.decisions import TraceSampler
-from tests.support.span_trees import MS, T0
+from tests.support.otel.span_trees import MS, T0
 
 REQUESTS = 100_000
 GAP_NS = 5 * MS
@@ -94,7 +94,7 @@ def test_requests_that_were_all_kept_are_not_repeated(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.0, -1.0, 1.5])
 def test_a_share_out_of_range_is_refused(tmp_path: Path, share: float) -> None:
-    from kwiken.errors import InputError
+    from kwiken.base.errors import InputError
 
     observer = make_observer("shop", traces=tmp_path)
     observer.request_finished(request(0, 1, [2.0], Sample("drawn", share)))

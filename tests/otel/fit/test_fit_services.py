@@ -10,19 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
-from kwiken.latency import end_to_end
+from kwiken.base.errors import InputError
+from kwiken.model.latency import end_to_end
+from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json, taken_for
 from kwiken.otel.fit import Fits, fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign import fit_foreign
 from kwiken.otel.trace.request_kinds import is_route
 from kwiken.otel.trace.requests import choose
-from kwiken.profile import OWN_TIME, Profile, profile_from_json, profile_to_json, taken_for
 from tests.otel.trace.test_cleaning import forest_of
-from tests.support.gateway_traces import GATEWAY, Call, Request, cart_request, shop_request, spans_of
-from tests.support.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
+from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
+from tests.support.runtime.gateway_traces import GATEWAY, Call, Request, cart_request, shop_request, spans_of
 
 PAGE = ["shop-service (own time)", "price-service:prices", "stock-service:search", "stock-service:search#2"]
 

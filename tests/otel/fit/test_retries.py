@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.otel.fit.retries import merge_retries
 from tests.otel.fit.test_fit_foreign import edges, learn, many, replayed, short

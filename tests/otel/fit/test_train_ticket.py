@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from kwiken.diagnosis import SlowRequests, explain
-from kwiken.latency import end_to_end
+from kwiken.model.latency import end_to_end
+from kwiken.model.profile import Profile, taken_for
 from kwiken.otel.fit import Fits, fit_profile, fit_profiles
-from kwiken.profile import Profile, taken_for
+from kwiken.tail.diagnosis import SlowRequests, explain
 from tests.otel.fit.test_fit_services import by_hand
-from tests.support.span_trees import Span
+from tests.support.otel.span_trees import Span
 
 DAYS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "train-ticket"
 FIRST, SECOND = DAYS / "2023-01-29.json.gz", DAYS / "2023-01-30.json.gz"

@@ -11,17 +11,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.histograms import HistogramFit, fit_histograms
 from kwiken.otel.histograms.buckets import from_classic, from_native
 from kwiken.otel.metrics.prometheus import classic_buckets
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.metrics import distribution
-from tests.support.commands import refused, run
-from tests.support.http_servers import Asked, Told, http_server
+from tests.support.peers.http_servers import Asked, Told, http_server
+from tests.support.project.commands import refused, run
 
 Labels = dict[str, str]
 Vector = list[dict[str, Any]]

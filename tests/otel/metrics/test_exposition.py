@@ -7,11 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.metrics import (
     Distribution,
     Exemplar,
@@ -28,7 +27,7 @@ from kwiken.otel.metrics.prometheus import BOUNDS, classic_buckets
 from kwiken.otel.write import OTHER
 from kwiken.runtime.decisions import LatencyHistogram, TracedLatency
 from kwiken.runtime.metrics import distribution
-from tests.support.exposition import parse_openmetrics, parse_text
+from tests.support.otel.exposition import parse_openmetrics, parse_text
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

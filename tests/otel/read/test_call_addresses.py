@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kwiken.model.plan import SpanMatch
 from kwiken.otel.fit import fit_profile
-from kwiken.plan import SpanMatch
-from tests.support.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
+from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
 
 
 def spans() -> list[Span]:

@@ -10,11 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import JaegerQuery, jaeger_api
-from tests.support.http_servers import Asked, Told, http_server
-from tests.support.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
+from tests.support.otel.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
+from tests.support.peers.http_servers import Asked, Told, http_server
 
 
 @contextmanager

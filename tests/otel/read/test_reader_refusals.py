@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.plan import Budgets
+from kwiken.model.profile import profile_to_json
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import SpanStore, columns, file_reader, inputs
-from kwiken.plan import Budgets
-from kwiken.planning import make_plan
-from kwiken.profile import profile_to_json
-from tests.support.profiles import small_profile
-from tests.support.span_trees import T0, Maker, Span, jaeger_json, layered_dag, otlp_lines, record
+from kwiken.tail.planning import make_plan
+from tests.support.models.profiles import small_profile
+from tests.support.otel.span_trees import T0, Maker, Span, jaeger_json, layered_dag, otlp_lines, record
 
 GOOD = Maker(layered_dag(random.Random(1), 2), random.Random(1)).requests(3)
 

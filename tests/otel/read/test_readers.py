@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.model.profile import Profile
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import file_reader, inputs
 from kwiken.otel.read.columns import span_numbers, trace_numbers
 from kwiken.otel.trace import read_forest, read_traces
 from kwiken.otel.write import make_observer
-from kwiken.profile import Profile
-from tests.support.span_trees import (
+from tests.support.otel.span_trees import (
     Maker,
     Span,
     by_trace,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.read import columns
 from kwiken.otel.trace import read_forest
 

@@ -14,7 +14,7 @@ import pytest
 
 from kwiken.otel.read import file_reader, inputs
 from kwiken.otel.trace import read_forest
-from tests.support.span_trees import Maker, jaeger_json, otlp_lines, random_dag, write
+from tests.support.otel.span_trees import Maker, jaeger_json, otlp_lines, random_dag, write
 
 SPANS = 150 * 9  # of one file
 

@@ -7,8 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.read import SpanStore
@@ -16,7 +15,7 @@ from kwiken.otel.read.columns import Batch
 from kwiken.otel.trace import Forest, Trace, critical_path, read_forest, read_traces
 from kwiken.otel.trace.forest import MAX_DEPTH, grow
 from kwiken.otel.write import make_observer
-from tests.support.span_trees import T0, Maker, Span, jaeger_json, otlp_lines, random_dag, record, write
+from tests.support.otel.span_trees import T0, Maker, Span, jaeger_json, otlp_lines, random_dag, record, write
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 CRISP = sorted((DATA / "crisp").glob("*.json"), key=lambda path: int(path.stem))
@@ -239,7 +238,7 @@ def test_a_critical_path_explains_the_whole_request(spans: list[Span]) -> None:
 
 
 def traces_of(forest: Forest) -> list[Trace]:
-    from kwiken.errors import InputError
+    from kwiken.base.errors import InputError
     from kwiken.otel.trace import Traces
     from kwiken.otel.trace.requests import choose
 

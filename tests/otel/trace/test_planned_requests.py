@@ -10,7 +10,7 @@ from msgspec import structs
 
 from kwiken.otel.trace import read_forest, requests_with_plan
 from kwiken.otel.write import AttemptKind, RequestRecord, Sample
-from tests.cli.demo.test_demo_meanwhile import write
+from tests.apps.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
 
 PLAN = "0123456789ab"

@@ -6,15 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import structs
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.trace import read_requests
 from kwiken.otel.write import AttemptRecord, Outcome, RequestRecord, make_observer
-from tests.support.span_trees import MS, T0, Dag, record, write
-from tests.support.traces import many
+from tests.support.otel.span_trees import MS, T0, Dag, record, write
+from tests.support.otel.traces import many
 
 
 def written(folder: Path, requests: list[RequestRecord]) -> Path:

@@ -14,8 +14,7 @@ from unittest import mock
 import msgspec
 import pytest
 from google.protobuf import json_format
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -26,17 +25,17 @@ from kwiken.otel.write import (
     Outcome,
     RequestRecord,
     StageRecord,
+    labels as labels_module,
     otlp_json,
     otlp_lines,
     readable_spans,
 )
-from kwiken.otel.write import labels as labels_module
 from kwiken.otel.write.labels import MAX_LENGTH, MAX_MESSAGE, MAX_VALUES, OTHER, Labels
 from kwiken.otel.write.observer import resource
 from kwiken.otel.write.otlp_json import OtlpLines
 from kwiken.otel.write.sdk_spans import Readable, span_data
 from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans
-from tests.support.span_trees import MS, T0, random_dag, record
+from tests.support.otel.span_trees import MS, T0, random_dag, record
 
 IDS = ("traceId", "spanId", "parentSpanId")
 

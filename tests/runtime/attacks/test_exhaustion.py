@@ -15,12 +15,12 @@ import msgspec
 import pytest
 import uvloop
 
-from kwiken.runtime.http_server.aiohttp_server import ClientTimeouts
-from tests.support.raw_http import Place, Servers, servers, status_of, until
+from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts
+from tests.support.peers.raw_http import Place, Servers, servers, status_of, until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 WHICH = ("gateway", "replica")
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 MIB = 1 << 20
 ROOM = 8
 BODIES = 2 * MIB

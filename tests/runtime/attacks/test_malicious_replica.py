@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions.replica_choice import FIRST_BACKOFF_S
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.transport import HttpTransport, Replica
-from kwiken.service import Service, Stage
-from tests.support.strangers import STRANGERS, Place, Said, Stranger, at_home
-from tests.support.waiting import until
+from kwiken.runtime.wire.transport import HttpTransport, Replica
+from tests.support.peers.strangers import STRANGERS, Place, Said, Stranger, at_home
+from tests.support.runtime.waiting import until
 
 REQUESTS: Final = 40
 FIRST: Final = 22  # of them; in the rest a stranger is known

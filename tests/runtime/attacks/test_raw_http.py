@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.raw_http import Place, Servers, servers
+from tests.support.peers.raw_http import Place, Servers, servers
 
 # Expected status; 0 for a connection that is closed without one.
 BAD = {400, 0}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state import StateFiles
-from kwiken.runtime.process_id import Identity
 from tests.support import commands
-from tests.support.server_processes import KWIKEN, ROOT, address_of, ask, running
+from tests.support.runtime.server_processes import KWIKEN, ROOT, address_of, ask, running
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 ONE_OF_EACH = ("--replicas", "middle=1", "--replicas", "last=1")
 
 
@@ -61,7 +61,7 @@ def test_a_service_runs_in_one_process_and_stops_in_good_order() -> None:
 
 
 def test_objects_made_at_the_start_are_left_out_of_garbage_collections() -> None:
-    with running("serve", "tests.support.services_steady:service", "--local", "--port", "0") as gateway:
+    with running("serve", "tests.support.services.steady:service", "--local", "--port", "0") as gateway:
         frozen, others = json.loads(ask(address_of(gateway), "/v1/request", "hi")[1])["answer"]
         assert others < frozen / 5
 
@@ -100,7 +100,7 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
     empty.write_text("\n")
     refused(["serve", TARGET, "--local", "--port", taken_port], f"127.0.0.1:{taken_port}: the port is in use")
     refused(
-        ["serve", "tests.support.services_broken:fails", "--local", "--port", "0"],
+        ["serve", "tests.support.services.broken:fails", "--local", "--port", "0"],
         r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services_broken\.py:\d+\)",
     )
     for words, pattern in (
@@ -126,7 +126,7 @@ def test_bad_usage_of_stage(taken_port: str) -> None:
         ([TARGET, "--stage", "nope"], "has no stage 'nope'; it has: first, middle, last"),
         ([TARGET], "--stage"),
         ([TARGET, "--stage", "first", "--host", "203.0.113.7"], "203.0.113.7"),
-        (["tests.support.services_http:Ask", "--stage", "first"], "not a Service"),
+        (["tests.support.services.http:Ask", "--stage", "first"], "not a Service"),
     ):
         commands.refused(commands.run("stage", *words), pattern)
 
@@ -140,7 +140,7 @@ def test_bad_usage_of_up(tmp_path: Path, taken_port: str) -> None:
     )
     refused(["up", TARGET, *state, "--port", taken_port, "--detach"], "the port is in use")
     refused(["up", TARGET, *state, "--plan", str(bad_plan)], r"plan\.json")
-    refused(["up", "tests.support.services_broken:fails", *state, "--port", "0"], "no index here")
+    refused(["up", "tests.support.services.broken:fails", *state, "--port", "0"], "no index here")
     (tmp_path / "file").write_text("")
     refused(["up", TARGET, "--state", str(tmp_path / "file"), "--port", "0"], "cannot be used")
     for words, pattern in (

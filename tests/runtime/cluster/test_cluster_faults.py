@@ -17,18 +17,18 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service import Reissue
 from kwiken.runtime import RefusedError
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.process_id import Identity
-from kwiken.service import Reissue
-from tests.support.gateway_pids import gateway_pid
-from tests.support.protocols import GRPC, HTTP, Protocol, call_of
-from tests.support.services_http import Ask, service
-from tests.support.waiting import found, until
+from tests.support.peers.protocols import GRPC, HTTP, Protocol, call_of
+from tests.support.runtime.gateway_pids import gateway_pid
+from tests.support.runtime.waiting import found, until
+from tests.support.services.http import Ask, service
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.errors import DefinitionError, InputError, KwikenError
+from kwiken.base.errors import DefinitionError, InputError, KwikenError
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.cluster.state import ClusterState, ProcessState, StateFiles, stop_cluster
-from kwiken.runtime.process_id import Identity
-from tests.support.waiting import until
+from tests.support.runtime.waiting import until
 
-TARGET = "tests.support.services_http:service"
-BROKEN = "tests.support.services_broken:"
+TARGET = "tests.support.services.http:service"
+BROKEN = "tests.support.services.broken:"
 ONE_EACH = {"first": 1, "middle": 1, "last": 1}
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_target_or_stage_is_named() -> None:
     with pytest.raises(InputError, match="module no_such_module: there is no such module"):
         Cluster("no_such_module:x")
     with pytest.raises(InputError, match="is a StructMeta, not a Service"):
-        Cluster("tests.support.services_http:Ask")
+        Cluster("tests.support.services.http:Ask")
     with pytest.raises(DefinitionError, match="no stage 'nope'"):
         Cluster(TARGET, replicas={"nope": 2})
 

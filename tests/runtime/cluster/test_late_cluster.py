@@ -12,14 +12,14 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from kwiken.model.plan import CatchUpPolicy, PartialPolicy
 from kwiken.otel.fit import fit_profile
-from kwiken.plan import CatchUpPolicy, PartialPolicy
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from tests.support.replicas import plan_of
-from tests.support.services_late import service
-from tests.support.waiting import until
+from tests.support.runtime.replicas import plan_of
+from tests.support.runtime.waiting import until
+from tests.support.services.late import service
 
-TARGET = "tests.support.services_late:service"
+TARGET = "tests.support.services.late:service"
 CUT = PartialPolicy(cutoff_ms=80.0, wait_ms=None, progress=1.0, loss=0.2)
 PLAN = plan_of(
     service,

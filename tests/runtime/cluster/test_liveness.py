@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from kwiken.runtime.cluster.liveness import EVERY_S, Liveness, check_liveness, until_unresponsive
-from tests.support.misbehaving import misbehaving, saying, silence
-from tests.support.virtual import simulate
+from tests.support.peers.misbehaving import misbehaving, saying, silence
+from tests.support.runtime.virtual import simulate
 
 
 class Patient:

@@ -15,13 +15,13 @@ from typing import Self
 import aiohttp
 import pytest
 
-from kwiken.errors import DefinitionError
+from kwiken.base.errors import DefinitionError
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, PlayedNode, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
-from tests.support.waiting import until
+from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 NODES = {
     "quick": PlayedNode(node_class="large", cores=1),

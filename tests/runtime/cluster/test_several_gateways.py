@@ -15,15 +15,15 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS
 from kwiken.runtime.cluster import Cluster, ClusterSettings
-from tests.support.grpc_messages import Request, ask_of
-from tests.support.server_processes import free_port
-from tests.support.services_http import plan_for
-from tests.support.waiting import until
+from tests.support.peers.grpc_messages import Request, ask_of
+from tests.support.runtime.server_processes import free_port
+from tests.support.runtime.waiting import until
+from tests.support.services.http import plan_for
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 GATEWAYS = 3
 ONE_EACH = {"middle": 1, "last": 1}  # and one of the first stage, as the service has it
 

@@ -14,19 +14,19 @@ import aiohttp
 import msgspec
 import pytest
 
-from kwiken.errors import InputError, KwikenError
-from kwiken.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service import Reissue
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings, slot
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process import ReplicaSpec
-from kwiken.runtime.process_id import Identity
-from kwiken.runtime.transport import Replica
-from kwiken.service import Reissue
-from tests.support.gateway_pids import gateway_pid
-from tests.support.waiting import until
+from kwiken.runtime.wire.transport import Replica
+from tests.support.runtime.gateway_pids import gateway_pid
+from tests.support.runtime.waiting import until
 
-POISON = "tests.support.services_poison:service"
+POISON = "tests.support.services.poison:service"
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from kwiken.otel.fit import fit_profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.gateway.observation.replica_watch import LOOK_S
 from kwiken.runtime.process.log_limits import BURST
-from tests.support.server_processes import address_of, running
-from tests.support.server_processes import ask as post
+from tests.support.runtime.server_processes import address_of, ask as post, running
 
 TARGET = "kwiken.services.hello:hello"
 FIRST = 200  # requests that a gateway keeps before it knows what is slow

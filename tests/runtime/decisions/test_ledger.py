@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.plan import CALL, OWN_COST, REQUEST, Account, Bounds, Floor, LedgerTerms
+from kwiken.model.plan import CALL, OWN_COST, REQUEST, Account, Bounds, Floor, LedgerTerms
 from kwiken.runtime.decisions import Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.ledger import MILLION
 

@@ -8,20 +8,19 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.model.service import Service, Stage
 from kwiken.runtime import RefusedError, SystemClock, UnavailableError
+from kwiken.runtime.base.errors import failed_call
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import failed_call
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.transport import MAX_PRIORITY, Call, HttpTransport, Replica
-from kwiken.service import Service, Stage
-from tests.support.replicas import Script, executor_of, one_stage
-from tests.support.virtual import simulate
-from tests.support.waiting import until
+from kwiken.runtime.wire.transport import MAX_PRIORITY, Call, HttpTransport, Replica
+from tests.support.runtime.replicas import Script, executor_of, one_stage
+from tests.support.runtime.virtual import simulate
+from tests.support.runtime.waiting import until
 
 PRIORITIES = range(-MAX_PRIORITY, MAX_PRIORITY + 1)
 TOOK_S = 0.4

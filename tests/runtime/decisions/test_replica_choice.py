@@ -6,8 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.decisions.replica_choice import (
@@ -18,8 +17,8 @@ from kwiken.runtime.decisions.replica_choice import (
     MISSES_TO_EJECT,
     Picker,
 )
-from kwiken.runtime.transport import Replica, Reply
-from tests.support.replicas import replicas_of
+from kwiken.runtime.wire.transport import Replica, Reply
+from tests.support.runtime.replicas import replicas_of
 
 
 def picker_of(count: int, *, nodes: int | None = None, seed: int = 1) -> Picker:

@@ -7,11 +7,11 @@ from math import inf
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.plan import CALL, REQUEST, RESERVE_SHARE, LedgerTerms, PartialPolicy
-from kwiken.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS
+from kwiken.model.plan import CALL, REQUEST, RESERVE_SHARE, LedgerTerms, PartialPolicy
+from kwiken.model.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS
+from kwiken.model.service import Reissue, Stage
 from kwiken.runtime.decisions import (
     STOP,
     WAIT,
@@ -27,8 +27,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
 from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
-from kwiken.service import Reissue, Stage
-from tests.support.replicas import plan_of, replicas_of, service_of
+from tests.support.runtime.replicas import plan_of, replicas_of, service_of
 
 LIMITS = Limits(requests=100, always=10)
 

@@ -7,10 +7,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.runtime.decisions import DRAWN_SHARE, KeepReason, TraceSampler
 from kwiken.runtime.decisions.trace_sampling import (
     MAX_EXCEPTIONAL_SHARE,

@@ -6,16 +6,24 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from kwiken.model.service import Partial, Reissue, Service, Stage
 from kwiken.runtime import DeadlineError, LostError, RefusedError, UnavailableError
 from kwiken.runtime.decisions.race import RESENDS
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Partial, Reissue, Service, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import (
+    Script,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
+from tests.support.runtime.virtual import simulate
 
 COPY_AT = 0.1
 

@@ -7,16 +7,24 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.errors import DefinitionError, KwikenError
+from kwiken.base.errors import DefinitionError, KwikenError
+from kwiken.model.service import Partial, Reissue, Service, Stage
 from kwiken.runtime import AllFailedError, DeadlineError, HandlerError, LostError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Partial, Reissue, Service, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
-from tests.support.virtual import VirtualClock, simulate
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import (
+    Script,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
+from tests.support.runtime.virtual import VirtualClock, simulate
 
 
 def tracing(service: Service) -> Script:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import CALL, REQUEST, CatchUpPolicy, LedgerTerms, PartialPolicy, Plan
-from kwiken.plan.ledger_terms import BURST_COPIES, stage_share
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Reissue, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
-from tests.support.virtual import simulate
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.plan import CALL, REQUEST, CatchUpPolicy, LedgerTerms, PartialPolicy, Plan
+from kwiken.model.plan.ledger_terms import BURST_COPIES, stage_share
+from kwiken.model.service import Reissue, Stage
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
+from tests.support.runtime.virtual import simulate
 
 CUT = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01)
 

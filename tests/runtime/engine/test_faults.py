@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kwiken.plan import LedgerTerms, Plan
-from kwiken.plan.accounts import FLOOR_BURST
-from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.plan import LedgerTerms, Plan
+from kwiken.model.plan.accounts import FLOOR_BURST
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.service import Reissue, Stage
 from kwiken.runtime import (
     DeadlineError,
     HandlerError,
@@ -22,11 +23,19 @@ from kwiken.runtime import (
 )
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Reissue, Stage
-from tests.support.load import Load, drive
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.loadtest.load import Load, drive
+from tests.support.runtime.replicas import (
+    Script,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
+from tests.support.runtime.virtual import simulate
 
 FAULT_FROM, FAULT_TO, END = 15.0, 30.0, 45.0
 BAD = "s-0"

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kwiken.model.service import Service
 from kwiken.runtime import (
     DeadlineError,
     LostError,
@@ -19,13 +20,20 @@ from kwiken.runtime import (
     SystemClock,
     UnavailableError,
 )
+from kwiken.runtime.base.errors import UnfitError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import UnfitError
-from kwiken.runtime.transport import Replica
-from kwiken.service import Service
-from tests.support.protocols import HTTP, PROTOCOLS, WRONG_ANSWERS, Protocol, Relay, call_of, nothing_leaked
-from tests.support.services_http import Ask, plan_for, service
-from tests.support.waiting import found, until
+from kwiken.runtime.wire.transport import Replica
+from tests.support.peers.protocols import (
+    HTTP,
+    PROTOCOLS,
+    WRONG_ANSWERS,
+    Protocol,
+    Relay,
+    call_of,
+    nothing_leaked,
+)
+from tests.support.runtime.waiting import found, until
+from tests.support.services.http import Ask, plan_for, service
 
 REFUSED, UNFIT, LOST = RefusedError, UnfitError, LostError
 HELPS = {
@@ -243,7 +251,7 @@ async def test_plans_and_replicas_are_replaced_under_traffic(protocol: Protocol)
 
 
 async def test_one_dag_may_use_both_protocols() -> None:
-    from tests.support.protocols import GRPC
+    from tests.support.peers.protocols import GRPC
 
     async with nothing_leaked(), contextlib.AsyncExitStack() as stack:
         replicas: dict[str, list[Replica]] = {}

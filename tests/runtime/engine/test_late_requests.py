@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from kwiken.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
-from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.service import Partial, Reissue, Service, Stage
 from kwiken.runtime.decisions import Limits, RetryAccount, StageState
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.engine.hedged_call.catch_up import usual_extra
-from kwiken.runtime.transport import MAX_PRIORITY, Reply
-from kwiken.service import Partial, Reissue, Service, Stage
-from tests.support.replicas import Script, after, endow, executor_of, plan_of, raising, service_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import MAX_PRIORITY, Reply
+from tests.support.runtime.replicas import Script, after, endow, executor_of, plan_of, raising, service_of
+from tests.support.runtime.virtual import simulate
 
 COPY = CatchUpPolicy(after_ms=100, reissue=True)
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import numpy as np
 
-from kwiken.curves.copy_correlation import copy_correlation
+from kwiken.model.plan import Budgets, LedgerTerms, Plan
+from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.service import Service, Stage
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.write import AttemptKind, RequestRecord, make_observer
-from kwiken.plan import Budgets, LedgerTerms, Plan
-from kwiken.planning import PlanSettings, PlanStudy, study_plan
-from kwiken.profile import EmpiricalDistribution
-from kwiken.runtime.transport import Call, Replica, Reply
-from kwiken.service import Service, Stage
-from tests.support.replicas import executor_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import Call, Replica, Reply
+from kwiken.tail.curves.copy_correlation import copy_correlation
+from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from tests.support.runtime.replicas import executor_of
+from tests.support.runtime.virtual import simulate
 
 REQUESTS = 2500
 BUDGET = 0.05

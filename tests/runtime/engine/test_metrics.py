@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from kwiken.errors import KwikenError
+from kwiken.base.errors import KwikenError
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.service import Reissue, Stage
 from kwiken.otel.metrics import Distribution, Family, catalog
 from kwiken.otel.write import OTHER
-from kwiken.plan import PartialPolicy
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import DeadlineError, HandlerError, LostError
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Reissue, Stage
-from tests.support.replicas import (
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import (
     Script,
     after,
     endow,
@@ -28,7 +28,7 @@ from tests.support.replicas import (
     replicas_of,
     service_of,
 )
-from tests.support.virtual import simulate
+from tests.support.runtime.virtual import simulate
 
 
 def read(executor: Executor) -> dict[str, dict[tuple[str, ...], float]]:

@@ -8,12 +8,12 @@ from statistics import mean
 
 import pytest
 
+from kwiken.model.service import Stage
 from kwiken.runtime.decisions.replica_choice import LAST_BACKOFF_S, Picker
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica, Reply
-from kwiken.service import Stage
-from tests.support.replicas import Script, executor_of, replicas_of, service_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import Call, Replica, Reply
+from tests.support.runtime.replicas import Script, executor_of, replicas_of, service_of
+from tests.support.runtime.virtual import simulate
 
 SERVICE_STAGES = (Stage(name="a"), Stage(name="m", after=("a", "spare")))
 RATE_PER_S = 20.0

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kwiken.errors import KwikenError
-from kwiken.plan import PartialPolicy
-from kwiken.plan.ledger_terms import BURST_REQUESTS
+from kwiken.base.errors import KwikenError
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.service import Partial, Service, Stage
 from kwiken.runtime import HandlerError
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
-from kwiken.service import Partial, Service, Stage
-from tests.support.replicas import Script, after, executor_of, plan_of, raising, service_of
-from tests.support.virtual import simulate
+from tests.support.runtime.replicas import Script, after, executor_of, plan_of, raising, service_of
+from tests.support.runtime.virtual import simulate
 
 CUT = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01)
 

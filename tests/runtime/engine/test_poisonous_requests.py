@@ -7,12 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from kwiken.model.service import Reissue, Service, Stage
 from kwiken.runtime import AllFailedError, DeadlineError, LostError
 from kwiken.runtime.gateway.responses import failure_of
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Reissue, Service, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
-from tests.support.virtual import simulate
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import (
+    Script,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
+from tests.support.runtime.virtual import simulate
 
 CLUE = "this request may crash replicas: 2 were lost or hung while serving it"
 KEPT = f"{CLUE}, so it was not sent to the last one"

@@ -12,13 +12,21 @@ from typing import Any
 import pytest
 import uvloop
 
-from kwiken.plan import PartialPolicy
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.service import Partial, Reissue, Stage
 from kwiken.runtime import DeadlineError, SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.transport import Call, Replica
-from kwiken.service import Partial, Reissue, Stage
-from tests.support.replicas import Script, endow, executor_of, one_stage, plan_of, replicas_of, service_of
-from tests.support.waiting import until
+from kwiken.runtime.wire.transport import Call, Replica
+from tests.support.runtime.replicas import (
+    Script,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    replicas_of,
+    service_of,
+)
+from tests.support.runtime.waiting import until
 
 LOOPS = pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]

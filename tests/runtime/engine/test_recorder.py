@@ -8,14 +8,23 @@ from typing import Any
 
 import pytest
 
+from kwiken.model.plan import PartialPolicy
+from kwiken.model.service import Reissue, Stage
 from kwiken.otel.write import AttemptKind, Outcome, RequestRecord
-from kwiken.plan import PartialPolicy
 from kwiken.runtime import HandlerError, LostError
-from kwiken.runtime.transport import Call, Replica, Reply
-from kwiken.runtime.transport.wire import Parent
-from kwiken.service import Reissue, Stage
-from tests.support.replicas import Script, after, endow, executor_of, one_stage, plan_of, raising, service_of
-from tests.support.virtual import START_NS, simulate
+from kwiken.runtime.wire.transport import Call, Replica, Reply
+from kwiken.runtime.wire.transport.wire import Parent
+from tests.support.runtime.replicas import (
+    Script,
+    after,
+    endow,
+    executor_of,
+    one_stage,
+    plan_of,
+    raising,
+    service_of,
+)
+from tests.support.runtime.virtual import START_NS, simulate
 
 
 class Collector:
@@ -229,7 +238,7 @@ def test_observer_that_raises_fails_no_request(caplog: pytest.LogCaptureFixture)
 
 def test_no_record_ends_before_its_start_when_the_wall_clock_is_set_back() -> None:
     from kwiken.runtime.engine import Executor
-    from tests.support.replicas import replicas_of
+    from tests.support.runtime.replicas import replicas_of
 
     class Jumpy:
         def monotonic(self) -> float:

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.plan import CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.plan import CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.service import Reissue, Service, Stage
 from kwiken.runtime import DeadlineError, HandlerError, LostError, OverloadError, RefusedError, SystemClock
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.transport import Call, HttpTransport, LocalTransport, Replica, local_replicas
-from kwiken.service import Reissue, Service, Stage
-from tests.support.garbage import garbage_of
-from tests.support.misbehaving import misbehaving, saying, silence
-from tests.support.protocols import HTTP, PROTOCOLS, Protocol
-from tests.support.replicas import Behaviour, Script, endow, executor_of, plan_of, service_of
+from kwiken.runtime.wire.transport import Call, HttpTransport, LocalTransport, Replica, local_replicas
+from tests.support.peers.misbehaving import misbehaving, saying, silence
+from tests.support.peers.protocols import HTTP, PROTOCOLS, Protocol
+from tests.support.runtime.garbage import garbage_of
+from tests.support.runtime.replicas import Behaviour, Script, endow, executor_of, plan_of, service_of
 
 CHAIN = service_of(
     Stage(name="a", replicas=3), Stage(name="b", after=("a",), replicas=3, idempotent=True, timeout_ms=100)

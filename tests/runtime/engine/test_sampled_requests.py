@@ -8,14 +8,14 @@ from unittest import mock
 
 import pytest
 
+from kwiken.model.service import Partial, Reissue, Stage
 from kwiken.otel.write import RequestRecord
 from kwiken.runtime import HandlerError
 from kwiken.runtime.decisions import KeepReason, TraceSampler
 from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW
 from kwiken.runtime.engine import executor as executor_module
-from kwiken.runtime.transport.wire import Parent
-from kwiken.service import Partial, Reissue, Stage
-from tests.support.replicas import (
+from kwiken.runtime.wire.transport.wire import Parent
+from tests.support.runtime.replicas import (
     Script,
     Sent,
     after,
@@ -26,7 +26,7 @@ from tests.support.replicas import (
     raising,
     service_of,
 )
-from tests.support.virtual import simulate
+from tests.support.runtime.virtual import simulate
 
 NEVER = (1 << 64) - 1  # trace id that no draw takes
 ALWAYS = 1

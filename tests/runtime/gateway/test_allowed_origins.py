@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kwiken.runtime.gateway.allowed_origins import AllowedOrigins
+from kwiken.runtime.gateway.live_page.allowed_origins import AllowedOrigins
 
 
 def status(

@@ -14,18 +14,23 @@ import aiohttp
 import msgspec
 import pytest
 
-from kwiken.errors import DefinitionError, InputError
-from kwiken.plan import Plan
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.plan import Plan
+from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings, PlanFile, parse_endpoint
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.transport import HttpTransport, LocalTransport, local_replicas
-from kwiken.runtime.transport.wire import RequestReader, format_traceparent, parse_traceparent, split_address
-from kwiken.service import Service, Stage
-from tests.support.services_http import Ask, plan_for, service
-from tests.support.waiting import found, until
+from kwiken.runtime.wire.transport import HttpTransport, LocalTransport, local_replicas
+from kwiken.runtime.wire.transport.wire import (
+    RequestReader,
+    format_traceparent,
+    parse_traceparent,
+    split_address,
+)
+from tests.support.runtime.waiting import found, until
+from tests.support.services.http import Ask, plan_for, service
 
 TOKEN = "a-token-of-tests"
 JSON = {"Content-Type": "application/json"}

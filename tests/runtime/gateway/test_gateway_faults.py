@@ -14,9 +14,9 @@ from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.transport import HttpTransport, Replica
-from tests.support.misbehaving import Reaction, misbehaving, saying, silence
-from tests.support.services_http import service
+from kwiken.runtime.wire.transport import HttpTransport, Replica
+from tests.support.peers.misbehaving import Reaction, misbehaving, saying, silence
+from tests.support.services.http import service
 
 BUSY = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
 FAULTS = {

@@ -20,9 +20,9 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.metrics import MetricsPage
 from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
-from kwiken.runtime.transport import LocalTransport, Replica, local_replicas
-from tests.support.exposition import parse_openmetrics, parse_text
-from tests.support.services_http import service
+from kwiken.runtime.wire.transport import LocalTransport, Replica, local_replicas
+from tests.support.otel.exposition import parse_openmetrics, parse_text
+from tests.support.services.http import service
 
 TOKEN = "a-token-of-tests"
 AUTH = {"Authorization": f"Bearer {TOKEN}"}

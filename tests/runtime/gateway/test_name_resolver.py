@@ -6,12 +6,12 @@ import random
 
 import pytest
 
+from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Control, NameResolver
 from kwiken.runtime.gateway.name_resolver import Endpoint
-from kwiken.runtime.transport import LocalTransport
-from kwiken.service import Service, Stage
+from kwiken.runtime.wire.transport import LocalTransport
 
 
 async def say(word: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import uvloop
 
+from kwiken.model.service import Service, Stage
 from kwiken.runtime import OverloadError, SystemClock
 from kwiken.runtime.decisions import Admission, Limits
 from kwiken.runtime.engine import Executor
@@ -23,9 +24,8 @@ from kwiken.runtime.gateway.observation.loop_lag import (
     LagWatch,
     loop_iterations_of,
 )
-from kwiken.runtime.transport import LocalTransport, local_replicas
-from kwiken.service import Service, Stage
-from tests.support.waiting import until
+from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from tests.support.runtime.waiting import until
 
 LIMITS = Limits(requests=100, always=10, deadline_ms=10_000)
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]

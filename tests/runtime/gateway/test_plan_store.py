@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.plan import Plan
+from kwiken.model.plan import Plan
 from kwiken.runtime import SystemClock
+from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.errors import PlanNotSavedError
 from kwiken.runtime.gateway import Control, PlanStore
 from kwiken.runtime.gateway.responses import failure_of
-from kwiken.runtime.transport import LocalTransport, local_replicas
-from tests.support.services_http import plan_for, service
+from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from tests.support.services.http import plan_for, service
 
 
 def test_what_is_kept_is_read_and_private(tmp_path: Path) -> None:

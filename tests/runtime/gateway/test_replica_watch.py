@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
+from kwiken.runtime.base.log_events import EVENT, Event
 from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.gateway.observation import watch_replicas
 from kwiken.runtime.gateway.observation.replica_watch import ReplicaChanges
-from kwiken.runtime.log_events import EVENT, Event
-from kwiken.runtime.transport import Replica
+from kwiken.runtime.wire.transport import Replica
 
 
 def replica(name: str, *, out: str | None = None) -> ReplicaState:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 from kwiken.otel.metrics import catalog, family
 from kwiken.runtime.metrics import pushed
 from kwiken.runtime.metrics.push import INTERVAL, INTERVAL_MS, interval_of
-from tests.support.collectors import Collector, metrics_collector
-from tests.support.waiting import until
+from tests.support.otel.collectors import Collector, metrics_collector
+from tests.support.runtime.waiting import until
 
 
 @pytest.fixture

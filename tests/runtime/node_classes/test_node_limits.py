@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.errors import InputError
-from kwiken.machine import group_folders
+from kwiken.base.errors import InputError
+from kwiken.base.machine import group_folders
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.node_classes import Limit, Method, NodeLimits, available_method
-from kwiken.runtime.process_id import Identity
-from tests.support.waiting import until
+from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.contention import ProbeError
+from kwiken.allocator.contention import ProbeError
 from kwiken.runtime.probes import build_kernels
-from tests.support.compilers import needs_compiler
+from tests.support.project.compilers import needs_compiler
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.allocator.workloads import SOURCES
 from kwiken.runtime.probes import machine_facts
 from kwiken.runtime.probes.facts import MIB, MachineFacts
-from kwiken.workloads import SOURCES
 
 
 def write(root: Path, files: dict[str, str]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.compilers import needs_compiler
-from tests.support.probes import ProbeRun
+from tests.support.models.probes import ProbeRun
+from tests.support.project.compilers import needs_compiler
 
 pytestmark = [
     needs_compiler,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.contention import ProbeError
+from kwiken.allocator.contention import ProbeError
+from kwiken.allocator.workloads import SOURCES
 from kwiken.runtime.probes import MachineProber, ProbeSettings, build_kernels, machine_facts
-from kwiken.workloads import SOURCES
-from tests.support.compilers import needs_compiler
+from tests.support.project.compilers import needs_compiler
 
 pytestmark = needs_compiler
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.files import read_file
 from kwiken.runtime.cluster.state import StateFiles
-from kwiken.runtime.files import read_file
 from kwiken.runtime.process.gateway_process import _token
 
 

@@ -8,7 +8,7 @@ from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.process import GatewaySpec
 
-STEADY = "tests.support.services_steady:service"
+STEADY = "tests.support.services.steady:service"
 MODULES = 10_000  # objects that an interpreter with a server's modules has at least
 
 

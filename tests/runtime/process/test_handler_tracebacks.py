@@ -13,14 +13,19 @@ from typing import Any
 import pytest
 
 from kwiken.runtime import HandlerError
+from kwiken.runtime.base.tracebacks import (
+    BURST as SPANS_AT_ONCE,
+    MAX_MESSAGE,
+    MAX_TRACE,
+    ExceptionRecorder,
+    brief_trace,
+)
 from kwiken.runtime.process.log_limits import BURST
-from kwiken.runtime.tracebacks import BURST as SPANS_AT_ONCE
-from kwiken.runtime.tracebacks import MAX_MESSAGE, MAX_TRACE, ExceptionRecorder, brief_trace
-from kwiken.runtime.transport import Call, HttpTransport, Replica, wire
-from tests.support.server_processes import address_of, ask, running
-from tests.support.services_http import Ask, service
+from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, wire
+from tests.support.runtime.server_processes import address_of, ask, running
+from tests.support.services.http import Ask, service
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 TRACE_ID = 0x4BF92F3577B34DA6A3CE929D0E0E4736
 FAILING = 40  # calls: far more than are logged at once
 

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from kwiken.runtime.log_events import Event, about
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.process.log_format import LogFormat, formatter_of
 from kwiken.runtime.process.log_limits import LimitFilter
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from kwiken.runtime.base.tracebacks import MAX_TRACE
 from kwiken.runtime.process import LogFile
 from kwiken.runtime.process.log_limits import (
     BURST,
@@ -23,7 +24,6 @@ from kwiken.runtime.process.log_limits import (
     LineLimits,
     log_loop_error,
 )
-from kwiken.runtime.tracebacks import MAX_TRACE
 
 
 class Kept(logging.Handler):

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.collectors import Collector, metrics_collector
-from tests.support.commands import refused, run
-from tests.support.server_processes import address_of, ask, running
+from tests.support.otel.collectors import Collector, metrics_collector
+from tests.support.project.commands import refused, run
+from tests.support.runtime.server_processes import address_of, ask, running
 
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 
 
 @pytest.fixture

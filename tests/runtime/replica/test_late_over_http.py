@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.errors import InputError
-from kwiken.plan import CatchUpPolicy
+from kwiken.base.errors import InputError
+from kwiken.model.plan import CatchUpPolicy
+from kwiken.model.service import Partial, Service
 from kwiken.runtime import RefusedError, SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.http_server import Request
 from kwiken.runtime.replica import MeteredThreads, ReplicaServer
 from kwiken.runtime.replica.stage_calls import read_call_settings
-from kwiken.runtime.transport import Call, HttpTransport, Replica, wire
-from kwiken.service import Partial, Service
-from tests.support.replicas import endow, plan_of
-from tests.support.services_late import Burn, Job, burning, hash_blocks, service
-from tests.support.waiting import until
+from kwiken.runtime.wire.http_server import Request
+from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, wire
+from tests.support.runtime.replicas import endow, plan_of
+from tests.support.runtime.waiting import until
+from tests.support.services.late import Burn, Job, burning, hash_blocks, service
 
 
 def call_of(stage: str, *args: Any, priority: int = 0, threads: int = 1) -> Call:

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kwiken.runtime.replica.priority_queue import SECONDS_PER_LEVEL, CallQueue, DisplacedError
-from tests.support.virtual import simulate
-from tests.support.waiting import until
+from tests.support.runtime.virtual import simulate
+from tests.support.runtime.waiting import until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop]
 try:

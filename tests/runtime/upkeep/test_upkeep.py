@@ -13,21 +13,20 @@ from typing import Any
 
 import pytest
 
-from kwiken.adaptation import Adaptation
-from kwiken.placement import NodeLedger, admit_all, document
-from kwiken.placement.schedulers import scheduler
+from kwiken.allocator.adaptation import Adaptation
+from kwiken.allocator.placement import NodeLedger, admit_all, document
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Spread
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, PlayedNode
 from kwiken.runtime.node_classes import NodeLimits
-from kwiken.runtime.process_id import Identity
 from kwiken.runtime.upkeep import Assignment, Upkeep
-from kwiken.workloads import Spread
-from tests.support.clusters import cluster as cluster_of
-from tests.support.clusters import profile, requested
-from tests.support.leftovers import groups_of, new_mark, processes_with
-from tests.support.waiting import until
+from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+from tests.support.runtime.leftovers import groups_of, new_mark, processes_with
+from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
-TARGET = "tests.support.services_http:service"
+TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
 NAP = (sys.executable, "-c", "import time; time.sleep(600)")

@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
-from kwiken.cli.live.gateway.figures import figures_of
-
-__all__ = ["NO_ANSWER", "figures_of", "request_control"]
+from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
+from kwiken.cli.live.gateway.figures import figures_of as figures_of

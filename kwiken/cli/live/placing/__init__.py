@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kwiken.cli.live.placing.claim import claimed_nodes
-from kwiken.cli.live.placing.options import PlacementOptions, placement_options
-from kwiken.cli.live.placing.placement_inputs import Placed
-
-__all__ = ["Placed", "PlacementOptions", "claimed_nodes", "placement_options"]
+from kwiken.cli.live.placing.claim import claimed_nodes as claimed_nodes
+from kwiken.cli.live.placing.options import (
+    PlacementOptions as PlacementOptions,
+    placement_options as placement_options,
+)
+from kwiken.cli.live.placing.placement_inputs import Placed as Placed

@@ -7,7 +7,7 @@ import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
 
 
 @contextlib.contextmanager

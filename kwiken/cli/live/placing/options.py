@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inputs
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.service import Service
+    from kwiken.model.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MIN_TARGET_MS: Final = 0.001

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, note, read_text
-from kwiken.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.adaptation import Adaptation
-    from kwiken.placement import Cluster, Placement
+    from kwiken.allocator.adaptation import Adaptation
+    from kwiken.allocator.placement import Cluster, Placement
+    from kwiken.model.service import Service
     from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
     from kwiken.runtime.upkeep import Assignment
-    from kwiken.service import Service
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def read_placement_inputs(placement_file: str, nodes_file: str | None, services:
     Raises:
         InputError: the files do not fit each other or a service; names the file and the field.
     """
-    from kwiken.placement import Placement, nodes_from_toml
+    from kwiken.allocator.placement import Placement, nodes_from_toml
 
     placement = Placement.from_json(read_text(placement_file, MAX_PLACEMENT), where=placement_file)
     replicas = {one.name: _replicas(placement, one, placement_file) for one in services}

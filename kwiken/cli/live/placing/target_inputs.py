@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.adaptation import Adaptation
-from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
-from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE, note, read_text
-from kwiken.errors import InputError
-from kwiken.placement import (
+from kwiken.allocator.adaptation import Adaptation
+from kwiken.allocator.placement import (
     Caution,
     NodeLedger,
     Placement,
@@ -18,16 +15,19 @@ from kwiken.placement import (
     nodes_from_toml,
     request_for,
 )
-from kwiken.placement.schedulers import scheduler
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Workload, profiles_from_json, workloads_from_toml
+from kwiken.base.errors import InputError
+from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
+from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE, note, read_text
 from kwiken.runtime.cluster import PlayedNode
 from kwiken.runtime.upkeep import Assignment
-from kwiken.workloads import Workload, profiles_from_json, workloads_from_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.placement import Cluster
-    from kwiken.service import Service
+    from kwiken.allocator.placement import Cluster
+    from kwiken.model.service import Service
 
 CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"

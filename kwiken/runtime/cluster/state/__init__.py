@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState, ProcessState
-from kwiken.runtime.cluster.state.files import StateFiles
-from kwiken.runtime.cluster.state.folder import StateFolder
-from kwiken.runtime.cluster.state.stop import stop_cluster
-
-__all__ = [
-    "STATE_VERSION",
-    "ClusterState",
-    "NodeState",
-    "ProcessState",
-    "StateFiles",
-    "StateFolder",
-    "stop_cluster",
-]
+from kwiken.runtime.cluster.state.documents import (
+    STATE_VERSION as STATE_VERSION,
+    ClusterState as ClusterState,
+    NodeState as NodeState,
+    ProcessState as ProcessState,
+)
+from kwiken.runtime.cluster.state.files import StateFiles as StateFiles
+from kwiken.runtime.cluster.state.folder import StateFolder as StateFolder
+from kwiken.runtime.cluster.state.stop import stop_cluster as stop_cluster

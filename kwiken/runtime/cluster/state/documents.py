@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.runtime.process_id import Identity
+from kwiken.runtime.base.process_id import Identity
 
 STATE_VERSION: Final = 2
 

@@ -12,9 +12,9 @@ from typing import IO, Final
 
 import msgspec
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.files import read_file
 from kwiken.runtime.cluster.state.documents import ClusterState
-from kwiken.runtime.files import read_file
 
 MAX_STATE: Final = 64 << 20  # bytes
 PRIVATE: Final = 0o600

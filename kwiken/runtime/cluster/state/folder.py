@@ -9,10 +9,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from kwiken.errors import InputError
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.cluster.state.documents import ClusterState
 from kwiken.runtime.cluster.state.files import StateFiles
-from kwiken.runtime.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.cluster")
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.engine.hedged_call.call import call_stage
-from kwiken.runtime.engine.hedged_call.context import Attempt, Request, Shared, StageVisit, describe
-
-__all__ = ["Attempt", "Request", "Shared", "StageVisit", "call_stage", "describe"]
+from kwiken.runtime.engine.hedged_call.call import call_stage as call_stage
+from kwiken.runtime.engine.hedged_call.context import (
+    Attempt as Attempt,
+    Request as Request,
+    Shared as Shared,
+    StageVisit as StageVisit,
+    describe as describe,
+)

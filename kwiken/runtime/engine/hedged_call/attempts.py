@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
 from kwiken.runtime.decisions import (
     ATTEMPT_OUTCOMES,
     COPY,
@@ -22,8 +23,7 @@ from kwiken.runtime.decisions import (
     ReplicaState,
 )
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, describe
-from kwiken.runtime.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
-from kwiken.runtime.transport import Reply
+from kwiken.runtime.wire.transport import Reply
 
 # Share of the time after which a call counts against its replica, from which on a call without an answer is
 # reported as a loss of the request.

@@ -13,6 +13,10 @@ from typing import Any
 
 import msgspec
 
+from kwiken.runtime.base.errors import DeadlineError, LostError, UnavailableError
+from kwiken.runtime.base.pending_io import settle
+from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.timers import call_after
 from kwiken.runtime.decisions import (
     COPY,
     FINISH,
@@ -28,11 +32,7 @@ from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
 from kwiken.runtime.engine.hedged_call.caller_task import CallerTask
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
-from kwiken.runtime.errors import DeadlineError, LostError, UnavailableError
-from kwiken.runtime.pending_io import settle
-from kwiken.runtime.tasks import cancel_and_wait
-from kwiken.runtime.timers import call_after
-from kwiken.runtime.transport import MAX_PRIORITY, Call, Reply, Stream, wire
+from kwiken.runtime.wire.transport import MAX_PRIORITY, Call, Reply, Stream, wire
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer

@@ -6,7 +6,7 @@ from math import inf
 
 import msgspec
 
-from kwiken.plan import CALL
+from kwiken.model.plan import CALL
 from kwiken.runtime.decisions import COPY, LATE, RETRY
 from kwiken.runtime.engine.hedged_call.catch_up import LateCall
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.otel.write import ExceptionRecord
+from kwiken.runtime.base.tracebacks import ExceptionRecorder
 from kwiken.runtime.decisions import (
     Admission,
     CommonDelay,
@@ -25,8 +26,7 @@ from kwiken.runtime.decisions import (
     RequestSampling,
     TraceSampler,
 )
-from kwiken.runtime.tracebacks import ExceptionRecorder
-from kwiken.runtime.transport import Call, Transport
+from kwiken.runtime.wire.transport import Call, Transport
 
 # Odd, so that its multiples run through all 64-bit numbers, and near the golden ratio, so that they lie far
 # apart (a Weyl sequence).

@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from kwiken.runtime.engine import Executor
+from kwiken.runtime.gateway.live_page import LivePage
 from kwiken.runtime.gateway.observation.loop_lag import LagWatch
-from kwiken.runtime.live_page import LivePage
 
 INTERVAL_S: Final = 1.0  # between two samples of the status; the lag is measured more often
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from kwiken.services.search.index.parts import (
-    SHARDS,
-    Card,
-    Cards,
-    Postings,
-    Ranking,
-    SymbolTable,
-    Texts,
-    Words,
+    SHARDS as SHARDS,
+    Card as Card,
+    Cards as Cards,
+    Postings as Postings,
+    Ranking as Ranking,
+    SymbolTable as SymbolTable,
+    Texts as Texts,
+    Words as Words,
 )
-from kwiken.services.search.index.text import deletions
-
-__all__ = ["SHARDS", "Card", "Cards", "Postings", "Ranking", "SymbolTable", "Texts", "Words", "deletions"]
+from kwiken.services.search.index.text import deletions as deletions

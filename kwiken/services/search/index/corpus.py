@@ -11,9 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kwiken.errors import InputError
-from kwiken.services.search.index import native as native_module
-from kwiken.services.search.index import source as source_module
+from kwiken.base.errors import InputError
+from kwiken.services.search.index import native as native_module, source as source_module
 from kwiken.services.search.index.names import Names, private, shown
 from kwiken.services.search.index.source import Definition, Module
 

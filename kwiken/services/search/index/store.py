@@ -25,7 +25,7 @@ from zlib import crc32
 
 import msgspec
 
-from kwiken.errors import InputError, KwikenError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.services.search.index import source
 from kwiken.services.search.index.parts import PARTS, Part
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from kwiken.service import Partial, Service
+from kwiken.model.service import Partial, Service
 
 OnCall = Callable[[str, int, float], None]  # stage, shard and milliseconds of one call
 

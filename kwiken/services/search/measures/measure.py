@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken.errors import KwikenError
-from kwiken.service import Service
+from kwiken.base.errors import KwikenError
+from kwiken.model.service import Service
 from kwiken.services.search.measures import local
 
 WARM_UP_QUERIES = 50

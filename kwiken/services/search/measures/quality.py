@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kwiken.errors import InputError
-from kwiken.service import Service
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
 from kwiken.services.search.measures import local
 from kwiken.services.search.stages import Answer
 

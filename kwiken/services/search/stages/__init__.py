@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from kwiken.services.search.stages.lookup import Index
-from kwiken.services.search.stages.page import PageBuilder
-from kwiken.services.search.stages.rank import Ranker
-from kwiken.services.search.stages.snippets import SHARDS, SnippetExtractor
-from kwiken.services.search.stages.spell import Speller
-from kwiken.services.search.stages.symbols import Table
+from kwiken.services.search.stages.lookup import Index as Index
+from kwiken.services.search.stages.page import PageBuilder as PageBuilder
+from kwiken.services.search.stages.rank import Ranker as Ranker
+from kwiken.services.search.stages.snippets import SHARDS as SHARDS, SnippetExtractor as SnippetExtractor
+from kwiken.services.search.stages.spell import Speller as Speller
+from kwiken.services.search.stages.symbols import Table as Table
 from kwiken.services.search.stages.types import (
-    Answer,
-    Hits,
-    Parsed,
-    Query,
-    Ranked,
-    Request,
-    Result,
-    Snippet,
-    Symbols,
+    Answer as Answer,
+    Hits as Hits,
+    Parsed as Parsed,
+    Query as Query,
+    Ranked as Ranked,
+    Request as Request,
+    Result as Result,
+    Snippet as Snippet,
+    Symbols as Symbols,
 )
-
-__all__ = [
-    "SHARDS",
-    "Answer",
-    "Hits",
-    "Index",
-    "PageBuilder",
-    "Parsed",
-    "Query",
-    "Ranked",
-    "Ranker",
-    "Request",
-    "Result",
-    "Snippet",
-    "SnippetExtractor",
-    "Speller",
-    "Symbols",
-    "Table",
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from heapq import nlargest
 
-from kwiken.service import Partial
+from kwiken.model.service import Partial
 from kwiken.services.search.index import Postings
 from kwiken.services.search.stages.types import Hits, Query, Term
 

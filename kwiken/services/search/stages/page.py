@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kwiken.service import Partial
+from kwiken.model.service import Partial
 from kwiken.services.search.index import Card, Cards
 from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
 

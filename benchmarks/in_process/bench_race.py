@@ -1,0 +1,115 @@
+"""Benchmark of a reissue race that does not fire: the cost of a call that could be reissued.
+
+Ours is everything that the executor does for one call: coin, nested ledger, replica choice with in-flight
+counts, latency estimates and histogram, timer, deadline. Notes are off. Nothing of a request's own work is in
+it: ten calls go out in one request, so that a tenth of that is left.
+
+And the processor time of calls that outlast a time-out of less than a millisecond, most of whose copies the
+budget denies: a few timers, and no waiting for the time-out at a processor's expense.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import uvloop
+
+from benchmarks.harness import Row, in_turn, paired, side_by_side
+from benchmarks.in_process.calls import chain_of, echo, hedged, repeat
+from kwiken.runtime.engine import Executor
+
+CALLS = 10
+TARGET_US = 12.0
+SLOW_S = 0.005  # time of a call that outlasts its time-out
+SHORT_MS = 0.4  # time-out that rounds to zero milliseconds
+MAX_WAITING = 1.5  # times the processor time of calls whose time-out does not come
+
+
+async def floor() -> int:
+    """Lower bound of a race with a task for each attempt: task, timer and future, without accounting."""
+    loop = asyncio.get_running_loop()
+    first = loop.create_future()
+
+    async def attempt() -> None:
+        value = await echo(1)
+        if not first.done():
+            first.set_result(value)
+
+    task = loop.create_task(attempt())
+    timer = loop.call_later(1.0, task.get_name)
+    try:
+        return int(await first)
+    finally:
+        timer.cancel()
+        task.cancel()
+
+
+async def plain() -> int:
+    """The hedge that is found in most code: wait for the primary with a timeout. No books kept."""
+    task = asyncio.ensure_future(echo(1))
+    done, _ = await asyncio.wait([task], timeout=1.0)
+    assert done
+    return task.result()
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    rows = []
+    for label, new_loop in (("asyncio", asyncio.new_event_loop), ("uvloop", uvloop.new_event_loop)):
+        loop = new_loop()
+        try:
+            rows += on(loop, label, quick=quick)
+        finally:
+            loop.close()
+    return rows
+
+
+def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]:
+    """The races on one kind of loop."""
+    executor = hedged(chain_of(CALLS))
+    late = hedged(chain_of(CALLS), late_ms=500.0)
+    requests = 100 if quick else 500
+    calls = requests * CALLS
+    catching_up = side_by_side(
+        f"the same with catch-up in force, {label}",
+        repeat(loop, lambda: late.run(1), requests),
+        ("without", repeat(loop, lambda: executor.run(1), requests)),
+        rounds=5 if quick else 25,
+        unit="us",
+        scale=1e6 / calls,
+        target=TARGET_US,
+    )
+    races = in_turn(
+        f"reissue race that does not fire, per call, {label}",
+        repeat(loop, lambda: executor.run(1), requests),
+        [
+            ("create_task + call_later + future, no books", repeat(loop, floor, calls)),
+            ("create_task + asyncio.wait(timeout), no books", repeat(loop, plain, calls)),
+        ],
+        rounds=5 if quick else 25,
+        unit="us",
+        scale=1e6 / calls,
+        target=TARGET_US,
+    )
+    return [*races, catching_up, waiting(loop, label, quick=quick)]
+
+
+def waiting(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> Row:
+    """Processor time of slow calls with a short time-out, and with one that does not come."""
+    slow = chain_of(CALLS, takes_s=SLOW_S)
+    short, never = hedged(slow, SHORT_MS), hedged(slow)
+    requests = 5 if quick else 20
+
+    def cost(executor: Executor) -> float:
+        began = time.process_time()
+        repeat(loop, lambda: executor.run(1), requests)()
+        return (time.process_time() - began) / (requests * CALLS) * 1e6
+
+    cost(short), cost(never)
+    return paired(
+        f"processor time of a call of {SLOW_S * 1e3:g} ms with a time-out of {SHORT_MS:g} ms, {label}",
+        "with a time-out that does not come",
+        [(cost(short), cost(never)) for _ in range(3 if quick else 9)],
+        unit="us",
+        least=1 / MAX_WAITING,
+    )

@@ -1,0 +1,65 @@
+"""Benchmark of the replay through a DAG: all requests at once against one request after another."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.harness import Row, alone, timed
+from benchmarks.plans.profiles import STAGES, synthetic_profile
+from kwiken.model.plan import Budgets, Plan
+from kwiken.model.profile import Profile
+from kwiken.tail.planning import make_plan
+from kwiken.tail.simulation import simulate
+
+REQUESTS = 20_000
+LOOPED = 200  # requests that the loop gets, scaled up: all of them would take minutes
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    profile = synthetic_profile()
+    plan = make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    rounds = 3 if quick else 15
+    rng = np.random.default_rng(0)
+    rows = []
+    for label, independent in (("joint rows", False), ("independent stages", True)):
+        row = alone(
+            f"simulate {REQUESTS} requests x {STAGES} stages, both arms, {label}",
+            partial(simulate, profile, plan, requests=REQUESTS, independent=independent),
+            rounds=rounds,
+            unit="s",
+            scale=1.0,
+            target=0.3,
+        )
+        loops = [timed(lambda: one_by_one(profile, plan, LOOPED, rng)) for _ in range(3)]
+        looped = min(loops) * REQUESTS / LOOPED
+        rows.append(
+            Row(
+                name=row.name,
+                ours=row.ours,
+                target=row.target,
+                unit=row.unit,
+                alternative=f"one request after another: {looped:.3g} s",
+                ratio=looped / row.ours,
+                spread=row.spread,
+            )
+        )
+    return rows
+
+
+def one_by_one(profile: Profile, plan: Plan, requests: int, rng: np.random.Generator) -> list[float]:
+    """Latencies of the same model from a plain loop, milliseconds."""
+    latencies = []
+    for _ in range(requests):
+        ends: dict[str, float] = {}
+        for stage in profile.stages:
+            calls = stage.calls_ms[:, 0]
+            latency = float(calls[rng.integers(len(calls))])
+            policy = plan.stages[stage.name].reissue
+            if policy is not None and latency > policy.after_ms:
+                latency = min(latency, policy.after_ms + float(calls[rng.integers(len(calls))]))
+            ends[stage.name] = latency + max((ends[parent] for parent in stage.after), default=0.0)
+        latencies.append(max(ends.values()))
+    return latencies

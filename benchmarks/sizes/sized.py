@@ -1,0 +1,69 @@
+"""Sizes to compare in benchmarks: a target that replicas alone can reach, and the answers for it."""
+
+from __future__ import annotations
+
+from kwiken.allocator.capacity import Outcome, SizeSettings, SizeStudy, study_size
+from kwiken.allocator.capacity.arms import REPLICAS_ONLY, checked
+from kwiken.allocator.capacity.search import Search
+from kwiken.allocator.capacity.study import VERIFY_SEED
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.allocator.placement import Cluster
+from kwiken.model.profile import Profile, costs
+from kwiken.tail.queueing.load import load_model
+
+SPARE = 2.0
+LEAST_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def study_beside_replicas(
+    profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None
+) -> tuple[SizeStudy, Outcome]:
+    """Size a service, together and in other ways, for a p99 that replicas alone are known to reach.
+
+    Args:
+        profile: recorded requests.
+        rate_per_s: requests a second.
+        seed: seed of all draws.
+        cluster: nodes; None for cores of one kind.
+
+    Returns:
+        A sizing with its alternatives, and the sizes of replicas alone whose p99 is the target: the least
+        that was found at `SPARE` times the cost of the cheapest sizes that can serve at all.
+    """
+    supply = Supply([stage.name for stage in profile.stages], {}, cluster)
+    trials = StageTrials(load_model(profile, seed=seed), rate_per_s, supply, seed=seed)
+    alone = Search(trials, costs(profile), 0.0, REPLICAS_ONLY)
+    spare = SPARE * trials.supply.cost(alone.cheapest_start())
+    outcome = checked(trials, alone.least_p99(spare).sizes, seed=seed + VERIFY_SEED)
+    assert outcome is not None
+    settings = SizeSettings(
+        target_p99_ms=outcome.p99_ms,
+        rate_per_s=rate_per_s,
+        created=CREATED,
+        cluster=cluster,
+        compare=True,
+        seed=seed,
+    )
+    return study_size(profile, settings), outcome
+
+
+def least_p99(study: SizeStudy, cost: float, seed: int) -> Outcome:
+    """The least p99 that replicas and reissues together reach at a cost.
+
+    Args:
+        study: sizing with the search to go on with.
+        cost: most that the replicas may cost in an hour, at least that of the study's answer.
+        seed: seed of the study.
+    """
+    search = study.search
+    starts = (None, study.outcome.sizes)
+    found = min((search.least_p99(cost, start) for start in starts), key=lambda one: one.p99_ms)
+    outcome = checked(search.trials, found.sizes, seed=seed + VERIFY_SEED)
+    return study.outcome if outcome is None or study.outcome.p99_ms < outcome.p99_ms else outcome
+
+
+def percent_less(ours: float, theirs: float) -> float:
+    """By how much ours is below theirs, %."""
+    return 100.0 * (1.0 - ours / theirs)

@@ -1,0 +1,294 @@
+"""Adaptation of a placement to load, latencies and lost nodes: a state machine over the placer's own model.
+
+It decides when a workload needs more or less. What the workload then gets is decided in `measures`, and where
+the replicas of a lost node go in `lost_nodes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kwiken.allocator.adaptation.actions import Action, Revision
+from kwiken.allocator.adaptation.drift import Drift
+from kwiken.allocator.adaptation.lost_nodes import LostNodes
+from kwiken.allocator.adaptation.measures import Measures
+from kwiken.allocator.adaptation.replicas import Replicas
+from kwiken.allocator.adaptation.retries import Retries
+from kwiken.allocator.adaptation.watch import Need, Observation, Watch
+from kwiken.allocator.placement import Cluster, Placement, Request, Scheduler
+
+GROWTH: Final = 1.15  # need of a workload that misses its target, as a factor of what it was given
+MAX_FACTOR: Final = 8.0  # of need over the predicted one; beyond it the prediction is wrong in kind
+ROOM_FOR_LOAD: Final = 1.1  # factor over a load that is higher than the target's
+SPARE_TO_SHRINK: Final = 1.15  # predicted performance over need before anything is given back
+AVOID_S: Final = 3600.0  # time for which a straggler does not return to a node that it was moved from
+
+
+class Adaptation:
+    """Replicas of workloads on nodes, kept at their targets. Pure: time is handed in.
+
+    Args:
+        requests: workloads, with targets or best effort.
+        cluster: nodes.
+        placement: replicas at the start; their keys are those of `keys`.
+        scheduler: what chooses nodes and sizes.
+        service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        cluster: Cluster,
+        placement: Placement,
+        scheduler: Scheduler,
+        service_targets_ms: Mapping[str, float] | None = None,
+    ) -> None:
+        self._replicas = Replicas(requests, cluster, placement)
+        self._measures = Measures(self._replicas, scheduler)
+        self._lost_nodes = LostNodes(self._replicas, self._measures)
+        self._sizings = self._replicas.sizings
+        self._stated = {one.name: one for one in requests}  # as the operator stated them
+        self._watches = {name: Watch(_latency_target(one)) for name, one in self._stated.items()}
+        self._drifts = {name: Drift() for name in self._sizings}
+        self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
+        self._rates = dict.fromkeys(self._sizings, 0.0)
+        targets_ms = service_targets_ms or {}
+        self._services = {
+            one.workload.service: Watch(targets_ms.get(one.workload.service)) for one in requests
+        }
+        self._slow: dict[tuple[str, str], float] = {}  # moment until which a workload avoids a node
+        self._retries = Retries()
+
+    @property
+    def keys(self) -> Mapping[str, Sequence[tuple[str, str, float]]]:
+        """Key, node and cores of every replica, by workload."""
+        return self._replicas.places()
+
+    @property
+    def lost(self) -> list[str]:
+        """Nodes that are not used because they were lost."""
+        return self._lost_nodes.names
+
+    def performance(self, workload: str) -> tuple[float, float]:
+        """Predicted performance of a workload, and the one that it needs at present, work per second."""
+        forecast = self._sizings[workload].forecast()
+        return forecast.performance, forecast.needed
+
+    def observe(self, now_s: float, seen: Mapping[str, Observation]) -> list[Action]:
+        """Take account of a window of measurements.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+            seen: measurements by workload; workloads without one are left as they are.
+
+        Returns:
+            Actions, in order.
+        """
+        self._measures.moves_are_done()  # those of earlier windows
+        actions = self._retried(now_s)
+        for name, sizing in self._sizings.items():
+            if name not in seen or sizing.request.workload.best_effort:
+                continue
+            watch, one = self._watches[name], seen[name]
+            if self._drifted(name, one):
+                actions += self._revise(name, now_s, one)
+            need = watch.observe(now_s, one)
+            if need is not Need.NOTHING:
+                self._rates[name] = one.rate_per_s
+            if need is Need.MORE:
+                actions += self._more(name, now_s, one)
+            elif (slow := watch.straggler(now_s, one, self._replicas.expected(name))) is not None:
+                actions += self._replace(name, slow, now_s)
+            elif need is Need.LESS:
+                actions += self._less(name, now_s)
+        return actions
+
+    def observe_service(
+        self, service: str, now_s: float, whole: Observation, stages: Mapping[str, Observation]
+    ) -> list[Action]:
+        """Take account of a window of a whole service: the stage with the least room gets more if it misses.
+
+        Call it after `observe` for the same window. While a stage's change takes effect, the service waits.
+
+        Args:
+            service: name of the service.
+            now_s: moment on a monotonic clock, seconds.
+            whole: measurements of whole requests.
+            stages: measurements of its stages, by workload.
+        """
+        watch = self._services[service]
+        if watch.observe(now_s, whole) is not Need.MORE:
+            return []
+        if any(self._watches[name].waits(now_s) for name in stages):
+            return []
+        tightest = self._tightest(stages)
+        if tightest is None:
+            return []
+        watch.grew(now_s)
+        reason = f"service {service}: {watch.missed(whole)}, and this stage has the least room"
+        return self._more(tightest, now_s, stages[tightest], reason)
+
+    def _tightest(self, stages: Mapping[str, Observation]) -> str | None:
+        """Workload with the least predicted room over its load; None for none with load."""
+        room = {
+            name: self._sizings[name].forecast().performance / one.rate_per_s
+            for name, one in stages.items()
+            if one.rate_per_s > 0 and not self._sizings[name].request.workload.best_effort
+        }
+        return min(room, key=lambda name: room[name], default=None)
+
+    def nodes_lost(self, nodes: Sequence[str], now_s: float) -> list[Action]:
+        """Place the replicas of lost nodes elsewhere; nothing is placed on a lost node until it is back.
+
+        Args:
+            nodes: names of nodes that were lost together, so that none of them is taken for another one.
+            now_s: moment on a monotonic clock, seconds.
+
+        Returns:
+            Actions, in order; the replicas of the nodes are gone already.
+        """
+        actions, touched = self._lost_nodes.lose(nodes)
+        for name in touched:
+            self._watches[name].changed(now_s)
+        return actions
+
+    def node_back(self, node: str) -> list[Action]:
+        """Use a node again: for workloads that are short, and for best-effort work.
+
+        Args:
+            node: name of the node; nothing happens unless it was lost.
+        """
+        return self._lost_nodes.back(node)
+
+    def start_failed(self, workload: str, key: str, now_s: float) -> list[Action]:
+        """Take note that a replica could not be started: a later `observe` places it anew.
+
+        Args:
+            workload: name of the workload.
+            key: key of the replica; nothing happens if the replica was given up meanwhile.
+            now_s: moment on a monotonic clock, seconds.
+
+        Returns:
+            Actions: the replica that was to be replaced has to stop where its room was given away meanwhile.
+        """
+        if not self._replicas.has(workload, key):
+            return []
+        gone, actions = self._measures.start_failed(workload, key)
+        if not self._replicas.is_best_effort(workload):
+            self._retries.failed(workload, self._replicas.node(gone), now_s)
+        return actions
+
+    # What a window says of one workload
+
+    def _drifted(self, name: str, seen: Observation) -> bool:
+        """Whether the work of requests has changed by more than the headroom is for."""
+        sizing = self._sizings[name]
+        cluster = self._replicas.ledger.cluster
+        classes = {cluster.nodes[replica.node].node_class for replica in sizing.replicas}
+        covered = math.log1p(sizing.request.caution.headroom(sizing.forecast().deviation))
+        return self._drifts[name].observe(seen.work_ms, seen.requests, classes, covered)
+
+    def _revise(self, name: str, now_s: float, seen: Observation) -> list[Action]:
+        """Correct the prediction, and give the workload at once what it needs by it, before it misses."""
+        sizing, drift = self._sizings[name], self._drifts[name]
+        before = sizing.forecast().performance
+        self._rates[name] = seen.rate_per_s
+        self._require(name, self._stated[name])
+        change = sizing.forecast().performance / before if before else 1.0
+        # What the correction explains is not to be asked for twice.
+        self._factors[name] = max(1.0, self._factors[name] * min(1.0, change))
+        self._require(name, self._stated[name])
+        was_ms, is_ms = drift.work_ms
+        reason = (
+            f"a request takes {is_ms:.3g} ms of processor time and took {was_ms:.3g} ms, so "
+            f"{drift.belief:.0%} of the predicted performance are believed"
+        )
+        actions: list[Action] = [Revision(workload=name, reason=reason)]
+        if not sizing.forecast().met and (found := self._measures.fit(name, reason)):
+            actions += found
+            self._watches[name].grew(now_s)
+        return actions
+
+    def _more(self, name: str, now_s: float, seen: Observation, reason: str | None = None) -> list[Action]:
+        stated, sizing = self._stated[name], self._sizings[name]
+        if reason is None:
+            reason = f"{self._watches[name].missed(seen)} at {seen.rate_per_s:.3g} requests/s"
+        self._rates[name] = seen.rate_per_s
+        before = self._factors[name]
+        if seen.rate_per_s <= sizing.request.required:  # the load is as foreseen, so the prediction was not
+            self._factors[name] = 1.0
+            self._require(name, stated)
+            forecast = sizing.forecast()
+            given = forecast.performance / forecast.needed
+            self._factors[name] = min(MAX_FACTOR, GROWTH * max(before, given))
+        self._require(name, stated)
+        actions = self._measures.fit(name, reason)
+        if not sizing.forecast().met:  # a need that cannot be met does not pile up
+            self._factors[name] = before
+            self._require(name, stated)
+        self._watches[name].grew(now_s)
+        return actions
+
+    def _less(self, name: str, now_s: float) -> list[Action]:
+        """Give back one replica, or one size, if the target stays met with room."""
+        stated, sizing = self._stated[name], self._sizings[name]
+        self._factors[name] = max(1.0, self._factors[name] / GROWTH)
+        self._require(name, stated)
+        forecast = sizing.forecast()
+        action = None
+        if forecast.performance >= SPARE_TO_SHRINK * forecast.needed:
+            reason = f"its p99 has been well below {self._watches[name].target_ms:.3g} ms"
+            action = self._measures.give_back(name, reason)
+        if action is None:
+            self._watches[name].changed(now_s)
+            return []
+        self._watches[name].shrank(now_s)
+        return [action, *self._measures.fill("there is room again")]
+
+    def _retried(self, now_s: float) -> list[Action]:
+        """Place replicas anew that could not be started, on other nodes where there are any."""
+        actions: list[Action] = []
+        for name, node in self._retries.due(now_s):
+            if self._sizings[name].forecast().met:  # later starts went well, or there is no need any more
+                self._retries.done(name)
+                continue
+            reason = f"a replica could not be started on {node}"
+            with self._replicas.without(node):
+                actions += self._measures.grow(name, reason)
+            actions += self._measures.fit(name, reason)
+            self._watches[name].changed(now_s)
+        return actions
+
+    def _replace(self, name: str, key: str, now_s: float) -> list[Action]:
+        """Move a straggling replica to another node, if there is one that is as good by prediction."""
+        place = self._replicas.position(name, key)
+        node = self._replicas.node(self._sizings[name].replicas[place])
+        self._slow = {pair: until_s for pair, until_s in self._slow.items() if until_s > now_s}
+        avoided = [there for workload, there in self._slow if workload == name]
+        reason = "it is much slower than the other replicas"
+        if actions := self._measures.move_straggler(name, place, reason, avoided):
+            self._slow[name, node] = now_s + AVOID_S
+            self._watches[name].changed(now_s)
+        else:
+            self._watches[name].stays()
+        return actions
+
+    def _require(self, name: str, stated: Request) -> None:
+        load = self._rates[name]
+        base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
+        belief = self._drifts[name].belief
+        needed = dataclasses.replace(
+            stated,
+            required=base * self._factors[name],
+            base=stated.base * belief,
+            rate=stated.rate * belief,
+        )
+        self._sizings[name].renew(needed)
+
+
+def _latency_target(request: Request) -> float | None:
+    target = request.workload.target
+    return target.p99_ms if target is not None else None

@@ -1,0 +1,199 @@
+"""Measures for a workload that needs more, or less: up, out and moved, the most conservative first.
+
+The order is Quasar's (section 3.8): 1. larger replicas where they stand, with best-effort work there evicted
+if needed; 2. more replicas; 3. a replica moves to a better node. What is still missing then is said as a
+shortage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
+from kwiken.allocator.adaptation.replicas import Replicas
+from kwiken.allocator.placement import Replica, Scheduler
+
+SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
+MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
+LEAST_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
+
+
+class Measures:
+    """Changes of replicas towards what workloads need.
+
+    Args:
+        replicas: replicas of all workloads, which are changed.
+        scheduler: what chooses nodes and sizes.
+    """
+
+    def __init__(self, replicas: Replicas, scheduler: Scheduler) -> None:
+        self._replicas = replicas
+        self._sizings = replicas.sizings
+        self._scheduler = scheduler
+        self._short: set[str] = set()  # workloads whose shortage was told
+        self._moving: dict[str, tuple[str, Replica]] = {}  # by key of the new replica, the one it replaces
+
+    def fit(self, name: str, reason: str, *, tell_again: bool = False) -> list[Action]:
+        """Give a workload what it needs, and say what is missing after that.
+
+        Args:
+            name: name of the workload.
+            reason: reason of the actions.
+            tell_again: whether a shortage that was told before is told once more.
+        """
+        if tell_again:
+            self._short.discard(name)
+        sizing = self._sizings[name]
+        actions = [] if sizing.forecast().met else self.grow(name, reason)
+        after = sizing.forecast()
+        if after.met:
+            self._short.discard(name)
+        elif name not in self._short or actions:
+            self._short.add(name)
+            actions.append(
+                Shortage(
+                    workload=name,
+                    reason=f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give "
+                    f"{after.performance:.4g}/s",
+                )
+            )
+        return actions
+
+    def grow(self, name: str, reason: str) -> list[Action]:
+        """Give a workload more: up, then out, then by moves; best-effort work makes room."""
+        sizing = self._sizings[name]
+        actions = self._up(name, reason) if sizing.replicas else []
+        if not sizing.forecast().met:
+            actions += self._out(name, reason)
+        if not sizing.forecast().met and sizing.replicas:
+            worst = min(range(len(sizing.replicas)), key=sizing.rate)
+            actions += self._move(name, worst, reason, MIN_GAIN_OF_MOVE)
+        return actions
+
+    def fill(self, reason: str) -> list[Action]:
+        """Start best-effort work where there is room."""
+        actions: list[Action] = []
+        for name, sizing in self._sizings.items():
+            if sizing.request.workload.best_effort:
+                kept = len(sizing.replicas)
+                self._scheduler.place(sizing)
+                actions += self._replicas.started(name, kept, reason)
+        return actions
+
+    def give_back(self, name: str, reason: str) -> Action | None:
+        """Give back one replica, or else one size; None if the target would not stay met with room."""
+        sizing = self._sizings[name]
+        for place in reversed(range(len(sizing.replicas))):
+            kept = sizing.supposed(place, None)
+            if len(sizing.replicas) > 1 and kept.performance >= SPARE_LEFT * kept.needed:
+                key, gone = self._replicas.remove(name, place)
+                return Stop(workload=name, key=key, node=self._replicas.node(gone), reason=reason)
+        sizes = [replica.size for replica in sizing.replicas]
+        for place in reversed(range(len(sizes))):
+            for size in range(sizes[place]):
+                kept = sizing.supposed(place, size)
+                cheaper = sizing.request.cores[size] < sizing.request.cores[sizes[place]]
+                if cheaper and kept.performance >= SPARE_LEFT * kept.needed:
+                    sizing.resize(place, size)
+                    return self._replicas.resized(name, place, reason)
+        return None
+
+    def move_straggler(self, name: str, place: int, reason: str, avoided: Iterable[str]) -> list[Action]:
+        """Move a replica that is slower than predicted, if another node is as good by prediction.
+
+        Args:
+            name: name of the workload.
+            place: position of the replica among the workload's.
+            reason: reason of the actions.
+            avoided: names of nodes that the replica must not move to.
+        """
+        return self._move(name, place, reason, LEAST_OF_STRAGGLER, avoided)
+
+    def moves_are_done(self) -> None:
+        """Take note that the moves so far have been carried out."""
+        self._moving.clear()
+
+    def start_failed(self, name: str, key: str) -> tuple[Replica, list[Action]]:
+        """Take out a replica that could not be started; the one that it was to replace goes on if it can.
+
+        Args:
+            name: name of the workload.
+            key: key of one of its replicas.
+
+        Returns:
+            The replica that was taken out, and actions: the replaced one stops where its room is gone.
+        """
+        replicas = self._replicas
+        _, gone = replicas.remove(name, replicas.position(name, key))
+        old_key, old = self._moving.pop(key, (key, gone))
+        # The other replicas that were to replace the same one do not put it back again.
+        self._moving = {new: pair for new, pair in self._moving.items() if pair[0] != old_key}
+        if old_key == key or replicas.put_back(name, old_key, old):
+            return gone, []
+        reason = f"its room was given away while {key} was to take its place"
+        return gone, [Stop(workload=name, key=old_key, node=replicas.node(old), reason=reason)]
+
+    def _up(self, name: str, reason: str) -> list[Action]:
+        """Larger replicas where they stand, the greatest gain for its cores first."""
+        sizing, request = self._sizings[name], self._sizings[name].request
+        resized: dict[int, None] = {}
+        evicted: list[Action] = []
+        while not (best := sizing.forecast()).met:
+            choices = []
+            for place, replica in enumerate(sizing.replicas):
+                for size in range(replica.size + 1, len(request.cores)):
+                    more = float(request.all_cores[size] - request.all_cores[replica.size])
+                    memory = float(request.memory_gb[size] - request.memory_gb[replica.size])
+                    if more <= 0 or not self._replicas.could_fit(replica.node, more, memory):
+                        continue
+                    grown = sizing.supposed(place, size)
+                    gain = min(grown.performance, grown.needed) - best.performance
+                    if gain > 0:
+                        choices.append((gain / more, place, size, more, memory))
+            if not choices:
+                break
+            _, place, size, more, memory = max(choices)
+            evicted += self._replicas.evict_from(sizing.replicas[place].node, more, memory, name)
+            sizing.resize(place, size)
+            resized[place] = None
+        return [*evicted, *(self._replicas.resized(name, place, reason) for place in resized)]
+
+    def _out(self, name: str, reason: str) -> list[Action]:
+        """More replicas; first beside best-effort work, then in its place."""
+        replicas, sizing = self._replicas, self._sizings[name]
+        kept = len(sizing.replicas)
+        self._scheduler.place(sizing)
+        aside: list[tuple[str, str, Replica]] = []
+        while not sizing.forecast().met and (victim := replicas.victim()) is not None:
+            filler, place = victim
+            aside.append((filler, *replicas.remove(filler, place)))
+            sizing.clear(kept)
+            self._scheduler.place(sizing)
+        evicted = [
+            Stop(workload=filler, key=key, node=replicas.node(replica), reason=f"makes room for {name}")
+            for filler, key, replica in reversed(aside)
+            if not replicas.put_back(filler, key, replica)
+        ]
+        return [*evicted, *replicas.started(name, kept, reason)]
+
+    def _move(
+        self, name: str, place: int, reason: str, least: float, avoided: Iterable[str] = ()
+    ) -> list[Action]:
+        """Move a replica to another node if performance changes by at least a factor; else leave all."""
+        replicas, sizing = self._replicas, self._sizings[name]
+        before = sizing.forecast().performance
+        key, gone = replicas.remove(name, place)
+        node = replicas.node(gone)
+        kept = len(sizing.replicas)
+        with replicas.without(node, *avoided):
+            self._scheduler.place(sizing)
+        if len(sizing.replicas) > kept and sizing.forecast().performance >= least * before:
+            started = replicas.started(name, kept, reason)
+            new = tuple(action.key for action in started)
+            self._moving |= dict.fromkeys(new, (key, gone))
+            stop = Stop(workload=name, key=key, node=node, reason=f"moved: {reason}", after=new)
+            return [*started, stop]
+        sizing.clear(kept)
+        replicas.restore(name, key, gone)
+        return []

@@ -1,0 +1,208 @@
+"""Replicas of all workloads: where they stand, under which keys, and which nodes get no others."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+
+from kwiken.allocator.adaptation.actions import Resize, Start, Stop
+from kwiken.allocator.placement import (
+    Cluster,
+    Draw,
+    DrawKind,
+    NodeLedger,
+    Placement,
+    Replica,
+    Request,
+    Sizing,
+    resume as resume_placement,
+)
+
+
+class Replicas:
+    """Replicas by workload, and the nodes' resources that they draw.
+
+    Attributes:
+        ledger: resources of the nodes.
+        sizings: replicas and forecast by workload: those with targets first, by falling priority.
+    """
+
+    def __init__(self, requests: Sequence[Request], cluster: Cluster, placement: Placement) -> None:
+        self.ledger = NodeLedger(cluster)
+        there = resume_placement(placement, {one.name: one for one in requests}, self.ledger)
+        running = {sizing.request.name: sizing for sizing in there}
+        ordered = sorted(requests, key=lambda one: (one.workload.best_effort, -one.workload.priority))
+        self.sizings = {one.name: running.get(one.name, Sizing(one, self.ledger)) for one in ordered}
+        self._numbers = {name: itertools.count() for name in self.sizings}
+        self._keys = {
+            name: [self._new_key(name) for _ in sizing.replicas] for name, sizing in self.sizings.items()
+        }
+        self._blocks: dict[str, Draw] = {}  # by node
+
+    def is_best_effort(self, name: str) -> bool:
+        """Whether a workload has no target."""
+        return self.sizings[name].request.workload.best_effort
+
+    def has(self, name: str, key: str) -> bool:
+        """Whether a workload has a replica of this key."""
+        return key in self._keys[name]
+
+    def position(self, name: str, key: str) -> int:
+        """Position of a replica among its workload's, in the order of the sizing."""
+        return self._keys[name].index(key)
+
+    def places(self) -> dict[str, list[tuple[str, str, float]]]:
+        """Key, node and cores of every replica, by workload."""
+        return {
+            name: [
+                (key, self.node(replica), _cores(sizing, replica))
+                for key, replica in zip(self._keys[name], sizing.replicas, strict=True)
+            ]
+            for name, sizing in self.sizings.items()
+        }
+
+    def node(self, replica: Replica) -> str:
+        """Name of the node that a replica stands on."""
+        return self.ledger.cluster.nodes[replica.node].name
+
+    def expected(self, name: str) -> dict[str, tuple[float, float]]:
+        """Predicted rate of each replica, and performance of its class of node, by key."""
+        sizing = self.sizings[name]
+        class_of, factor = self.ledger.cluster.class_of, sizing.request.class_factor
+        return {
+            key: (sizing.rate(place), float(factor[class_of[replica.node]]))
+            for place, (key, replica) in enumerate(zip(self._keys[name], sizing.replicas, strict=True))
+        }
+
+    # Changes
+
+    def remove(self, name: str, place: int) -> tuple[str, Replica]:
+        """Remove a replica; returns its key and the replica."""
+        return self._keys[name].pop(place), self.sizings[name].remove(place)
+
+    def put_back(self, name: str, key: str, replica: Replica) -> bool:
+        """Put a removed replica back under its key; returns whether its room is still free."""
+        request = self.sizings[name].request
+        cores, memory_gb = float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
+        room = self.ledger.fits(replica.node, cores, memory_gb)
+        if not (room and self.ledger.bears(replica.node, request.all_caused)):
+            return False
+        self.restore(name, key, replica)
+        return True
+
+    def restore(self, name: str, key: str, replica: Replica) -> None:
+        """Put a replica back under its key, where its room is known to be free."""
+        self.sizings[name].add(replica.node, replica.size)
+        self._keys[name].append(key)
+
+    def started(self, name: str, kept: int, reason: str) -> list[Start]:
+        """Give keys to the replicas after the first `kept`, which a scheduler has just placed."""
+        sizing = self.sizings[name]
+        actions: list[Start] = []
+        for replica in sizing.replicas[kept:]:
+            key = self._new_key(name)
+            self._keys[name].append(key)
+            actions.append(
+                Start(
+                    workload=name,
+                    key=key,
+                    node=self.node(replica),
+                    cores=_cores(sizing, replica),
+                    reason=reason,
+                )
+            )
+        return actions
+
+    def resized(self, name: str, place: int, reason: str) -> Resize:
+        """Action for a replica whose size has just changed."""
+        sizing = self.sizings[name]
+        replica = sizing.replicas[place]
+        return Resize(
+            workload=name,
+            key=self._keys[name][place],
+            node=self.node(replica),
+            cores=_cores(sizing, replica),
+            reason=reason,
+        )
+
+    # Best-effort work makes room
+
+    def could_fit(self, node: int, cores: float, memory_gb: float) -> bool:
+        """Whether a node has the room, or would without best-effort work."""
+        for sizing in self.sizings.values():
+            if sizing.request.workload.best_effort:
+                for replica in sizing.replicas:
+                    if replica.node == node:
+                        cores -= float(sizing.request.all_cores[replica.size])
+                        memory_gb -= float(sizing.request.memory_gb[replica.size])
+        return self.ledger.fits(node, cores, memory_gb)
+
+    def evict_from(self, node: int, cores: float, memory_gb: float, by: str) -> list[Stop]:
+        """Remove best-effort work from a node until it has the room that `could_fit` promised."""
+        actions: list[Stop] = []
+        while not self.ledger.fits(node, cores, memory_gb):
+            victim = self.victim(node)
+            assert victim is not None, "the caller has checked that eviction makes the room"
+            name, place = victim
+            key, gone = self.remove(name, place)
+            actions.append(Stop(workload=name, key=key, node=self.node(gone), reason=f"makes room for {by}"))
+        return actions
+
+    def victim(self, node: int | None = None) -> tuple[str, int] | None:
+        """Replica of best-effort work to evict next: of the lowest priority, then the youngest."""
+        found = [
+            (sizing.request.workload.priority, -place, name)
+            for name, sizing in self.sizings.items()
+            if sizing.request.workload.best_effort
+            for place, replica in enumerate(sizing.replicas)
+            if node is None or replica.node == node
+        ]
+        if not found:
+            return None
+        _, place, name = min(found)
+        return name, -place
+
+    # Nodes that get no replicas
+
+    @property
+    def blocked_nodes(self) -> list[str]:
+        """Names of the nodes that get no replicas until they are unblocked."""
+        return list(self._blocks)
+
+    def block(self, node: str) -> None:
+        """Draw all that is free on a node, so that nothing is placed on it, again if it is blocked."""
+        if node in self._blocks:
+            self.unblock(node)
+        index, ledger = self.ledger.cluster.index_of[node], self.ledger
+        draw = Draw(
+            DrawKind.REPLICA,
+            f"blocked node {node}",
+            index,
+            float(ledger.free_cores[index]),
+            float(ledger.free_memory_gb[index]),
+            0.0 * ledger.pressure[:, index],
+        )
+        ledger.take(draw)
+        self._blocks[node] = draw
+
+    def unblock(self, node: str) -> None:
+        """Let replicas be placed on a blocked node again."""
+        self.ledger.release(self._blocks.pop(node))
+
+    @contextlib.contextmanager
+    def without(self, *nodes: str) -> Iterator[None]:
+        """Place nothing on some nodes for a moment."""
+        blocked = [node for node in dict.fromkeys(nodes) if node not in self._blocks]
+        for node in blocked:
+            self.block(node)
+        yield
+        for node in blocked:
+            self.unblock(node)
+
+    def _new_key(self, name: str) -> str:
+        return f"{name}-{next(self._numbers[name])}"
+
+
+def _cores(sizing: Sizing, replica: Replica) -> float:
+    return float(sizing.request.all_cores[replica.size])

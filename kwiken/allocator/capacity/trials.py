@@ -1,0 +1,353 @@
+"""Trials of stage sizes: each stage simulated by itself, on the same requests for every size.
+
+A request keeps its place at every stage: the recorded row that it was drawn from, its arrival, and its draws
+of work. So latencies of stages can be put together along the DAG in any combination of sizes, which costs no
+simulation. What is left out is that a slower parent shifts the arrivals at its children; the final answer is
+therefore simulated as a whole (`kwiken.allocator.capacity.verification`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.capacity.lone_replicas import LonePauses
+from kwiken.allocator.capacity.supply import StageSize, Supply
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.model.latency import finish_times, start_times
+from kwiken.model.plan import LedgerTerms, tidied
+from kwiken.model.service import Reissue
+from kwiken.tail.curves import MIN_CALLS_FOR_CURVE, Curve, reissue_curve
+from kwiken.tail.queueing.load import LoadModel, reissuing
+from kwiken.tail.queueing.simulator import (
+    Calls,
+    OverloadError,
+    Primaries,
+    ServiceTimes,
+    Station,
+    poisson_arrivals,
+    serve,
+)
+
+# Shares of a stage's calls that may get a copy; position 0 is none.
+LEVELS: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)
+FIXED_LEVEL: Final = -1  # level of a policy that was given and not made from a curve
+MAX_BUSY: Final = 0.9  # share of the replicas' time in use that a size may have, copies included
+MAX_TRIAL_CALLS: Final = 50_000  # calls of all stages in one pass over them
+MIN_TRIAL_REQUESTS, MAX_TRIAL_REQUESTS = 3000, 5000
+MAX_CALLS_FOR_CURVE: Final = 20_000  # calls behind a policy: more do not move a time-out
+WARM_UP: Final = 0.1  # extra requests as a share of the counted ones: they fill the queues and do not count
+
+
+@dataclass(frozen=True)
+class AtSpeed:
+    """Distribution of work on a node of another speed.
+
+    Attributes:
+        times: distribution at speed 1.
+        speed: factor of the recorded replicas' speed, above 0.
+    """
+
+    times: ServiceTimes
+    speed: float
+
+    @property
+    def mean_ms(self) -> float:
+        """Its mean, milliseconds."""
+        return self.times.mean_ms / self.speed
+
+    def draw(self, rng: np.random.Generator, size: int) -> Floats:
+        """(size,): independent draws, milliseconds.
+
+        Args:
+            rng: source of randomness.
+            size: number of draws, 0 or more.
+        """
+        return self.times.draw(rng, size) / self.speed
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Outcome of one size of one stage.
+
+    Attributes:
+        latency_ms: (n,) latency of the stage in each request, warm-up included; 0 where it was skipped.
+        policy: reissue policy; None for no copies.
+        copies: number of copies per call.
+        extra_load: work of copies, as a share of the work of calls.
+        utilisation: share of the replicas' time in use, copies included; 0 for a stage that is not sized.
+        calls_ms: (n, width) time until each call's answer reaches the caller, without copies; None for sizes
+            with copies.
+    """
+
+    latency_ms: Floats
+    policy: Reissue | None
+    copies: float
+    extra_load: float
+    utilisation: float
+    calls_ms: Floats | None = None
+
+
+@dataclass(frozen=True)
+class _StageCalls:
+    """Primary calls of one stage in order of arrival; m calls of n requests.
+
+    Attributes:
+        arrival: (m,) arrival times, milliseconds.
+        work: (m,) work at speed 1, milliseconds.
+        rest: (m,) rest, milliseconds.
+        pauses: (m,) what pauses do to these calls at a single replica.
+        place: (m,) flat position of each call in the matrix of calls.
+        called: (n, width) whether there was a call.
+        lag_ms: (n, width) time that answers lie at the caller, milliseconds; None for none.
+    """
+
+    arrival: Floats
+    work: Floats
+    rest: Floats
+    pauses: LonePauses
+    place: Ints
+    called: Bools
+    lag_ms: Floats | None
+
+    def at(self, speed: float, *, alone: bool) -> Calls:
+        """The calls at replicas of a speed.
+
+        Args:
+            speed: speed as a factor of the recorded replicas'.
+            alone: whether the stage has a single replica.
+        """
+        work, rest = self.work / speed, self.rest
+        if alone:
+            work, rest = self.pauses.added(work, rest)
+        return Calls(self.arrival, work, rest, np.full(len(work), -1))
+
+    def latency_of_requests(self, calls_ms: Floats) -> Floats:
+        """(n,): latency of the stage in each request, milliseconds; 0 where it was skipped.
+
+        Args:
+            calls_ms: (n, width) time until each call's answer reaches the caller; NaN for no call.
+        """
+        ends = calls_ms if self.lag_ms is None else calls_ms + self.lag_ms
+        return np.asarray(np.fmax.reduce(ends, axis=1, initial=0.0))
+
+
+@dataclass
+class _StageState:
+    """Trials of one stage so far."""
+
+    plain: Station
+    other_busy: float  # share of the replicas' time that background work takes
+    reissuable: bool
+    calls: _StageCalls
+    busy_cores: float
+    seed: tuple[int, int]
+    trials: dict[StageSize, Trial | None] = field(default_factory=dict)
+    policies: dict[tuple[int, int], tuple[Reissue | None, ...]] = field(default_factory=dict)
+
+
+class StageTrials:
+    """Trials of all stages of a service at one rate; simulated when first asked for, then kept.
+
+    Args:
+        model: load model of the profile.
+        rate_per_s: requests a second to size for.
+        supply: speeds of the classes of nodes.
+        seed: seed of all draws.
+        terms: terms of the ledger that pays for copies.
+        requests: number of requests that count; None for as many as a bound on calls allows.
+
+    Attributes:
+        requests: number of requests that count.
+        names: names of the stages, parents before children.
+    """
+
+    def __init__(
+        self,
+        model: LoadModel,
+        rate_per_s: float,
+        supply: Supply,
+        *,
+        seed: int,
+        terms: LedgerTerms = LedgerTerms(),  # noqa: B008 - frozen
+        requests: int | None = None,
+    ) -> None:
+        self.model, self.supply, self.rate_per_s = model, supply, rate_per_s
+        self.names = tuple(model.stages)
+        self._terms = terms
+        self._fixed: dict[int, Reissue] = {}
+        enough = int(MAX_TRIAL_CALLS / max(1.0, model.calls_per_request))
+        self.requests = requests or min(MAX_TRIAL_REQUESTS, max(MIN_TRIAL_REQUESTS, enough))
+        self.warm_up = int(WARM_UP * self.requests)
+        factor, count = rate_per_s / model.rate_per_s, self.requests + self.warm_up
+        arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
+        arrivals = poisson_arrivals(rate_per_s, count, arriving)
+        rows = model.rows(factor, count, choosing)
+        starts = _recorded_starts(model)
+        self._stages = []
+        for place, (stage, rng) in enumerate(zip(model.profile.stages, working, strict=True)):
+            found = model.stages[stage.name]
+            primaries = found.primaries(rows, rng, model.stalls.get(stage.name), factor)
+            pauses = LonePauses.of(model, stage.name, rows, primaries, factor)
+            calls = _stage_calls(arrivals + starts[stage.name][rows], primaries, pauses)
+            busy = rate_per_s / 1e3 * found.calls_per_request * found.station.work.mean_ms
+            state = _StageState(
+                found.station,
+                found.busy_at(0.0),
+                stage.reissuable and not stage.own_time,
+                calls,
+                busy,
+                (seed, place),
+            )
+            self._stages.append(state)
+
+    def give(self, fixed: Mapping[int, Reissue]) -> None:
+        """Set the policies of `FIXED_LEVEL`; none may have been tried yet.
+
+        Args:
+            fixed: by index of a stage: policy.
+        """
+        assert not self._fixed
+        self._fixed = dict(fixed)
+
+    def sized(self, stage: int) -> bool:
+        """Whether a stage's replicas are sized: load acts on it."""
+        return self._stages[stage].plain.replicas is not None
+
+    def reissuable(self, stage: int) -> bool:
+        """Whether a stage's calls may get copies."""
+        return self._stages[stage].reissuable
+
+    def speed(self, stage: int, size: StageSize) -> float:
+        """Speed of a size's replicas as a factor of the recorded ones; 1 for a stage that is not sized."""
+        return float(self.supply.speed[stage, size.node_class]) if self.sized(stage) else 1.0
+
+    def busy_cores(self, stage: int, node_class: int) -> float:
+        """Cores that a stage's own calls keep busy on average, without copies."""
+        if not self.sized(stage):
+            return 0.0
+        return self._stages[stage].busy_cores / float(self.supply.speed[stage, node_class])
+
+    def fewest(self, stage: int, node_class: int) -> int:
+        """Least number of replicas on a class that can serve the calls within `MAX_BUSY`; 0 if not sized."""
+        if not self.sized(stage):
+            return 0
+        other = self._stages[stage].other_busy
+        return max(1, int(np.ceil(self.busy_cores(stage, node_class) / max(MAX_BUSY - other, 1e-3) - 1e-9)))
+
+    def policy(self, stage: int, size: StageSize) -> Reissue | None:
+        """Reissue policy of a size: given, or that of the curve of its latencies; None for no copies."""
+        single = self.sized(stage) and size.replicas == 1  # a copy goes to another replica
+        if not size.level or single or not self.reissuable(stage):
+            return None
+        if size.level == FIXED_LEVEL:
+            return self._fixed.get(stage)
+        key = size.replicas, size.node_class
+        state = self._stages[stage]
+        if key not in state.policies:
+            state.policies[key] = _policies(self.trial(stage, replace(size, level=0)))
+        return state.policies[key][size.level]
+
+    def given_level(self, stage: int) -> int:
+        """Level whose share of copies is nearest to that of the given policy; 0 where none is given."""
+        policy = self._fixed.get(stage)
+        if policy is None:
+            return 0
+        return 1 + int(np.argmin(np.abs(np.array(LEVELS[1:]) - policy.fraction)))
+
+    def trial(self, stage: int, size: StageSize) -> Trial | None:
+        """Outcome of a size; None where its replicas cannot serve the calls and copies within `MAX_BUSY`."""
+        known = self._stages[stage].trials
+        if size not in known:
+            known[size] = self._run(stage, size)
+        return known[size]
+
+    def station(self, stage: int, size: StageSize) -> Station:
+        """The stage's station at a size, with its copies and without its parents."""
+        plain = self._stages[stage].plain
+        station = replace(plain, after=())
+        if plain.replicas is not None:
+            work = AtSpeed(plain.work, float(self.supply.speed[stage, size.node_class]))
+            station = replace(station, replicas=size.replicas, work=work)
+        policy = self.policy(stage, size)
+        return station if policy is None else reissuing(station, policy, terms=self._terms)
+
+    def _run(self, stage: int, size: StageSize) -> Trial | None:
+        state = self._stages[stage]
+        if self.sized(stage) and size.replicas < self.fewest(stage, size.node_class):
+            return None
+        if size.level and self.policy(stage, size) is None:
+            return self.trial(stage, replace(size, level=0))
+        station, calls = self.station(stage, size), state.calls
+        alone = self.sized(stage) and size.replicas == 1
+        primaries = calls.at(self.speed(stage, size), alone=alone)
+        try:
+            served = serve(station, primaries, np.random.default_rng([*state.seed, 1]))
+        except OverloadError:
+            return None
+        own = max(float(primaries.work.sum()), 1e-12)
+        extra = served.extra_work_ms / own
+        busy = 0.0
+        if self.sized(stage):
+            busy = self.busy_cores(stage, size.node_class) * (1 + extra) / size.replicas
+            busy += state.other_busy
+            if busy > MAX_BUSY + 1e-9:
+                return None
+        matrix = np.full(calls.called.shape, np.nan)
+        matrix.ravel()[calls.place] = served.latency_ms
+        return Trial(
+            latency_ms=calls.latency_of_requests(matrix),
+            policy=station.reissue,
+            copies=float(served.copies.sum() / max(1, primaries.count)),
+            extra_load=extra,
+            utilisation=busy,
+            calls_ms=matrix if station.reissue is None else None,
+        )
+
+
+def _recorded_starts(model: LoadModel) -> Mapping[str, Floats]:
+    """By stage: (n,) time from a request's arrival to the stage's start in the profile, milliseconds."""
+    stages = model.profile.stages
+    ends = finish_times(stages, {stage.name: stage.latency_ms for stage in stages})
+    found = {}
+    for stage in stages:
+        start = start_times(stage, ends)
+        found[stage.name] = np.zeros(model.profile.requests) if start is None else start
+    return found
+
+
+def _stage_calls(start: Floats, primaries: Primaries, pauses: LonePauses) -> _StageCalls:
+    work, rest = primaries.work_ms, primaries.rest_ms
+    called = ~np.isnan(work)
+    place = np.flatnonzero(called.ravel())
+    arrival = start[place // work.shape[1]]
+    order = np.argsort(arrival, kind="stable")
+    place = place[order]
+    return _StageCalls(
+        arrival[order],
+        work.ravel()[place],
+        rest.ravel()[place],
+        pauses.at(place),
+        place,
+        called,
+        primaries.lag_ms,
+    )
+
+
+def _policies(alone: Trial | None) -> tuple[Reissue | None, ...]:
+    """Policy of each level from the variance-response curve of a stage's latencies without copies."""
+    none = (None,) * len(LEVELS)
+    if alone is None or alone.calls_ms is None:
+        return none
+    rows = alone.calls_ms[~np.isnan(alone.calls_ms).all(axis=1)]
+    rows = rows[: max(1, MAX_CALLS_FOR_CURVE // rows.shape[1])]
+    if int((~np.isnan(rows)).sum()) < MIN_CALLS_FOR_CURVE:
+        return none
+    # The curve only places the time-outs, as if copies were independent. What copies do, their correlation
+    # with slow calls included, is simulated.
+    curve: Curve = reissue_curve(rows)
+    found = [curve.policy(level) if level else None for level in LEVELS]
+    return tuple(None if one is None else tidied(one) for one in found)

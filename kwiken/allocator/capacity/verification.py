@@ -1,0 +1,110 @@
+"""Simulation of a whole service at chosen sizes: every stage's queues fed by its parents' answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.capacity.lone_replicas import LonePauses
+from kwiken.allocator.capacity.supply import Sizes
+from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
+from kwiken.base.arrays import Floats
+from kwiken.model.latency import ladder
+from kwiken.model.plan import Ladder
+from kwiken.tail.queueing.simulator import OverloadError, Primaries, poisson_arrivals, simulate_queues
+from kwiken.tail.simulation import BlockBootstrap
+
+MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
+MIN_VERIFIED_REQUESTS, MAX_VERIFIED_REQUESTS = 5000, 20_000
+P99: Final = 3  # position of p99 in a ladder
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Latencies of whole requests at chosen sizes, in the queueing simulator.
+
+    Attributes:
+        latency_ms: (n,) latencies of whole requests, in order of arrival, milliseconds.
+        copies: by stage: number of copies per call.
+        utilisation: by stage: share of the replicas' time in use, with the pauses of a single replica; 0
+            where load does not act.
+    """
+
+    latency_ms: Floats
+    copies: dict[str, float]
+    utilisation: dict[str, float]
+
+    @property
+    def ladder(self) -> Ladder:
+        """Percentiles of the latencies."""
+        return ladder(self.latency_ms)
+
+    @property
+    def p99_ms(self) -> float:
+        """p99 of whole requests, milliseconds."""
+        return float(np.percentile(self.latency_ms, 99))
+
+    def percentiles(self, *, seed: int = 0) -> Floats:
+        """(resamples, 5): the ladder in resamples of blocks of time, milliseconds.
+
+        Args:
+            seed: seed of the resamples.
+        """
+        return BlockBootstrap(len(self.latency_ms), seed=seed).percentiles(self.latency_ms)
+
+    def probability(self, target_ms: float, *, seed: int = 0) -> float:
+        """Share of the resamples in which p99 is at most a target.
+
+        Args:
+            target_ms: p99 to reach, milliseconds.
+            seed: seed of the resamples.
+        """
+        return float((self.percentiles(seed=seed)[:, P99] <= target_ms).mean())
+
+
+def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True) -> Verified | None:
+    """Simulate a service at chosen sizes, on other requests than those of the trials.
+
+    Args:
+        trials: trials of its stages, which know the policies of the sizes.
+        sizes: size of each stage.
+        seed: seed of all draws; take another one than the trials'.
+        copies: whether calls get copies.
+
+    Returns:
+        The outcome; None where copies overload a stage.
+    """
+    model, rate = trials.model, trials.rate_per_s
+    enough = int(MAX_VERIFIED_CALLS / max(1.0, model.calls_per_request))
+    requests = min(MAX_VERIFIED_REQUESTS, max(MIN_VERIFIED_REQUESTS, enough))
+    warm_up = int(WARM_UP * requests)
+    factor, count = rate / model.rate_per_s, requests + warm_up
+    arriving, choosing, *working = np.random.default_rng([seed, 2]).spawn(2 + len(model.stages))
+    arrivals = poisson_arrivals(rate, count, arriving)
+    rows = model.rows(factor, count, choosing)
+    stations, given = [], {}
+    for place, (name, rng) in enumerate(zip(trials.names, working, strict=True)):
+        size, stage = sizes[place], model.stages[name]
+        station = trials.station(place, size if copies else replace(size, level=0))
+        stations.append(replace(station, after=stage.station.after))
+        primaries = stage.primaries(rows, rng, model.stalls.get(name), factor)
+        work_ms, rest_ms = primaries.work_ms / trials.speed(place, size), primaries.rest_ms
+        if trials.sized(place) and size.replicas == 1:
+            work_ms, rest_ms = LonePauses.of(model, name, rows, primaries, factor).added(work_ms, rest_ms)
+        given[name] = Primaries(work_ms, rest_ms, primaries.lag_ms)
+    try:
+        found = simulate_queues(
+            stations, arrivals, rng=np.random.default_rng([seed, 3]), given=given, warm_up=warm_up
+        )
+    except OverloadError:
+        return None
+    return Verified(
+        found.latency_ms,
+        {name: stage.fraction for name, stage in found.stages.items()},
+        {
+            name: float(stage.utilisation.mean()) if len(stage.utilisation) else 0.0
+            for name, stage in found.stages.items()
+        },
+    )

@@ -1,0 +1,43 @@
+"""Contention: calibration of kernels, ramps beside a workload, and crosstalk. Pure; measurements come in."""
+
+from __future__ import annotations
+
+from kwiken.allocator.contention.calibration import (
+    CALIBRATION_LEVELS as CALIBRATION_LEVELS,
+    Calibration as Calibration,
+    Speed as Speed,
+    calibrate as calibrate,
+    corrected_drives as corrected_drives,
+)
+from kwiken.allocator.contention.crosstalk import Crosstalk as Crosstalk, loss as loss
+from kwiken.allocator.contention.errors import ProbeError as ProbeError
+from kwiken.allocator.contention.machine_probe import (
+    MachineProbe as MachineProbe,
+    probe_from_json as probe_from_json,
+    probe_to_json as probe_to_json,
+)
+from kwiken.allocator.contention.measured_stage import (
+    MeasuredRun as MeasuredRun,
+    StageProbe as StageProbe,
+    appended as appended,
+    measured_runs as measured_runs,
+    without_workloads as without_workloads,
+    workload_entry as workload_entry,
+)
+from kwiken.allocator.contention.ramp import Ramp as Ramp, Scores as Scores, Window as Window
+from kwiken.allocator.contention.simulated_machine import (
+    SimulatedResource as SimulatedResource,
+    simulate_ramp as simulate_ramp,
+)
+from kwiken.allocator.contention.sources import (
+    PRIVATE_SOURCES as PRIVATE_SOURCES,
+    operations_of as operations_of,
+)
+from kwiken.allocator.contention.stage_plan import (
+    Setting as Setting,
+    StagePlan as StagePlan,
+    class_speeds as class_speeds,
+    plan_stage as plan_stage,
+    setting_text as setting_text,
+    whole_plan as whole_plan,
+)

@@ -1,0 +1,62 @@
+"""Sizing and placing: how many replicas of a workload, of which size, on which of several unequal nodes."""
+
+from __future__ import annotations
+
+from kwiken.allocator.placement.admission import (
+    MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
+    Admission as Admission,
+    Scheduler as Scheduler,
+    Status as Status,
+    admit_all as admit_all,
+)
+from kwiken.allocator.placement.anti_affinity import AntiAffinity as AntiAffinity
+from kwiken.allocator.placement.explanations import (
+    Explanation as Explanation,
+    explain_placement as explain_placement,
+)
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION as SOURCE_CAUTION, Caution as Caution
+from kwiken.allocator.placement.manifests import MANIFESTS as MANIFESTS
+from kwiken.allocator.placement.node_ledger import (
+    ROUNDING as ROUNDING,
+    Draw as Draw,
+    DrawKind as DrawKind,
+    NodeLedger as NodeLedger,
+)
+from kwiken.allocator.placement.nodes import (
+    Cluster as Cluster,
+    Node as Node,
+    NodeClass as NodeClass,
+    nodes_from_toml as nodes_from_toml,
+)
+from kwiken.allocator.placement.placement import (
+    VERSION as VERSION,
+    PlacedReplica as PlacedReplica,
+    PlacedWorkload as PlacedWorkload,
+    Placement as Placement,
+    document as document,
+    placed_nodes as placed_nodes,
+    resume as resume,
+    total_cost as total_cost,
+)
+from kwiken.allocator.placement.quality import (
+    Contention as Contention,
+    contention_loss as contention_loss,
+    contention_on as contention_on,
+    node_scores as node_scores,
+)
+from kwiken.allocator.placement.request import Request as Request, request_for as request_for
+from kwiken.allocator.placement.sizing import (
+    Forecast as Forecast,
+    Replica as Replica,
+    Sizing as Sizing,
+    Trial as Trial,
+)
+from kwiken.allocator.placement.walks import (
+    Rank as Rank,
+    by_cost as by_cost,
+    by_quality as by_quality,
+    offers_by_size as offers_by_size,
+    take as take,
+    trim as trim,
+    walk as walk,
+)

@@ -1,0 +1,193 @@
+"""Admission: in which order workloads are placed, which best-effort work makes room, and who has to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.sizing import Forecast, Replica, Sizing
+
+MIN_SHARE_ACCEPTED: Final = (
+    0.95  # of the performance needed, below which a workload waits (section 3.7 step 6)
+)
+
+
+class Scheduler(Protocol):
+    """Places workloads, one after another.
+
+    Attributes:
+        name: name of the scheduler, as in a placement's document.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the scheduler."""
+
+    def place(self, sizing: Sizing) -> None:
+        """Add replicas to a workload, as close to its target as the scheduler comes.
+
+        Args:
+            sizing: replicas so far, with the request and the ledger that replicas are drawn from.
+        """
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether a workload has what this scheduler set out to give it.
+
+        Args:
+            sizing: replicas after `place`.
+        """
+
+
+class Status(StrEnum):
+    """What became of a workload.
+
+    Attributes:
+        MET: its target is met as surely as asked.
+        SHORT: it runs, and misses its target by up to 5%, or is not sure enough to meet it. A scheduler that
+            predicts nothing may miss it by more.
+        QUEUED: it waits; the free nodes do not come near its target.
+        BEST_EFFORT: it runs as far as there is room, and nothing was promised.
+    """
+
+    MET = "met"
+    SHORT = "short"
+    QUEUED = "queued"
+    BEST_EFFORT = "best-effort"
+
+
+@dataclass(eq=False)
+class Admission:
+    """Outcome of one workload.
+
+    Attributes:
+        sizing: replicas of the workload; none where it waits.
+        queued: whether the workload waits.
+        nearest: for a workload that waits, what the free nodes could have performed.
+        nearest_empty: for a workload that waits, what all nodes could perform if they were empty.
+        evicted: replicas of best-effort work that made room for it, with the name of their workload.
+    """
+
+    sizing: Sizing
+    queued: bool = False
+    nearest: Forecast | None = None
+    nearest_empty: Forecast | None = None
+    evicted: list[tuple[str, Replica]] = field(default_factory=list)
+
+    @property
+    def request(self) -> Request:
+        """Request of the workload."""
+        return self.sizing.request
+
+    @property
+    def status(self) -> Status:
+        """What became of the workload, with its neighbours of now."""
+        if self.request.workload.best_effort:
+            return Status.BEST_EFFORT
+        if self.queued:
+            return Status.QUEUED
+        return Status.MET if self.sizing.forecast().met else Status.SHORT
+
+
+def admit_all(
+    requests: Sequence[Request], ledger: NodeLedger, scheduler: Scheduler, running: Iterable[Sizing] = ()
+) -> list[Admission]:
+    """Place workloads: by priority, then in the given order, and best-effort work last.
+
+    A workload that has to wait does not hold up those behind it. Best-effort work that runs already makes
+    room where a promise needs it.
+
+    Args:
+        requests: workloads to place.
+        ledger: state of the nodes.
+        scheduler: what chooses nodes and sizes.
+        running: replicas that workloads have on the nodes already; a workload in `requests` keeps them, and
+            gets others where they do not meet its target.
+
+    Returns:
+        Outcomes in the order of `requests`.
+    """
+    there = {sizing.request.name: sizing for sizing in running}
+    fillers = [sizing for sizing in there.values() if sizing.request.workload.best_effort]
+    found: dict[str, Admission] = {}
+    for request in sorted(requests, key=lambda one: (one.workload.best_effort, -one.workload.priority)):
+        sizing = there.get(request.name) or Sizing(request, ledger)
+        if request.workload.best_effort:
+            scheduler.place(sizing)
+            found[request.name] = Admission(sizing)
+        else:
+            found[request.name] = admit(sizing, scheduler, fillers)
+    for admission in found.values():
+        admission.sizing.refresh()
+    return [found[request.name] for request in requests]
+
+
+def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) -> Admission:
+    """Place one workload with a target.
+
+    There are four cases: 1. the scheduler finds what it set out for on the free nodes; 2. it does once
+    best-effort work makes room; 3. the nearest that can be had is at least 95% of what is needed, and is
+    taken; 4. the workload waits, and keeps only the replicas that it had.
+
+    Args:
+        sizing: replicas that the workload has already, usually none.
+        scheduler: what chooses nodes and sizes.
+        fillers: best-effort work that may be evicted.
+    """
+    ledger, kept = sizing.ledger, len(sizing.replicas)
+    scheduler.place(sizing)
+    best, satisfied = sizing.forecast(), scheduler.satisfied(sizing)
+    evicted: list[tuple[str, Replica]] = []
+    if not satisfied and any(filler.replicas for filler in fillers):
+        sizing.clear(kept)
+        aside = [(filler, filler.replicas[:]) for filler in fillers]
+        for filler in fillers:
+            filler.clear()
+        scheduler.place(sizing)
+        with_room, satisfied = sizing.forecast(), scheduler.satisfied(sizing)
+        if not satisfied and with_room.performance <= best.performance:
+            sizing.clear(kept)  # eviction does not help
+            _put_back(aside, ledger)
+            scheduler.place(sizing)
+        else:
+            best = with_room
+            evicted = _put_back(aside, ledger)
+            sizing.refresh()
+    if satisfied or best.performance >= MIN_SHARE_ACCEPTED * best.needed:
+        return Admission(sizing, evicted=evicted)
+    sizing.clear(kept)
+    # Room that was made in vain is filled again: eviction must not outlive its reason.
+    names = {filler.request.name: filler for filler in fillers}
+    for name, replica in evicted:
+        _return(names[name], replica, ledger)
+    empty = Sizing(sizing.request, NodeLedger(ledger.cluster))
+    scheduler.place(empty)
+    return Admission(sizing, queued=True, nearest=best, nearest_empty=empty.forecast())
+
+
+def _put_back(
+    aside: Sequence[tuple[Sizing, Sequence[Replica]]], ledger: NodeLedger
+) -> list[tuple[str, Replica]]:
+    """Put replicas of best-effort work back where they still fit; the others are evicted.
+
+    The highest priority goes back first, and of one priority the oldest.
+    """
+    lost: list[tuple[str, Replica]] = []
+    for filler, replicas in sorted(aside, key=lambda pair: -pair[0].request.workload.priority):
+        name = filler.request.name
+        lost += [(name, replica) for replica in replicas if not _return(filler, replica, ledger)]
+    return lost
+
+
+def _return(filler: Sizing, replica: Replica, ledger: NodeLedger) -> bool:
+    request = filler.request
+    room = ledger.fits(
+        replica.node, float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
+    )
+    if not (room and ledger.bears(replica.node, request.all_caused)):
+        return False
+    filler.add(replica.node, replica.size)
+    return True

@@ -1,0 +1,158 @@
+"""Explanations of a placement: the factors of each prediction, and what neighbours cost one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.allocator.placement.admission import Admission
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.quality import contention_loss, contention_on
+from kwiken.allocator.placement.request import Request
+from kwiken.allocator.workloads import SOURCES
+
+
+@dataclass(frozen=True)
+class NeighbourCost:
+    """What one workload costs another one on the same node.
+
+    Attributes:
+        node: name of the node.
+        by: name of the workload that exerts the pressure.
+        to: name of the workload that loses performance.
+        loss: share of a replica's performance that is lost more than without `by`, 0 to 1.
+        source: source of contention at which the most is lost.
+    """
+
+    node: str
+    by: str
+    to: str
+    loss: float
+    source: str
+
+
+@dataclass(frozen=True)
+class ReplicaFactors:
+    """The factors of one replica's predicted performance (Quasar section 3.5).
+
+    `rate` is the product of `base`, `size`, `node_class`, `contention` and `efficiency`.
+
+    Attributes:
+        workload: name of the workload.
+        node: name of the node.
+        cores: number of cores.
+        memory_gb: memory, in units of GB.
+        base: performance of a replica of the reference size on the reference class, work per second.
+        size: factor of the size.
+        node_class: factor of the node's class.
+        contention: factor of the neighbours: 1 less the loss that the prediction accounts for.
+        source: source of contention at which the most is lost now; empty where nothing is.
+        efficiency: factor of there being as many replicas.
+        rate: performance that the replica adds to the workload, work per second.
+    """
+
+    workload: str
+    node: str
+    cores: float
+    memory_gb: float
+    base: float
+    size: float
+    node_class: float
+    contention: float
+    source: str
+    efficiency: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a placement is as it is.
+
+    Attributes:
+        factors: factors of every replica.
+        neighbours: costs among neighbours, the largest first.
+        refused: by workload: number of nodes that have room for one more replica of its smallest size, and
+            cannot take one because of contention.
+    """
+
+    factors: tuple[ReplicaFactors, ...]
+    neighbours: tuple[NeighbourCost, ...]
+    refused: dict[str, int]
+
+
+def explain_placement(admissions: Sequence[Admission], ledger: NodeLedger) -> Explanation:
+    """Explain the outcome of a placement.
+
+    Args:
+        admissions: outcomes of all workloads.
+        ledger: state of the nodes after the last of them.
+    """
+    requests = {admission.request.name: admission.request for admission in admissions}
+    factors = [
+        found
+        for admission in admissions
+        for found in _factors(admission, ledger, len(admission.sizing.replicas))
+    ]
+    costs = [cost for node in range(len(ledger.cluster.nodes)) for cost in _costs(node, requests, ledger)]
+    costs.sort(key=lambda cost: -cost.loss)
+    refused = {name: _refused(request, ledger) for name, request in requests.items()}
+    return Explanation(tuple(factors), tuple(costs), refused)
+
+
+def _factors(admission: Admission, ledger: NodeLedger, count: int) -> list[ReplicaFactors]:
+    request, found = admission.request, []
+    for place, replica in enumerate(admission.sizing.replicas):
+        node_class = ledger.cluster.class_of[replica.node]
+        alone = float(request.rate[replica.size, node_class])
+        by_class = float(request.class_factor[node_class])
+        rate, efficiency = admission.sizing.rate(place), float(request.efficiency[count - 1])
+        outside = np.maximum(ledger.pressure[:, replica.node] - request.caused, 0.0)
+        losses = contention_loss(outside[:, None], request.tolerated)[:, 0]
+        found.append(
+            ReplicaFactors(
+                workload=request.name,
+                node=ledger.cluster.nodes[replica.node].name,
+                cores=float(request.cores[replica.size]),
+                memory_gb=float(request.memory_gb[replica.size]),
+                base=request.base,
+                size=alone / (request.base * by_class),
+                node_class=by_class,
+                contention=rate / alone,
+                source=SOURCES[int(losses.argmax())] if losses.any() else "",
+                efficiency=efficiency,
+                rate=rate * efficiency,
+            )
+        )
+    return found
+
+
+def _costs(node: int, requests: dict[str, Request], ledger: NodeLedger) -> list[NeighbourCost]:
+    """What each workload on a node costs each other one there."""
+    draws = [draw for draw in ledger.residents(node) if draw.owner in requests]
+    names = list(dict.fromkeys(draw.owner for draw in draws if draw.kind is DrawKind.REPLICA))
+    pressure = ledger.pressure[:, node]
+    found = []
+    for to in names:
+        request = requests[to]
+        outside = np.maximum(pressure - request.caused, 0.0)
+        before = contention_loss(outside[:, None], request.tolerated)[:, 0]
+        for by in names:
+            if by == to or not before.any():
+                continue
+            caused = np.sum([draw.caused for draw in draws if draw.owner == by], axis=0)
+            without = contention_loss(np.maximum(outside - caused, 0.0)[:, None], request.tolerated)[:, 0]
+            loss = float(before.max() - without.max())
+            if loss > 0:
+                source = SOURCES[int(before.argmax())]
+                found.append(NeighbourCost(ledger.cluster.nodes[node].name, by, to, loss, source))
+    return found
+
+
+def _refused(request: Request, ledger: NodeLedger) -> int:
+    cores, memory_gb = request.all_cores, request.memory_gb
+    room = np.zeros(len(ledger.cluster.nodes), dtype=np.bool_)
+    for size in range(len(cores)):
+        room |= (ledger.free_cores >= cores[size]) & (ledger.free_memory_gb >= memory_gb[size])
+    return int(np.count_nonzero(room & (contention_on(request, ledger).refused)))

@@ -1,0 +1,219 @@
+"""Nodes: machines that replicas are placed on, their classes and zones, and the document that lists them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from kwiken.base.arrays import Floats, Ints
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_toml
+
+MAX_BYTES: Final = 64 << 20  # of a document of nodes
+MAX_NODES: Final = 100_000
+MAX_CLASSES: Final = 1000
+MAX_CORES: Final = 4096.0  # of one node
+MAX_MEMORY_GB: Final = 1e6  # of one node
+MAX_NAME_LENGTH: Final = 200
+
+
+def _bounded(name: str, value: float, most: float = math.inf) -> None:
+    """Raise ValueError unless the value is finite, above 0 and at most `most`; NaN fails too."""
+    if not (0 < value < math.inf and value <= most):
+        bound = f" and at most {most:g}" if most < math.inf else ""
+        raise ValueError(f"{name} must be a finite number above 0{bound}, not {value}")
+
+
+class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Class of nodes: machines of one type.
+
+    Attributes:
+        name: unique name, as in the profiles of workloads.
+        cores: number of cores of one node; a share of a core may be given.
+        memory_gb: memory of one node, in units of GB.
+        speed: speed as a factor of the reference class, for workloads that were not measured on this class;
+            None if it is not known.
+        cost_per_hour: cost of one node in an hour, in any currency; None for none. All classes have one, or
+            none has.
+    """
+
+    name: str
+    cores: float
+    memory_gb: float
+    speed: float | None = None
+    cost_per_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check names and bounds."""
+        if not 0 < len(self.name) <= MAX_NAME_LENGTH:
+            raise ValueError(f"name must have 1 to {MAX_NAME_LENGTH} characters")
+        _bounded("cores", self.cores, MAX_CORES)
+        _bounded("memory_gb", self.memory_gb, MAX_MEMORY_GB)
+        for name in ("speed", "cost_per_hour"):
+            value = getattr(self, name)
+            if value is not None:
+                _bounded(name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine.
+
+    Attributes:
+        name: unique name.
+        node_class: name of its class.
+        zone: zone whose nodes fail together; empty for a zone of its own.
+    """
+
+    name: str
+    node_class: str
+    zone: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """Nodes and their classes, with arrays over the nodes.
+
+    Attributes:
+        classes: classes of nodes.
+        nodes: machines; position in this tuple is the node's index everywhere in this package.
+
+    Raises:
+        InputError: names a class or a node that is given twice, or a node whose class is not among them.
+    """
+
+    classes: tuple[NodeClass, ...]
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        """Check that names are unique, and classes known."""
+        classes, nodes = [found.name for found in self.classes], [node.name for node in self.nodes]
+        for kind, names in (("class", classes), ("node", nodes)):
+            twice = next((name for name, count in Counter(names).items() if count > 1), None)
+            if twice is not None:
+                raise InputError(f"the {kind} {twice!r} is given twice", where="cluster")
+        known = set(classes)
+        for node in self.nodes:
+            if node.node_class not in known:
+                raise InputError(
+                    f"node {node.name!r} has no class {node.node_class!r}; known: {', '.join(classes)}",
+                    where="cluster",
+                )
+
+    @cached_property
+    def class_of(self) -> Ints:
+        """(n,) index of each node's class."""
+        index = {found.name: place for place, found in enumerate(self.classes)}
+        return np.array([index[node.node_class] for node in self.nodes], dtype=np.int64)
+
+    @cached_property
+    def class_numbers(self) -> list[int]:
+        """`class_of` as plain numbers, which are faster one at a time."""
+        return [int(number) for number in self.class_of]
+
+    @cached_property
+    def cores(self) -> Floats:
+        """(n,) number of cores of each node."""
+        return np.array([found.cores for found in self.classes], dtype=np.float64)[self.class_of]
+
+    @cached_property
+    def memory_gb(self) -> Floats:
+        """(n,) memory of each node, in units of GB."""
+        return np.array([found.memory_gb for found in self.classes], dtype=np.float64)[self.class_of]
+
+    @cached_property
+    def index_of(self) -> dict[str, int]:
+        """Index of each node by its name."""
+        return {node.name: place for place, node in enumerate(self.nodes)}
+
+    @cached_property
+    def zones(self) -> Ints:
+        """(n,) number of each node's zone; nodes of one zone have the same number."""
+        numbers: dict[str, int] = {}
+        return np.array(
+            [numbers.setdefault(self.zone_of(node), len(numbers)) for node in range(len(self.nodes))],
+            dtype=np.int64,
+        )
+
+    def zone_of(self, node: int) -> str:
+        """Name of a node's zone; a node without one is a zone of its own."""
+        found = self.nodes[node]
+        return found.zone or f"node {found.name}"
+
+    def cost(self, node: int, cores: float, memory_gb: float) -> float:
+        """Cost of a part of a node in an hour: the mean of the shares of its cores and of its memory.
+
+        Args:
+            node: index of the node.
+            cores: number of cores used.
+            memory_gb: memory used, in units of GB.
+
+        Returns:
+            Cost in the currency of `cost_per_hour`; without one, a whole node costs its number of cores.
+        """
+        return cost_of(self.classes[self.class_of[node]], cores, memory_gb)
+
+
+def cost_of(node_class: NodeClass, cores: float, memory_gb: float) -> float:
+    """Cost of a part of a node of a class in an hour; see `Cluster.cost`."""
+    whole = node_class.cores if node_class.cost_per_hour is None else node_class.cost_per_hour
+    return whole * (cores / node_class.cores + memory_gb / node_class.memory_gb) / 2
+
+
+class _Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One table `[[nodes]]`: a node, or several alike."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
+    node_class: str = msgspec.field(name="class")
+    zone: Annotated[str, msgspec.Meta(max_length=MAX_NAME_LENGTH)] = ""
+    count: Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)] | None = None
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    classes: Annotated[list[NodeClass], msgspec.Meta(min_length=1, max_length=MAX_CLASSES)]
+    nodes: Annotated[list[_Nodes], msgspec.Meta(min_length=1, max_length=MAX_NODES)]
+
+
+def nodes_from_toml(text: str | bytes, *, where: str) -> Cluster:
+    """Cluster of a `nodes.toml`, with the nodes in the document's order.
+
+    Args:
+        text: TOML document with tables `[[classes]]` (the fields of `NodeClass`) and `[[nodes]]` (`name`,
+            `class`, `zone`; with `count`, that many nodes named `name-1` and so on).
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: names the line of broken syntax, or the table and field that is wrong or unknown.
+    """
+    document = convert(parse_toml(text, where=where, max_bytes=MAX_BYTES), _Document, where=where)
+    classes: dict[str, NodeClass] = {}
+    for place, found in enumerate(document.classes):
+        if found.name in classes:
+            raise InputError(f"classes[{place}].name: {found.name!r} is given twice", where=where)
+        if (found.cost_per_hour is None) != (document.classes[0].cost_per_hour is None):
+            raise InputError(
+                f"classes[{place}].cost_per_hour: give one for every class, or for none", where=where
+            )
+        classes[found.name] = found
+    nodes: dict[str, Node] = {}
+    for place, table in enumerate(document.nodes):
+        if table.node_class not in classes:
+            known = ", ".join(classes)
+            raise InputError(
+                f"nodes[{place}].class: no class {table.node_class!r}; known: {known}", where=where
+            )
+        if len(nodes) + (table.count or 1) > MAX_NODES:
+            raise InputError(f"nodes[{place}]: more than {MAX_NODES} nodes", where=where)
+        alike = range(1, table.count + 1) if table.count is not None else (None,)
+        for number in alike:
+            name = table.name if number is None else f"{table.name}-{number}"
+            if name in nodes:
+                raise InputError(f"nodes[{place}].name: {name!r} is given twice", where=where)
+            nodes[name] = Node(name, table.node_class, table.zone)
+    return Cluster(tuple(classes.values()), tuple(nodes.values()))

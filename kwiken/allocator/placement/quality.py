@@ -1,0 +1,166 @@
+"""Quality of nodes for a workload: predicted performance of the largest replica that fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.request import Request
+from kwiken.base.arrays import Bools, Floats, Ints
+
+NO_SIZE: Final = -1
+FEW_NODES: Final = 256  # up to which all sizes are compared at once
+FULL_PRESSURE: Final = 1.0  # what probes can exert; more pressure costs no more
+
+
+@dataclass(frozen=True, eq=False)
+class NodeScores:
+    """How good nodes are for one more replica of a workload.
+
+    Attributes:
+        nodes: (n,) indices of the nodes.
+        size: (n,) index of the largest size that fits; `NO_SIZE` where the node cannot take any, because of
+            room or because residents and newcomer cannot stand each other.
+        quality: (n,) predicted performance of that size, work per second; 0 for none.
+    """
+
+    nodes: Ints
+    size: Ints
+    quality: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Contention:
+    """Contention that one more replica of a workload would meet.
+
+    Attributes:
+        nodes: (n,) indices of the nodes.
+        loss: (n,) share of the newcomer's performance lost to contention.
+        refused: (n,) whether newcomer and residents cannot stand each other.
+    """
+
+    nodes: Ints
+    loss: Floats
+    refused: Bools
+
+    def among(self, places: Ints) -> Contention:
+        """The same for some of the nodes.
+
+        Args:
+            places: (m,) positions in `nodes`.
+        """
+        return Contention(self.nodes[places], self.loss[places], self.refused[places])
+
+
+def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
+    """Contention on nodes (Quasar section 3.7 step 1, with residents' residual tolerance).
+
+    A node is acceptable where the pressure on it stays within what the newcomer tolerates, and the newcomer's
+    pressure within the slack of every resident that was promised something. Best-effort work tolerates
+    anything.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        nodes: (m,) indices of the nodes; None for all of them.
+    """
+    some = slice(None) if nodes is None else nodes
+    pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
+    count = pressure.shape[1]
+    caused = request.all_caused
+    ratios = pressure * (1.0 / request.tolerated)[:, None]
+    if (robust := request.tolerated >= FULL_PRESSURE).any():
+        ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
+    ratio = ratios.max(axis=0, initial=0.0)
+    least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
+    refused: Bools = np.any(slack < least_slack[:, None], axis=0)
+    loss = np.minimum(ratio, 1.0)
+    loss *= loss
+    loss *= loss
+    loss *= LOSS_AT_TOLERANCE
+    if not request.workload.best_effort:
+        refused |= ratio > 1.0 + ROUNDING
+    elif (crowded := np.flatnonzero(ratio > 1.0)).size:
+        loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
+    return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
+
+
+def node_scores(
+    request: Request, ledger: NodeLedger, contention: Contention, largest: int | None = None
+) -> NodeScores:
+    """Score nodes for one more replica of a workload (Quasar section 3.7 steps 1 and 2).
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        contention: contention on the nodes to score.
+        largest: index of the largest size to consider; None for all sizes.
+    """
+    nodes = contention.nodes
+    sizes = len(request.cores) if largest is None else largest + 1
+    size = _largest_fitting(
+        request, ledger.free_cores[nodes], ledger.free_memory_gb[nodes], contention.refused, sizes
+    )
+    classes = ledger.cluster.class_of[nodes]
+    quality = request.rate.ravel().take(size * request.rate.shape[1] + classes, mode="clip")
+    quality *= 1.0 - contention.loss
+    quality[size == NO_SIZE] = 0.0
+    return NodeScores(nodes, size, quality)
+
+
+def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
+    """Share of performance lost to contention, by source (Quasar section 3.5).
+
+    Up to the tolerance the loss rises as the fourth power, to 5%; from there by the excess pressure. The
+    workload loses the largest of these shares.
+
+    Args:
+        pressure: (s, m) pressure on m replicas, without their own, a share, over `SOURCES`.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`; or (s, m) of each replica.
+
+    Returns:
+        (s, m) shares from 0 to 1.
+    """
+    exerted = np.minimum(pressure, FULL_PRESSURE)
+    limit = tolerated[:, None] if tolerated.ndim == 1 else tolerated
+    within = LOSS_AT_TOLERANCE * np.minimum(exerted / limit, 1.0) ** 4
+    return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
+
+
+def worst_loss(pressure: Floats, tolerated: Floats) -> float:
+    """Share of performance that one replica loses to contention; see `contention_loss`.
+
+    Args:
+        pressure: (s,) pressure on the replica, without its own, a share, over `SOURCES`; below 0 is none.
+        tolerated: (s,) pressure that costs 5%, a share above 0, over `SOURCES`.
+    """
+    ratio = float((pressure / tolerated).max())
+    if ratio <= 1.0:  # the loss rises with the ratio alone
+        return LOSS_AT_TOLERANCE * max(ratio, 0.0) ** 4
+    return float(contention_loss(np.maximum(pressure, 0.0)[:, None], tolerated).max())
+
+
+def _largest_fitting(
+    request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
+) -> Ints:
+    """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
+    cores, memory_gb = request.all_cores[:sizes], request.memory_gb[:sizes]
+    if len(free_cores) <= FEW_NODES:
+        held = (free_cores[:, None] >= cores - ROUNDING) & (free_memory_gb[:, None] >= memory_gb - ROUNDING)
+        best = sizes - 1 - held[:, ::-1].argmax(axis=1)
+        return np.asarray(np.where(held.any(axis=1) & ~refused, best, NO_SIZE))
+    size = np.full(len(free_cores), NO_SIZE, dtype=np.int64)
+    open_nodes = ~refused
+    for place in range(sizes - 1, -1, -1):
+        fits = free_cores >= cores[place] - ROUNDING
+        fits &= free_memory_gb >= memory_gb[place] - ROUNDING
+        fits &= open_nodes
+        size[fits] = place
+        open_nodes &= ~fits
+        if not open_nodes.any():
+            break
+    return size

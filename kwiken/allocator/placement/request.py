@@ -1,0 +1,331 @@
+"""Request for placement: one workload and its predictions, as arrays over sizes and node classes."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import Draw, DrawKind
+from kwiken.allocator.placement.nodes import Cluster
+from kwiken.allocator.workloads import Workload, WorkloadProfile
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.errors import InputError
+
+DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
+REL_ROUNDING: Final = 1e-9  # of performance
+MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Request:
+    """One workload as schedulers see it (Quasar section 3.5).
+
+    Alone on its nodes, n replicas perform `efficiency[n - 1]` times the sum of their `rate[size, class]`.
+    Contention scores have moved by the caution's confidence already: less is tolerated and more is caused
+    than predicted.
+
+    Attributes:
+        workload: workload to place.
+        required: performance that meets its target, per second, a rate; 0 for best-effort work.
+        caution: how surely the target is met.
+        cores: (k,) number of cores of a replica by size, in order of rising performance.
+        memory_gb: (k,) memory of a replica by size, in units of GB.
+        base: performance of a replica of the reference size on the reference class, work per second.
+        class_factor: (c,) performance by class of the cluster, as a factor of the reference class.
+        rate: (k, c) performance of one replica alone, by size and class of the cluster, work per second.
+        cost: (k, c) cost of one replica in an hour, by size and class.
+        efficiency: (m,) share of the sum of rates that n = 1 ... m replicas reach together.
+        base_deviation: standard deviation of the log of all rates together, in log units.
+        size_deviation: (k,) the same of a size alone, in log units.
+        class_deviation: (c,) the same of a class alone, in log units.
+        count_deviation: (m,) the same of the efficiency of n replicas, in log units.
+        tolerated: (s,) pressure that costs a replica 5% of its performance, a share, over `SOURCES`.
+        caused: (s,) pressure that a replica exerts, a share, over `SOURCES`.
+        corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
+            where it was measured to depart from the product.
+        shares: extra work of each replica by kind, as shares of its own.
+        reserved: number of replicas of the only size that its user reserves; None where nobody reserves, and
+            schedulers that take reservations derive one from the target.
+    """
+
+    workload: Workload
+    required: float
+    caution: Caution
+    cores: Floats
+    memory_gb: Floats
+    base: float
+    class_factor: Floats
+    rate: Floats
+    cost: Floats
+    efficiency: Floats
+    base_deviation: float
+    size_deviation: Floats
+    class_deviation: Floats
+    count_deviation: Floats
+    tolerated: Floats
+    caused: Floats
+    corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
+    shares: Mapping[DrawKind, float] = field(default_factory=dict)
+    reserved: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the workload."""
+        return self.workload.name
+
+    @cached_property
+    def least(self) -> float:
+        """Performance below which the target is missed, up to rounding, whatever the headroom, per second."""
+        return self.required * (1 - REL_ROUNDING)
+
+    @cached_property
+    def rates(self) -> list[list[float]]:
+        """`rate` as plain numbers, which are faster one at a time, work per second."""
+        rows: list[list[float]] = self.rate.tolist()
+        return rows
+
+    @cached_property
+    def size_deviations(self) -> list[float]:
+        """`size_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.size_deviation]
+
+    @cached_property
+    def class_deviations(self) -> list[float]:
+        """`class_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.class_deviation]
+
+    @cached_property
+    def typical_size(self) -> int:
+        """Index of the size that performs most for its cost, by the median over the classes.
+
+        Of the sizes with which an allowed number of replicas meets the target, if there are any.
+        """
+        worth = self._typical_rate / self.cost.mean(axis=1)
+        enough = self._typical_rate * self._most_together >= self.least
+        return int(np.argmax(np.where(enough, worth, 0.0) if enough.any() else worth))
+
+    @cached_property
+    def typical_count(self) -> int | None:
+        """Number of replicas of the typical size that meet the target, by the median over the classes.
+
+        None where no number that is allowed does.
+        """
+        reached = self._together * self._typical_rate[self.typical_size]
+        enough = np.flatnonzero(reached >= self.least)
+        return int(enough[0]) + 1 if enough.size else None
+
+    @cached_property
+    def _together(self) -> Floats:
+        """(m,) performance of n = 1 ... m replicas together, as a factor of one."""
+        return self.efficiency * np.arange(1, len(self.efficiency) + 1)
+
+    @cached_property
+    def _most_together(self) -> float:
+        """Performance of as many replicas as perform most together, as a factor of one."""
+        return float(self._together.max())
+
+    @cached_property
+    def _typical_rate(self) -> Floats:
+        """(k,) median over the classes of `rate` by size, work per second."""
+        return np.asarray(np.median(self.rate, axis=1))
+
+    @cached_property
+    def efficiencies(self) -> list[float]:
+        """`efficiency` as plain numbers, in shares."""
+        return [float(value) for value in self.efficiency]
+
+    @cached_property
+    def count_deviations(self) -> list[float]:
+        """`count_deviation` as plain numbers, in log units."""
+        return [float(value) for value in self.count_deviation]
+
+    @cached_property
+    def _by_cost(self) -> list[tuple[list[int], list[float]]]:
+        """By class: indices of the sizes, the cheapest first, and their costs in that order."""
+        found = []
+        for cost in self.cost.T:
+            order = np.argsort(cost, kind="stable")
+            found.append((order.tolist(), cost[order].tolist()))
+        return found
+
+    def cheaper(self, size: int, node_class: int) -> list[int]:
+        """Indices of the sizes that cost less on a class than a size, the cheapest first.
+
+        Args:
+            size: index of the size.
+            node_class: index of the class.
+        """
+        order, costs = self._by_cost[node_class]
+        return order[: bisect_left(costs, costs[order.index(size)])]
+
+    @cached_property
+    def nested(self) -> bool:
+        """Whether each size draws at least as many cores and as much memory as the one before."""
+        return bool(np.all(np.diff(self.cores) >= 0) and np.all(np.diff(self.memory_gb) >= 0))
+
+    @cached_property
+    def work(self) -> float:
+        """Work of a replica with its extra work, as a factor of its own, 1 or more."""
+        return 1.0 + math.fsum(self.shares.values())
+
+    @cached_property
+    def all_cores(self) -> Floats:
+        """(k,) number of cores that a replica draws by size, with its extra work."""
+        return self.cores * self.work
+
+    @cached_property
+    def all_caused(self) -> Floats:
+        """(s,) pressure of a replica with its extra copies, a share, over `SOURCES`."""
+        return self.caused * (1.0 + self.shares.get(DrawKind.REISSUES, 0.0))
+
+    def draws(self, node: int, size: int) -> tuple[Draw, ...]:
+        """What one replica takes from a node's ledger, itself first.
+
+        Args:
+            node: index of the node.
+            size: index of the size.
+        """
+        guaranteed = not self.workload.best_effort
+        cores, memory_gb = float(self.cores[size]), float(self.memory_gb[size])
+        own = Draw(
+            DrawKind.REPLICA,
+            self.name,
+            node,
+            cores,
+            memory_gb,
+            self.caused,
+            self.tolerated if guaranteed else None,
+        )
+        extra = (
+            Draw(
+                kind,
+                self.name,
+                node,
+                cores * share,
+                0.0,
+                # Threads of catch-up are short; their pressure is not known, and their cores are kept free.
+                self.caused * (share if kind is DrawKind.REISSUES else 0.0),
+            )
+            for kind, share in self.shares.items()
+            if share > 0
+        )
+        return own, *extra
+
+
+def request_for(
+    workload: Workload,
+    profile: WorkloadProfile,
+    cluster: Cluster,
+    caution: Caution,
+    shares: Mapping[DrawKind, float] | None = None,
+) -> Request:
+    """Compose a profile's predictions for the classes of a cluster.
+
+    A replica draws the larger of a size's memory and the memory that the workload needs. Sizes that draw as
+    much as another one and perform no better are left out.
+
+    Args:
+        workload: workload to place.
+        profile: its predictions.
+        cluster: nodes that it may be placed on.
+        caution: how surely its target is met.
+        shares: extra work of each replica by kind, as shares of its own, each 0 or more.
+
+    Raises:
+        InputError: names the workload: its target and its profile are in different units, or nothing is known
+            about a class of nodes.
+    """
+    where = f"workload {workload.name!r}"
+    target = workload.target
+    if target is not None and target.measure is not profile.measure:
+        raise InputError(
+            f"its target is in {target.measure.value} and its profile in {profile.measure.value}", where=where
+        )
+    memory_gb = np.array([max(size.memory_gb, workload.memory_gb) for size in profile.sizes])
+    cores = np.array([size.cores for size in profile.sizes])
+    order = np.lexsort((memory_gb, cores, profile.up.mean))
+    order = order[_useful(cores[order], memory_gb[order])]
+    het, class_deviation = _by_class(profile, cluster, where)
+    rate = profile.base * np.exp(profile.up.mean[order][:, None] + het[None, :])
+    counts = np.arange(1, min(workload.max_replicas, int(profile.replicas[-1])) + 1)
+    known = np.log(profile.replicas)
+    efficiency = np.exp(np.interp(np.log(counts), known, profile.out.mean)) / counts
+    z = caution.quantile
+    tolerated = np.clip(profile.tolerated.mean - z * profile.tolerated.deviation, MIN_TOLERATED, 1.0)
+    caused = np.clip(profile.caused.mean + z * profile.caused.deviation, 0.0, 1.0)
+    return Request(
+        workload=workload,
+        required=0.0 if target is None else target.required,
+        caution=caution,
+        cores=cores[order],
+        memory_gb=memory_gb[order],
+        base=profile.base,
+        class_factor=np.exp(het),
+        rate=rate,
+        cost=_costs(cluster, cores[order], memory_gb[order]),
+        efficiency=efficiency,
+        base_deviation=profile.base_deviation,
+        size_deviation=profile.up.deviation[order],
+        class_deviation=class_deviation,
+        count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
+        tolerated=tolerated,
+        caused=caused,
+        corrections=_corrections(profile, cluster, order),
+        shares=dict(shares or {}),
+    )
+
+
+def _useful(cores: Floats, memory_gb: Floats) -> Bools:
+    """(k,) whether no size that performs at least as well draws at most as much."""
+    keep = np.ones(len(cores), dtype=np.bool_)
+    for place in range(len(cores)):
+        later = slice(place + 1, None)
+        keep[place] = not np.any((cores[later] <= cores[place]) & (memory_gb[later] <= memory_gb[place]))
+    return keep
+
+
+def _by_class(profile: WorkloadProfile, cluster: Cluster, where: str) -> tuple[Floats, Floats]:
+    """Log performance by class of the cluster, relative to the reference class, and its deviation."""
+    known = {name: place for place, name in enumerate(profile.classes)}
+    mean, deviation = [], []
+    for found in cluster.classes:
+        if found.name in known:
+            mean.append(float(profile.het.mean[known[found.name]]))
+            deviation.append(float(profile.het.deviation[known[found.name]]))
+        elif found.speed is not None:
+            mean.append(math.log(found.speed))
+            deviation.append(DEVIATION_BY_SPEED)
+        else:
+            raise InputError(
+                f"its profile knows the classes {', '.join(known)}, and not {found.name!r}; "
+                "measure the workload there, or give the class a speed",
+                where=where,
+            )
+    return np.array(mean), np.array(deviation)
+
+
+def _corrections(
+    profile: WorkloadProfile, cluster: Cluster, order: Ints
+) -> dict[tuple[int, int, int], float]:
+    sizes = {profile.sizes[index]: place for place, index in enumerate(order.tolist())}
+    classes = {found.name: place for place, found in enumerate(cluster.classes)}
+    return {
+        (sizes[one.size], one.replicas, classes[one.node_class]): one.mean
+        for one in profile.corrections
+        if one.size in sizes and one.node_class in classes
+    }
+
+
+def _costs(cluster: Cluster, cores: Floats, memory_gb: Floats) -> Floats:
+    whole = np.array([found.cost_per_hour or found.cores for found in cluster.classes])
+    class_cores = np.array([found.cores for found in cluster.classes])
+    class_memory_gb = np.array([found.memory_gb for found in cluster.classes])
+    used = cores[:, None] / class_cores + memory_gb[:, None] / class_memory_gb
+    return np.asarray(whole * used / 2)

@@ -1,0 +1,7 @@
+"""Schedulers behind one protocol: Quasar's and Paragon's, baselines, and an exact one for small clusters."""
+
+from __future__ import annotations
+
+from kwiken.allocator.placement.schedulers.baselines import reservation as reservation
+from kwiken.allocator.placement.schedulers.exact import Optimum as Optimum, solve as solve
+from kwiken.allocator.placement.schedulers.names import SCHEDULERS as SCHEDULERS, scheduler as scheduler

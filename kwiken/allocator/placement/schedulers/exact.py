@@ -1,0 +1,251 @@
+"""Exact placement by integer programming, for small clusters: what greedy placement is compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kwiken.allocator.placement import ROUNDING, AntiAffinity, NodeLedger, Request, Sizing, by_quality, walk
+from kwiken.base.arrays import Bools, Floats
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+MAX_VARIABLES: Final = 20_000  # beyond which the solver takes hours
+SLACK_OF_EMPTY: Final = 1e6  # pressure; stands for no bound
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """Placement of the least cost.
+
+    Attributes:
+        cost: cost of all replicas in an hour; infinite where the targets cannot all be met.
+        bound: largest cost that is proven to be no more than the least one; equal to `cost` where the solver
+            finished.
+        counts: by workload: (n, k) number of replicas by node and size.
+    """
+
+    cost: float
+    bound: float
+    counts: tuple[Floats, ...]
+
+
+class _Program:
+    """Rows and columns of a mixed-integer linear program, as they are built up."""
+
+    def __init__(self) -> None:
+        self.upper: list[float] = []
+        self.cost: list[float] = []
+        self._entries: list[tuple[int, int, float]] = []
+        self.low: list[float] = []
+        self.high: list[float] = []
+
+    def columns(self, count: int, *, upper: float, cost: float = 0.0) -> list[int]:
+        """Add whole-numbered variables from 0 to an upper bound; returns their indices."""
+        first = len(self.upper)
+        self.upper += [upper] * count
+        self.cost += [cost] * count
+        return list(range(first, first + count))
+
+    def row(
+        self, entries: Sequence[tuple[int, float]], *, low: float = -np.inf, high: float = np.inf
+    ) -> None:
+        """Add a constraint on a weighted sum of variables."""
+        place = len(self.low)
+        self._entries += [(place, column, weight) for column, weight in entries]
+        self.low.append(low)
+        self.high.append(high)
+
+    def matrix(self) -> csr_matrix:
+        """The constraints' weights."""
+        from scipy.sparse import csr_matrix
+
+        rows, columns, weights = zip(*self._entries, strict=True)
+        return csr_matrix((weights, (rows, columns)), shape=(len(self.low), len(self.upper)))
+
+
+def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: float = 60.0) -> Optimum:
+    """Place workloads together at the least cost, so that every target is met.
+
+    The program has the variables x[w, n, k], the number of replicas; z[w, n], whether there is any; and
+    y[w, m], whether there are m in all. It holds room, anti-affinity, residents' slack and newcomers'
+    tolerance. A neighbour costs each replica `later_loss`, which the greedy walk supposes too. The program is
+    exact where that is at least the 5% that tolerated pressure costs, and where predictions are taken as they
+    are; with headroom it asks mixtures of sizes and classes for a little more than the walk does.
+
+    Args:
+        requests: workloads with targets.
+        ledger: state of the nodes; it is not changed.
+        time_limit_s: time after which the best placement so far is returned, seconds.
+
+    Raises:
+        InputError: when the cluster or the number of workloads is too large.
+    """
+    nodes = len(ledger.cluster.nodes)
+    size = sum(nodes * (len(one.cores) + 1) + len(one.efficiency) for one in requests)
+    if size > MAX_VARIABLES:
+        raise InputError(f"exact placement takes at most {MAX_VARIABLES} variables; these are {size}")
+    with needs("kwiken.allocator.placement.schedulers", "plan"):
+        from scipy.optimize import Bounds, LinearConstraint, milp
+    program = _Program()
+    replicas, present = [], []
+    for request in requests:
+        anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
+        x, z = _variables(program, request, ledger, anti_affinity)
+        replicas.append(x)
+        present.append(z)
+        _target(program, request, ledger, x)
+        for group in anti_affinity.large_groups():
+            program.row([(z[node], 1.0) for node in group], high=1)
+    _room(program, requests, ledger, replicas)
+    _contention(program, requests, ledger, replicas, present)
+    found = milp(
+        np.array(program.cost),
+        integrality=np.ones(len(program.cost)),
+        bounds=Bounds(0, np.array(program.upper)),
+        constraints=LinearConstraint(program.matrix(), program.low, program.high),
+        options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
+    )
+    if found.x is None:
+        none = tuple(np.zeros((nodes, len(one.cores))) for one in requests)
+        return Optimum(np.inf, np.inf, none)
+    counts = tuple(np.round(np.array(found.x)[np.array(x)]) for x in replicas)
+    return Optimum(float(found.fun), float(found.mip_dual_bound), counts)
+
+
+def _variables(
+    program: _Program, request: Request, ledger: NodeLedger, anti_affinity: AntiAffinity
+) -> tuple[list[list[int]], list[int]]:
+    """Columns of a workload: replicas by node and size, and presence by node."""
+    x, z = [], []
+    most_here = len(request.efficiency) if anti_affinity.shares_nodes else 1
+    for node in range(len(ledger.cluster.nodes)):
+        here = []
+        for size in range(len(request.cores)):
+            room = ledger.free_cores[node] / request.all_cores[size]
+            most = min(most_here, int(room + ROUNDING))
+            cost = float(request.cost[size, ledger.cluster.class_of[node]]) * request.work
+            here += program.columns(1, upper=max(most, 0), cost=cost)
+        (there,) = program.columns(1, upper=1)
+        program.row([*((column, 1.0) for column in here), (there, -most_here)], high=0)
+        program.row([*((column, 1.0) for column in here), (there, -1.0)], low=0)
+        x.append(here)
+        z.append(there)
+    return x, z
+
+
+def _target(program: _Program, request: Request, ledger: NodeLedger, x: list[list[int]]) -> None:
+    """One number of replicas is chosen, and their rates meet the target at its efficiency."""
+    counts = range(1, len(request.efficiency) + 1)
+    y = program.columns(len(counts), upper=1)
+    flat = [column for here in x for column in here]
+    program.row([(column, 1.0) for column in y], low=1, high=1)
+    numbers = [(column, -float(count)) for column, count in zip(y, counts, strict=True)]
+    program.row([*((column, 1.0) for column in flat), *numbers], low=0, high=0)
+    # With headroom, each replica counts for less, by its own deviation. That is exact where all replicas have
+    # one size and class; the errors of different ones partly cancel, so a mixture is asked for a little more.
+    kept = (1.0 - request.caution.later_loss) / request.required
+    for column, count in zip(y, counts, strict=True):
+        common = request.base_deviation**2 + float(request.count_deviation[count - 1]) ** 2
+        weights = []
+        for node, here in enumerate(x):
+            node_class = int(ledger.cluster.class_of[node])
+            for size, replica in enumerate(here):
+                own = request.size_deviations[size] ** 2 + request.class_deviations[node_class] ** 2
+                sure = 1.0 + request.caution.headroom(math.sqrt(common + own))
+                weights.append((replica, kept * request.rates[size][node_class] / sure))
+        program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=-ROUNDING)
+
+
+def _room(
+    program: _Program, requests: Sequence[Request], ledger: NodeLedger, replicas: list[list[list[int]]]
+) -> None:
+    for node in range(len(ledger.cluster.nodes)):
+        for free, drawn in (
+            (ledger.free_cores, [one.all_cores for one in requests]),
+            (ledger.free_memory_gb, [one.memory_gb for one in requests]),
+        ):
+            entries = [
+                (column, float(weight))
+                for x, weights in zip(replicas, drawn, strict=True)
+                for column, weight in zip(x[node], weights, strict=True)
+            ]
+            program.row(entries, high=float(free[node]) + ROUNDING)
+
+
+def _contention(
+    program: _Program,
+    requests: Sequence[Request],
+    ledger: NodeLedger,
+    replicas: list[list[list[int]]],
+    present: list[list[int]],
+) -> None:
+    """Pressure stays within the slack of residents, and every present newcomer's tolerance."""
+    for source in range(len(ledger.pressure)):
+        causing = _causing(requests, source)
+        if not causing.any() and not ledger.pressure[source].any():
+            continue
+        for node in range(len(ledger.cluster.nodes)):
+            pressure = [
+                (column, float(one.all_caused[source]))
+                for one, x in zip(requests, replicas, strict=True)
+                for column in x[node]
+            ]
+            slack = min(float(ledger.slack[source, node]), SLACK_OF_EMPTY)
+            if causing.any():
+                program.row(pressure, high=max(slack, 0.0) + ROUNDING)
+            for request, z in zip(requests, present, strict=True):
+                tolerated = float(request.tolerated[source])
+                if tolerated >= 1.0:
+                    continue
+                bound = tolerated + float(request.caused[source]) - float(ledger.pressure[source, node])
+                # Large enough to lift the bound where the workload is not there.
+                lift = sum(program.upper[column] * weight for column, weight in pressure) + max(0.0, -bound)
+                program.row([*pressure, (z[node], lift)], high=bound + lift + ROUNDING)
+
+
+def _causing(requests: Sequence[Request], source: int) -> Bools:
+    return np.array([one.all_caused[source] > 0 for one in requests])
+
+
+@dataclass(frozen=True)
+class ExactScheduler:
+    """Placement of one workload at the least cost, by integer programming; for small clusters.
+
+    Attributes:
+        time_limit_s: time after which the best placement so far is taken, seconds.
+        name: name of the scheduler.
+    """
+
+    time_limit_s: float = 20.0
+    name: str = "exact"
+
+    def place(self, sizing: Sizing) -> None:
+        """Take the cheapest replicas that meet the target; none where nothing meets it.
+
+        Best-effort work is placed on the nodes ranked best: no target says how much of it is wanted.
+
+        Raises:
+            InputError: when the cluster is too large, or the workload has replicas already.
+        """
+        request = sizing.request
+        if not request.required:
+            walk(sizing, by_quality)
+            return
+        if sizing.replicas:
+            raise InputError("exact placement moves nothing that runs", where=f"workload {request.name!r}")
+        (counts,) = solve([request], sizing.ledger, time_limit_s=self.time_limit_s).counts
+        for node, size in np.argwhere(counts > 0).tolist():
+            for _ in range(int(counts[node, size])):
+                sizing.add(node, size)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the target is met as surely as asked."""
+        return sizing.forecast().met

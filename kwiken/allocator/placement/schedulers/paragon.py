@@ -1,0 +1,240 @@
+"""Paragon's schedulers: a reservation placed by class and contention, greedily or by chance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement import ROUNDING, Sizing
+from kwiken.allocator.placement.schedulers.baselines import Reservation, reservation
+from kwiken.allocator.placement.schedulers.node_queue import fill, nodes_with_room
+from kwiken.base.arrays import Bools, Floats, Ints
+
+STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
+MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
+FULL: Final = 1.0  # the most pressure that is felt, and the slack of an empty node
+
+
+@dataclass(frozen=True)
+class ParagonScheduler:
+    """Greedy choice of a node for each replica of a reservation (Paragon section 3.7).
+
+    Attributes:
+        by_class: whether predicted performance by class is used; without it the tightest fit of any class is
+            taken (Paragon section 3.11, NH).
+        by_contention: whether predicted contention is used; without it the first node of the best class with
+            room is taken (Paragon section 3.11, NI).
+        margin: pressure on each source that is kept free on both sides, a share from 0 to 1. The tightest fit
+            without a margin spends the 5% that a target leaves on contention alone.
+        name: name of the scheduler.
+    """
+
+    by_class: bool = True
+    by_contention: bool = True
+    margin: float = 0.0
+    name: str = "paragon"
+
+    def place(self, sizing: Sizing) -> None:
+        """Take, among nodes that contention allows, the best class, and there the tightest fit.
+
+        There are three cases: 1. contention does not count; 2. nodes that contention allows without a
+        violation; 3. when there are none left, those with the least violation.
+        """
+        wanted = reservation(sizing.request)
+        missing = wanted.count - len(sizing.replicas)
+        if missing <= 0:
+            return
+        nodes = nodes_with_room(sizing, wanted.size)
+        if self.by_contention:
+            nodes = _unharmed(sizing, nodes, self.margin)
+
+        ranks = self._rank_of_class(sizing, wanted.size)[sizing.ledger.cluster.class_of]
+        if missing < len(nodes) and not sizing.anti_affinity.closes_other_nodes:
+            # The class comes first, so the fit matters on nodes of the best classes only.
+            by_class = ranks[nodes]
+            nodes = nodes[by_class <= np.partition(by_class, missing - 1)[missing - 1]]
+
+        def keys(some: Ints) -> tuple[Floats, ...]:
+            if not self.by_contention:
+                return (ranks[some],)
+            return ranks[some], _distance(*_differences(sizing, some, self.margin))
+
+        def key_of(node: int) -> tuple[float, ...] | None:
+            here = _with_room(sizing, wanted.size, np.array([node]))
+            if self.by_contention:
+                here = _unharmed(sizing, here, self.margin)
+            return tuple(float(key[0]) for key in keys(here)) if here.size else None
+
+        fill(sizing, wanted.size, wanted.count, (nodes, keys(nodes)), key_of)
+        if self.by_contention and len(sizing.replicas) < wanted.count:
+            self._place_with_violations(sizing, wanted)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the whole reservation was placed."""
+        return len(sizing.replicas) >= reservation(sizing.request).count
+
+    def _rank_of_class(self, sizing: Sizing, size: int) -> Floats:
+        """(c,) 0 for the best predicted class, and so on; classes that perform alike have one rank."""
+        rates = sizing.request.rates[size]
+        ranks = np.zeros(len(rates))
+        if self.by_class:
+            rank, best = -1, math.inf
+            for node_class in sorted(range(len(rates)), key=rates.__getitem__, reverse=True):
+                if rates[node_class] < best * (1 - ROUNDING):
+                    rank, best = rank + 1, rates[node_class]
+                ranks[node_class] = rank
+        return ranks
+
+    def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
+        """Place what is left of a reservation where the violation is least."""
+        request, free = sizing.request, sizing.open_nodes()
+        rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
+        nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
+        spare, margin = _differences(sizing, nodes, self.margin)
+        while len(sizing.replicas) < wanted.count and nodes.size:
+            alive = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
+            if not alive.any():  # both filters alone left nodes, and no node passed both
+                alive = np.ones(len(nodes), dtype=np.bool_)
+            if self.by_class:
+                alive &= rate[nodes] >= rate[nodes[alive]].max() * (1 - ROUNDING)
+            places = np.flatnonzero(alive)
+            place = int(places[np.argmin(_distance(spare[:, places], margin[:, places]))])
+            node = int(nodes[place])
+            sizing.add(node, wanted.size)
+            sizing.anti_affinity.close(node, free)
+            spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]], self.margin)
+            left = free[nodes]
+            left[place] &= _with_room(sizing, wanted.size, nodes[[place]]).size > 0
+            nodes, spare, margin = nodes[left], spare[:, left], margin[:, left]
+
+
+@dataclass(frozen=True)
+class StatisticalScheduler:
+    """Best of a few random nodes for each replica of a reservation (Paragon section 3.8).
+
+    If the quality of a random node is uniform, the chosen one is among the best tenth of the nodes but for
+    one placement in `0.9 ** -candidates`, however large the cluster is. The source draws candidates by
+    hashing scores, so that a draw is repeatable; a seeded generator is that too, and uniform.
+
+    Attributes:
+        rng: source of random numbers.
+        candidates: number of nodes that are examined for each replica, 1 or more.
+        name: name of the scheduler.
+    """
+
+    rng: np.random.Generator
+    candidates: int = 64
+    name: str = "paragon-statistical"
+
+    def place(self, sizing: Sizing) -> None:
+        """Take the best of the candidates that have room; draw again, and at last look at all nodes."""
+        wanted, free = reservation(sizing.request), sizing.open_nodes()
+        while len(sizing.replicas) < wanted.count:
+            drawn = np.unique(self.rng.integers(len(free), size=self.candidates))
+            nodes = _with_room(sizing, wanted.size, drawn[free[drawn]])
+            if not nodes.size and not (nodes := nodes_with_room(sizing, wanted.size)).size:
+                return
+            best = int(nodes[np.argmax(colocation_quality(sizing, nodes))])
+            sizing.add(best, wanted.size)
+            sizing.anti_affinity.close(best, free)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the whole reservation was placed."""
+        return len(sizing.replicas) >= reservation(sizing.request).count
+
+
+def candidates_for(quality: float, failure: float) -> int:
+    """Number of random nodes to examine (Paragon section 3.8).
+
+    Args:
+        quality: quantile of the nodes that the best candidate should reach, a share above 0 and below 1.
+        failure: probability that none does, above 0 and below 1.
+    """
+    return math.ceil(math.log(failure) / math.log(quality) - 1e-9)
+
+
+def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
+    """Quality of a node for a workload: how tight the fit is, and how small a violation.
+
+    The formula that the source prints gives a perfect fit 0, and ranks large violations above small ones.
+    Here it is 1 less the mean distance of slack and caused pressure where nothing is violated, else below 0.
+
+    Args:
+        sizing: workload.
+        nodes: (m,) indices of nodes.
+
+    Returns:
+        (m,) quality, from -1 to 1, a share.
+    """
+    spare, margin = _differences(sizing, nodes)
+    violation = np.maximum(np.maximum(-spare, -margin).max(axis=0), 0.0)
+    distance = (np.abs(spare) + np.abs(margin)).mean(axis=0) / 2
+    return np.asarray(np.where(violation > ROUNDING, -(violation + distance) / 2, 1.0 - distance))
+
+
+def _differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats, Floats]:
+    """(s, m) what residents can bear beyond the newcomer, and the newcomer beyond what is there.
+
+    Both are less by the share that is kept free.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    spare = np.minimum(ledger.slack[:, nodes], FULL) - (request.all_caused + kept)[:, None]
+    margin = (request.tolerated - kept)[:, None] - np.minimum(ledger.pressure[:, nodes], FULL)
+    return spare, margin
+
+
+def _distance(spare: Floats, margin: Floats) -> Floats:
+    """(m,) how far from a tight fit; slack on one side must not pay for a violation on the other."""
+    violation = np.maximum(-spare, 0) + np.maximum(-margin, 0)
+    return np.asarray((np.abs(spare) + np.abs(margin) + 10 * violation).sum(axis=0))
+
+
+def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
+    """Those of some nodes where both sides tolerate each other with a margin.
+
+    All nodes are compared, because two passes over whole arrays are faster than one that gathers columns.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    least_slack, most_pressure = request.all_caused + kept - ROUNDING, request.tolerated - kept + ROUNDING
+    # Slack and pressure above `FULL` count as `FULL`, so no node has more slack, and none more pressure.
+    least_slack[least_slack > FULL] = np.inf
+    most_pressure[most_pressure >= FULL] = np.inf
+    fine: Bools = np.all(ledger.slack >= least_slack[:, None], axis=0)
+    fine &= np.all(ledger.pressure <= most_pressure[:, None], axis=0)
+    return np.asarray(nodes[fine[nodes]])
+
+
+def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
+    """Those of some nodes that have room for a replica."""
+    request, ledger = sizing.request, sizing.ledger
+    room = ledger.free_cores[nodes] >= request.all_cores[size] - ROUNDING
+    room &= ledger.free_memory_gb[nodes] >= request.memory_gb[size] - ROUNDING
+    return np.asarray(nodes[room])
+
+
+def _tolerable(difference: Floats, hardness: Floats) -> Bools:
+    """(m,) nodes that pass for every source, hardest first; a source that leaves none allows a violation.
+
+    The violation is allowed in steps, as little as lets one node pass of those that the sources before it
+    left. There is always such a node, so the source's way back to sources before it is never taken.
+
+    Args:
+        difference: (s, m) tolerance less pressure.
+        hardness: (s,) order of the sources, largest first.
+    """
+    tolerable = difference >= -ROUNDING
+    passing: Bools = np.all(tolerable, axis=0)
+    if passing.any() or not passing.size:
+        return passing
+    passing = np.ones(difference.shape[1], dtype=np.bool_)
+    for source in np.argsort(-hardness, kind="stable").tolist():
+        left = passing & tolerable[source]
+        if not left.any():
+            missing = -float(difference[source, passing].max())
+            allowed = STEP_OF_TOLERANCE * math.ceil((missing - ROUNDING) / STEP_OF_TOLERANCE)
+            left = passing & (difference[source] >= -allowed - ROUNDING)
+        passing = left
+    return passing

@@ -1,0 +1,131 @@
+"""Quasar's scheduler: sizes and places jointly, on the nodes ranked best for the workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement import (
+    Contention,
+    Rank,
+    Sizing,
+    Trial,
+    by_cost,
+    by_quality,
+    contention_on,
+    node_scores,
+    offers_by_size,
+    take,
+    walk,
+)
+from kwiken.base.arrays import Bools, Floats
+
+MIN_SHORTLIST: Final = 64  # nodes by each ranking
+
+
+@dataclass(frozen=True)
+class QuasarScheduler:
+    """Greedy joint allocation and assignment (Quasar section 3.7).
+
+    Attributes:
+        rank: ranking of the nodes.
+        name: name of the scheduler.
+    """
+
+    rank: Rank = by_quality
+    name: str = "quasar"
+
+    def place(self, sizing: Sizing) -> None:
+        """Take the best-ranked nodes until the target is met, then trim."""
+        walk(sizing, self.rank)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the target is met as surely as asked."""
+        return sizing.forecast().met
+
+
+@dataclass(frozen=True)
+class ThriftyScheduler:
+    """Quasar's walk, and walks by performance for cost with each size as the largest one allowed.
+
+    The cheapest placement that meets the target is kept. Quality first, as the source has it, takes large and
+    fast replicas, which are rarely the ones that perform most for their cost.
+
+    Attributes:
+        name: name of the scheduler.
+    """
+
+    name: str = "thrifty"
+
+    def place(self, sizing: Sizing) -> None:
+        """Keep the walk that meets the target at the lowest cost, or else performs most."""
+        kept, contention = len(sizing.replicas), _shortlist(sizing)
+        best: tuple[bool, float] = (False, 0.0)
+        chosen: list[tuple[int, int]] = []
+        trial, walks = _walks(sizing, contention)
+        for each in walks:
+            each()
+            if (worth := _worth(trial)) > best:
+                best, chosen = worth, [(one.node, one.size) for one in trial.replicas[kept:]]
+            trial.clear(kept)
+        for node, size in chosen:
+            sizing.add(node, size)
+        if not best[0] and not self.satisfied(sizing):
+            sizing.clear(kept)
+            walk(sizing, by_quality)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the target is met as surely as asked."""
+        return sizing.forecast().met
+
+
+def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:
+    """Walks by quality, and by cost for each largest size, with the replicas that they are made on.
+
+    Where replicas may share a node, a walk changes what its next step finds there, and has to draw.
+    """
+    request = sizing.request
+    if not sizing.anti_affinity.shares_nodes:
+        trial = Trial(sizing)
+        offers = offers_by_size(request, sizing.ledger, contention)
+        return trial, [partial(take, trial, each) for each in offers]
+    ranks: list[tuple[Rank, int | None]] = [(by_quality, None)]
+    ranks += [(by_cost, largest) for largest in range(len(request.cores) - 1, -1, -1)]
+    return sizing, [partial(walk, sizing, rank, largest, contention) for rank, largest in ranks]
+
+
+def _worth(sizing: Sizing) -> tuple[bool, float]:
+    """Order of placements: a met target at a low cost, else performance; best-effort work has no target."""
+    found = sizing.forecast()
+    met = found.met and sizing.request.required > 0
+    return met, -sizing.cost if met else found.performance
+
+
+def _shortlist(sizing: Sizing) -> Contention:
+    """Nodes that are ranked best for the largest size that they take, by performance or by cost.
+
+    Where a replica closes other nodes than its own, the best nodes may be too few: every node stays listed.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    found = contention_on(request, ledger)
+    if sizing.anti_affinity.closes_other_nodes or len(found.nodes) <= MIN_SHORTLIST:
+        return found
+    scores = node_scores(request, ledger, found)
+    length = min(max(MIN_SHORTLIST, 2 * len(request.efficiencies)), len(found.nodes))
+    listed = np.zeros(len(found.nodes), dtype=np.bool_)
+    for rank in (by_quality, by_cost):
+        _mark_least(-rank(request, ledger, scores), length, listed)
+    return found.among(np.flatnonzero(listed))
+
+
+def _mark_least(values: Floats, count: int, marked: Bools) -> None:
+    """Mark the least values, the first ones of equal values."""
+    # Selection from the other end takes ten times as long where many nodes can take nothing.
+    limit = np.partition(values, count - 1)[count - 1]
+    below = values < limit
+    marked |= below
+    marked[np.flatnonzero(values == limit)[: count - int(np.count_nonzero(below))]] = True

@@ -1,0 +1,239 @@
+"""Walks: how many replicas of a workload, of which size, on which nodes, with the least resources."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.quality import NO_SIZE, Contention, NodeScores, contention_on, node_scores
+from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.base.arrays import Floats
+
+FIRST_RANKED: Final = 64  # nodes ranked at first; each later stretch of the ranking is this many times longer
+GROWTH_OF_RANKED: Final = 8
+# Nodes that may be tried in vain, because a replica there costs the others more than it adds. One is enough
+# where all nodes are alike, and the scale-out curve is past its peak.
+MAX_NODES_WITHOUT_GAIN: Final = 8
+Rank = Callable[[Request, NodeLedger, NodeScores], Floats]
+
+
+def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
+    """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        scores: scores of n nodes.
+
+    Returns:
+        (n,) rank, higher is better, in work per second; 0 where the node cannot take a replica.
+    """
+    del request, ledger
+    return scores.quality
+
+
+def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
+    """Rank nodes by predicted performance for the cost of the replica.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        scores: scores of n nodes.
+
+    Returns:
+        (n,) rank, higher is better, in work per second and unit of cost; 0 where the node cannot take a
+        replica.
+    """
+    cost = request.cost.ravel().take(
+        np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[scores.nodes]
+    )
+    return np.asarray(scores.quality / cost)
+
+
+def walk(
+    sizing: Sizing, rank: Rank, largest: int | None = None, contention: Contention | None = None
+) -> None:
+    """Place replicas on the best-ranked nodes until the target is met: scale up first, then out.
+
+    There are four ends: 1. the target is met, 2. one more replica lowers performance, on several nodes, 3. no
+    node takes another replica, 4. the workload may have no more replicas. Then new replicas are trimmed to
+    the least cost that keeps the target. Best-effort work has no target, and fills what it may.
+
+    Args:
+        sizing: replicas so far, to which others are added.
+        rank: ranking of the nodes.
+        largest: index of the largest size to use; None for all sizes.
+        contention: contention at present on the nodes to use; None for all nodes.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    found = contention_on(request, ledger) if contention is None else contention
+    scores = node_scores(request, ledger, found, largest)
+    again = sizing.anti_affinity.shares_nodes
+    take(sizing, _offers(request, ledger, rank, largest, scores, again=again))
+
+
+def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
+    """Place replicas where they are offered until the target is met, and trim them; see `walk`.
+
+    Args:
+        sizing: replicas so far, to which others are added.
+        offers: indices of a node and of a size that fits there, best first.
+    """
+    request, group_of = sizing.request, sizing.anti_affinity.group_of
+    kept, most = len(sizing.replicas), len(request.efficiencies)
+    # Headroom is never below 0, so there is no need to ask how sure a lower performance is.
+    least = request.least if request.required > 0 else math.inf
+    if sizing.meets():
+        trim(sizing, kept)
+        return
+    best, refused = sizing.performance(), 0
+    closed = {group_of(replica.node) for replica in sizing.replicas}
+    for node, size in offers if kept < most else ():
+        if (group := group_of(node)) is not None and group in closed:
+            continue
+        sizing.add(node, size)
+        grown = sizing.performance()
+        if grown <= best:
+            sizing.remove(len(sizing.replicas) - 1)
+            refused += 1
+            if refused == MAX_NODES_WITHOUT_GAIN:
+                return
+            continue
+        best = grown
+        if grown >= least and sizing.meets():
+            trim(sizing, kept)
+            return
+        if len(sizing.replicas) >= most:
+            return
+        closed.add(group)
+
+
+def _offers(
+    request: Request, ledger: NodeLedger, rank: Rank, largest: int | None, scores: NodeScores, *, again: bool
+) -> Iterator[tuple[int, int]]:
+    """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes; the caller draws between the offers.
+        rank: ranking of the nodes.
+        largest: index of the largest size to offer; None for all sizes.
+        scores: scores of the nodes at the start.
+        again: whether a node is offered again after it took a replica.
+    """
+    ranked = _descending(rank(request, ledger, scores))
+    waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
+    following = next(ranked, None)
+    while following is not None or waiting:
+        if waiting and (following is None or -waiting[0][0] >= following[1]):
+            _, node, size = heapq.heappop(waiting)
+        else:
+            assert following is not None
+            node, size = int(scores.nodes[following[0]]), int(scores.size[following[0]])
+            following = next(ranked, None)
+        before = ledger.free_cores[node]
+        yield node, size
+        if again and ledger.free_cores[node] < before:
+            contention = contention_on(request, ledger, np.array([node]))
+            score = node_scores(request, ledger, contention, largest)
+            if score.size[0] != NO_SIZE:
+                heapq.heappush(waiting, (-float(rank(request, ledger, score)[0]), node, int(score.size[0])))
+
+
+def offers_by_size(
+    request: Request, ledger: NodeLedger, found: Contention
+) -> list[Iterator[tuple[int, int]]]:
+    """Nodes and sizes for walks over the same nodes, each best first, for replicas that share no node.
+
+    Args:
+        request: workload to place.
+        ledger: state of the nodes.
+        found: contention at present on the nodes to use.
+
+    Returns:
+        Offers by quality with the largest size that fits each node; then offers by performance for cost,
+        with each size as the largest one allowed, from the last size to the first.
+    """
+    nodes, sizes = found.nodes, np.arange(len(request.cores))[:, None]
+    fits = ledger.free_cores[nodes] >= request.all_cores[:, None] - ROUNDING
+    fits &= ledger.free_memory_gb[nodes] >= request.memory_gb[:, None] - ROUNDING
+    fits &= ~found.refused
+    largest = np.maximum.accumulate(np.where(fits, sizes, NO_SIZE), axis=0)
+    at = np.maximum(largest, 0) * request.rate.shape[1] + ledger.cluster.class_of[nodes]
+    quality = request.rate.ravel()[at] * (1.0 - found.loss)
+    quality[largest == NO_SIZE] = 0.0
+    ranks = np.concatenate((quality[-1:], (quality / request.cost.ravel()[at])[::-1]))
+    order = np.argsort(-ranks, axis=1, kind="stable")
+    size = np.take_along_axis(np.concatenate((largest[-1:], largest[::-1])), order, axis=1)
+    ranked = (ranks > 0).sum(axis=1)  # no other node can take a replica
+    rows = zip(nodes[order].tolist(), size.tolist(), ranked.tolist(), strict=True)
+    return [islice(zip(some, sizes_, strict=True), end) for some, sizes_, end in rows]
+
+
+def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
+    """Positions of a rank above 0 with it, best first, ties in order; sorts no more than is asked for.
+
+    Most workloads need a few nodes of many, so the best few are selected in linear time and sorted alone.
+    """
+    count, done = len(rank), 0
+    above = math.inf
+    length = FIRST_RANKED
+    while done < count:
+        length = min(length, count - done)
+        rest = rank if above == math.inf else rank[rank < above]
+        if not rest.size:
+            return
+        floor = rest.min() if len(rest) <= length else np.partition(rest, len(rest) - length)[-length]
+        floor = max(float(floor), np.finfo(float).tiny)
+        stretch = np.flatnonzero((rank >= floor) & (rank < above))
+        order = stretch[np.argsort(-rank[stretch], kind="stable")]
+        yield from zip(order.tolist(), rank[order].tolist(), strict=True)
+        done += len(order)
+        if not len(order):
+            return
+        above, length = floor, length * GROWTH_OF_RANKED
+
+
+def trim(sizing: Sizing, kept: int = 0) -> None:
+    """Lower cost while the target is kept: drop a replica, or give it the cheapest size that is enough.
+
+    Replicas are tried from the last one, which stands on the worst node, to the first (Quasar section 3.7
+    step 5), until a whole round changes nothing. So no replica can be dropped or made cheaper alone.
+
+    Args:
+        sizing: replicas that meet the target.
+        kept: how many of the oldest replicas stay as they are.
+    """
+    changed = True
+    while changed:
+        changed = False
+        tried: set[Hashable] = set()  # replicas that are alike need one trial
+        for place in range(len(sizing.replicas) - 1, kept - 1, -1):
+            if (kind := sizing.kind(place)) in tried:
+                continue
+            if _trim_one(sizing, place):
+                changed = True
+                tried.clear()
+            else:
+                tried.add(kind)
+
+
+def _trim_one(sizing: Sizing, place: int) -> bool:
+    """Drop a replica or make it cheaper, if the target allows it; whether anything changed."""
+    request = sizing.request
+    if len(sizing.replicas) > 1 and sizing.would_meet(place, None):
+        sizing.remove(place)
+        return True
+    replica = sizing.replicas[place]
+    for size in request.cheaper(replica.size, sizing.class_of(place)):
+        if sizing.has_room(place, size) and sizing.would_meet(place, size):
+            sizing.resize(place, size)
+            return True
+    return False

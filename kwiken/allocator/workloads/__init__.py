@@ -1,0 +1,40 @@
+"""Workloads: targets, measurements, and predictions of performance and contention with their uncertainty."""
+
+from __future__ import annotations
+
+from kwiken.allocator.workloads.classification import (
+    Classification as Classification,
+    Classifier as Classifier,
+    Proposal as Proposal,
+    first_columns as first_columns,
+    label_text as label_text,
+)
+from kwiken.allocator.workloads.completion import (
+    ColumnMeans as ColumnMeans,
+    Completer as Completer,
+    FoldIn as FoldIn,
+    GaussianModel as GaussianModel,
+)
+from kwiken.allocator.workloads.gradient_descent import GradientDescent as GradientDescent
+from kwiken.allocator.workloads.identity import KnownProfiles as KnownProfiles
+from kwiken.allocator.workloads.measurements import (
+    Measured as Measured,
+    Measurements as Measurements,
+    measurements_from_text as measurements_from_text,
+)
+from kwiken.allocator.workloads.profile import (
+    Estimate as Estimate,
+    Size as Size,
+    WorkloadProfile as WorkloadProfile,
+    profiles_from_json as profiles_from_json,
+    profiles_to_json as profiles_to_json,
+)
+from kwiken.allocator.workloads.selection import Chosen as Chosen, candidates as candidates, choose as choose
+from kwiken.allocator.workloads.sources import SOURCES as SOURCES
+from kwiken.allocator.workloads.workload import (
+    Measure as Measure,
+    Spread as Spread,
+    Target as Target,
+    Workload as Workload,
+    workloads_from_toml as workloads_from_toml,
+)

@@ -1,0 +1,309 @@
+"""Profile of a workload: predicted performance by size, replicas and node class, and contention scores."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure
+from kwiken.base.arrays import Floats, Ints
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_json
+
+VERSION: Final = 1
+MAX_BYTES: Final = 64 << 20  # of a document of profiles
+MAX_COLUMNS: Final = 1000  # sizes, replica counts or node classes
+MAX_ABS_LOG: Final = 50.0  # of a relative performance: a factor of 5e21
+
+
+class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=True):
+    """Size of one replica.
+
+    Attributes:
+        cores: number of cores; a share of a core may be given.
+        memory_gb: memory, in GB.
+    """
+
+    cores: float
+    memory_gb: float
+
+    def __post_init__(self) -> None:
+        """Check that both are finite numbers above 0."""
+        for name in ("cores", "memory_gb"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be a finite number above 0, not {value}")
+
+
+class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Measured departure from the product of the factors at one place.
+
+    Attributes:
+        size: size of a replica.
+        replicas: number of replicas.
+        node_class: class of the nodes.
+        mean: what to add to the log performance there.
+    """
+
+    size: Size
+    replicas: int
+    node_class: str = msgspec.field(name="class")
+    mean: Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Predictions with their uncertainty.
+
+    Attributes:
+        mean: (n,) predicted natural logarithms of relative performance, or scores from 0 to 1.
+        deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value.
+    """
+
+    mean: Floats
+    deviation: Floats
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WorkloadProfile:
+    """Predicted behaviour of a workload (Quasar section 3.5, Paragon section 3.6).
+
+    Performance of n replicas of one size on nodes of one class, alone, is
+    `base * exp(up[size] + out[n] + het[class])`, in requests, completions or instructions per second.
+
+    Attributes:
+        name: name of the workload.
+        measure: unit of the performance.
+        base: performance of one replica of the reference size on the reference class, per second.
+        base_deviation: standard deviation of the natural logarithm of `base`.
+        sizes: (k,) sizes of a replica.
+        up: log performance of one replica by size, relative to the reference size.
+        replicas: (m,) numbers of replicas, rising from 1.
+        out: log performance of all replicas together by their number, relative to one replica.
+        classes: (c,) names of node classes.
+        het: log performance by node class, relative to the reference class.
+        tolerated: pressure that costs the workload 5% of its performance, from 0 to 1, over `SOURCES`.
+        caused: pressure that one replica exerts, from 0 to 1, over `SOURCES`.
+        assumed: sources that nobody measured: tolerated is taken as 1 and caused as 0, with deviation 0.
+        identity: fingerprint of the program and its data; empty for none.
+        corrections: places where measured performance departs from the product.
+    """
+
+    name: str
+    measure: Measure
+    base: float
+    base_deviation: float
+    sizes: tuple[Size, ...]
+    up: Estimate
+    replicas: Ints
+    out: Estimate
+    classes: tuple[str, ...]
+    het: Estimate
+    tolerated: Estimate
+    caused: Estimate
+    assumed: tuple[str, ...] = field(default=())
+    identity: str = ""
+    corrections: tuple[Correction, ...] = ()
+
+    def of_size(self, size: Size) -> WorkloadProfile:
+        """The same predictions for replicas of one size only.
+
+        Args:
+            size: one of `sizes`.
+        """
+        place = [self.sizes.index(size)]
+        return replace(
+            self,
+            sizes=(size,),
+            up=Estimate(self.up.mean[place], self.up.deviation[place]),
+            corrections=tuple(one for one in self.corrections if one.size == size),
+        )
+
+
+_Log = Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
+_Deviation = Annotated[float, msgspec.Meta(ge=0, le=MAX_ABS_LOG)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _OfSize(_Struct, frozen=True):
+    cores: float
+    memory_gb: float
+    mean: _Log
+    deviation: _Deviation
+
+
+class _OfReplicas(_Struct, frozen=True):
+    replicas: Annotated[int, msgspec.Meta(ge=1)]
+    mean: _Log
+    deviation: _Deviation
+
+
+class _OfClass(_Struct, frozen=True):
+    node_class: str = msgspec.field(name="class")
+    mean: _Log
+    deviation: _Deviation
+
+
+class _OfSource(_Struct, frozen=True):
+    source: str
+    mean: _Share
+    deviation: _Deviation
+
+
+_Many = Annotated[list[_OfSize], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
+
+
+class _Profile(_Struct, frozen=True):
+    name: str
+    measure: Measure
+    base: Annotated[float, msgspec.Meta(gt=0)]
+    base_deviation: _Deviation
+    up: _Many
+    out: Annotated[list[_OfReplicas], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
+    het: Annotated[list[_OfClass], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
+    tolerated: list[_OfSource]
+    caused: list[_OfSource]
+    assumed: list[str] = []
+    identity: str = ""
+    corrections: list[Correction] = []
+
+
+class _Document(_Struct, frozen=True):
+    version: int
+    profiles: list[_Profile]
+
+
+def profiles_to_json(profiles: tuple[WorkloadProfile, ...]) -> str:
+    """Profiles as one versioned JSON document.
+
+    Args:
+        profiles: profiles, in the order of the document.
+    """
+    document = _Document(version=VERSION, profiles=[_written(profile) for profile in profiles])
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def profiles_from_json(text: str | bytes, *, where: str) -> tuple[WorkloadProfile, ...]:
+    """Profiles of a JSON document that `profiles_to_json` wrote, or another program.
+
+    Args:
+        text: JSON document.
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: names the field that is missing, unknown, doubled or out of range, or an unknown version.
+    """
+    raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
+    if isinstance(raw, dict) and isinstance(raw.get("version"), int) and raw["version"] != VERSION:
+        raise InputError(f"version: {raw['version']} is not known; this program reads {VERSION}", where=where)
+    document = convert(raw, _Document, where=where)
+    found: dict[str, WorkloadProfile] = {}
+    for place, profile in enumerate(document.profiles):
+        path = f"profiles[{place}]"
+        if profile.name in found:
+            raise InputError(f"{path}.name: {profile.name!r} is given twice", where=where)
+        try:
+            found[profile.name] = _read(profile)
+        except ValueError as error:
+            raise InputError(f"{path}.{error}", where=where) from error
+    return tuple(found.values())
+
+
+def _written(profile: WorkloadProfile) -> _Profile:
+    def pairs(estimate: Estimate) -> list[tuple[float, float]]:
+        return list(zip(estimate.mean.tolist(), estimate.deviation.tolist(), strict=True))
+
+    measured = [name for name in SOURCES if name not in profile.assumed]
+
+    def by_source(estimate: Estimate) -> list[_OfSource]:
+        both = dict(zip(SOURCES, pairs(estimate), strict=True))
+        return [_OfSource(source=name, mean=both[name][0], deviation=both[name][1]) for name in measured]
+
+    return _Profile(
+        name=profile.name,
+        measure=profile.measure,
+        base=profile.base,
+        base_deviation=profile.base_deviation,
+        up=[
+            _OfSize(cores=size.cores, memory_gb=size.memory_gb, mean=mean, deviation=deviation)
+            for size, (mean, deviation) in zip(profile.sizes, pairs(profile.up), strict=True)
+        ],
+        out=[
+            _OfReplicas(replicas=count, mean=mean, deviation=deviation)
+            for count, (mean, deviation) in zip(profile.replicas.tolist(), pairs(profile.out), strict=True)
+        ],
+        het=[
+            _OfClass(node_class=name, mean=mean, deviation=deviation)
+            for name, (mean, deviation) in zip(profile.classes, pairs(profile.het), strict=True)
+        ],
+        tolerated=by_source(profile.tolerated),
+        caused=by_source(profile.caused),
+        assumed=list(profile.assumed),
+        identity=profile.identity,
+        corrections=list(profile.corrections),
+    )
+
+
+def _read(profile: _Profile) -> WorkloadProfile:
+    """Profile of a checked struct; a ValueError starts with the field."""
+    sizes = tuple(Size(entry.cores, entry.memory_gb) for entry in profile.up)
+    replicas = [entry.replicas for entry in profile.out]
+    classes = tuple(entry.node_class for entry in profile.het)
+    if len(set(sizes)) < len(sizes):
+        raise ValueError("up: a size is given twice")
+    if replicas[0] != 1 or any(late <= early for early, late in itertools.pairwise(replicas)):
+        raise ValueError("out: replicas must rise from 1")
+    if len(set(classes)) < len(classes):
+        raise ValueError("het: a class is given twice")
+    for correction in profile.corrections:
+        known = correction.size in sizes and correction.replicas in replicas
+        if not (known and correction.node_class in classes):
+            raise ValueError("corrections: the size, replicas and class must be among those of the profile")
+    return WorkloadProfile(
+        name=profile.name,
+        measure=profile.measure,
+        base=profile.base,
+        base_deviation=profile.base_deviation,
+        sizes=sizes,
+        up=_estimate(profile.up),
+        replicas=np.array(replicas, dtype=np.int64),
+        out=_estimate(profile.out),
+        classes=classes,
+        het=_estimate(profile.het),
+        tolerated=_over_sources("tolerated", profile.tolerated, profile.assumed, otherwise=1.0),
+        caused=_over_sources("caused", profile.caused, profile.assumed, otherwise=0.0),
+        assumed=tuple(profile.assumed),
+        identity=profile.identity,
+        corrections=tuple(profile.corrections),
+    )
+
+
+def _estimate(entries: list[_OfSize] | list[_OfReplicas] | list[_OfClass]) -> Estimate:
+    return Estimate(
+        np.array([entry.mean for entry in entries]), np.array([entry.deviation for entry in entries])
+    )
+
+
+def _over_sources(
+    field_name: str, entries: list[_OfSource], assumed: list[str], *, otherwise: float
+) -> Estimate:
+    given = [entry.source for entry in entries]
+    for name in (*given, *assumed):
+        if name not in SOURCES:
+            raise ValueError(f"{field_name}: no source {name!r}; known: {', '.join(SOURCES)}")
+    if sorted((*given, *assumed)) != sorted(SOURCES):
+        raise ValueError(f"{field_name}: needs each source once, here or in `assumed`")
+    by_name = {entry.source: entry for entry in entries}
+    mean = [by_name[name].mean if name in by_name else otherwise for name in SOURCES]
+    deviation = [by_name[name].deviation if name in by_name else 0.0 for name in SOURCES]
+    return Estimate(np.array(mean), np.array(deviation))

@@ -1,0 +1,55 @@
+"""Composition of the report's page from its sections."""
+
+from __future__ import annotations
+
+from kwiken.apps.report.model import DemoResult, Page
+from kwiken.apps.report.sections import (
+    Material,
+    cards,
+    diagnosis,
+    other_levers,
+    sections as sections_module,
+    spending,
+    summary,
+)
+
+SECTIONS = (
+    sections_module.latency,
+    sections_module.budget,
+    other_levers,
+    spending,
+    sections_module.timelines,
+    diagnosis,
+    sections_module.curves,
+    sections_module.disturbance,
+    sections_module.method,
+)
+
+
+def made_line(result: DemoResult) -> str:
+    """Line with the origin and time of a demo's figures."""
+    s = result.settings
+    return (
+        f"Demo of {result.created}: {s.seconds:g} s of load at {s.rate:g} requests a second, seed {s.seed}."
+    )
+
+
+def build_page(material: Material, *, made: str) -> Page:
+    """Build the page of a report.
+
+    Args:
+        material: data of the report.
+        made: origin and time of the data, for the line under the title.
+    """
+    sections = [section for make in SECTIONS if (section := make(material)) is not None]
+    kind = "measured effect of a plan" if material.result is not None else "expected effect of a plan"
+    if material.result is None and material.plan is None:
+        kind = "latency and its causes"
+    return Page(
+        title=f"{material.service}: {kind}",
+        made=made,
+        summary=summary(material),
+        cards=cards(material),
+        sections=tuple(sections),
+        foot=" ".join(material.notes),
+    )

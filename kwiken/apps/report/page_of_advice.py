@@ -1,0 +1,117 @@
+"""Page of an advice: five answers, then the tables and the chart that they rest on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, step_words
+from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement
+from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
+from kwiken.apps.report.page_of_judgement import way_table
+from kwiken.apps.report.sections import excess_table
+
+if TYPE_CHECKING:
+    from kwiken.tail.advice import Advice, RequestKind
+
+SETTINGS_HEAD = ("stage", "service", "route", "copy after", "of late calls", "calls copied", "extra work")
+
+
+def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
+    """Build the page.
+
+    Args:
+        advice: advice to show.
+        made: time of the page, for the line under the title.
+        plan_file: file that the plan was written to; None if it was not kept.
+    """
+    told = advice_sentences(advice, plan_file)
+    return Page(
+        title=f"{advice.service}: where its tail comes from, and what {percent(advice.budget)} buys",
+        made=made,
+        summary=tuple(f"{about}. {words}" for about, words in zip(QUESTIONS, told, strict=True)),
+        cards=_cards(advice),
+        sections=(
+            _kinds(advice),
+            _services(advice),
+            *_gain(advice),
+            *((_settings(advice),) if advice.settings else ()),
+            Section(
+                id="next",
+                title=QUESTIONS[4],
+                words=tuple(f"{step_words(step)}." for step in advice.steps) or (told[4],),
+            ),
+        ),
+    )
+
+
+def _cards(advice: Advice) -> tuple[Card, ...]:
+    cards = [Card("before", "p99 now", ms(advice.kind.p99_ms), f"p50 {ms(advice.kind.p50_ms)}")]
+    slow = advice.slow[-1]
+    if advice.leading:
+        part = next(each for each in slow.services if each.name == advice.leading[0])
+        cards.append(
+            Card("critical", part.name, f"{part.share:.0%}", f"of the excess of the slowest {slow.share:.0%}")
+        )
+    if advice.judgement is not None:
+        arm = advice.judgement.arm("plan")
+        cut = arm.cuts["p99_ms"]
+        between = f"90% between {percent(cut.low)} and {percent(cut.high)}, {percent(arm.spent)} spent"
+        cards.append(Card("after", "p99 cut on later requests", percent(cut.share), between))
+    return tuple(cards)
+
+
+def _kinds(advice: Advice) -> Section:
+    rows = (advice.kind, *advice.others)
+    table = Table(
+        head=("kind", "requests", "p50", "p99"),
+        body=tuple(_kind_cells(each) for each in rows),
+        strong=(advice.kind.name,),
+    )
+    return Section(id="kinds", title=QUESTIONS[0], rows=(Row((table,)),))
+
+
+def _kind_cells(kind: RequestKind) -> tuple[str, ...]:
+    return (kind.name, f"{kind.requests:,}", ms(kind.p50_ms), ms(kind.p99_ms))
+
+
+def _services(advice: Advice) -> Section:
+    return Section(id="services", title=QUESTIONS[1], rows=(Row((excess_table(advice.slow),)),))
+
+
+def _gain(advice: Advice) -> tuple[Section, ...]:
+    found = advice.judgement
+    if found is None:
+        return ()
+    figure = Figure(svg=draw_judgement(found), legend=JUDGEMENT_LEGEND)
+    start = datetime.fromtimestamp(found.stretches[0].start_s, UTC)
+    words = (
+        "Planned on the earlier half of the requests, judged on the later half, from "
+        f"{start:%Y-%m-%d %H:%M} UTC on, with the ledger replayed in their order of time."
+    )
+    return (
+        Section(
+            id="gain", title=QUESTIONS[2], words=(words,), rows=(Row((figure,)), Row((way_table(found),)))
+        ),
+    )
+
+
+def _settings(advice: Advice) -> Section:
+    body = tuple(
+        (
+            each.stage,
+            each.service,
+            each.route,
+            f"{each.after_ms:.4g} ms",
+            percent(each.probability),
+            percent(each.copies),
+            percent(each.spent),
+        )
+        for each in advice.settings
+    )
+    caption = "Of the plan made from all requests. Extra work is a share of all work."
+    return Section(
+        id="settings",
+        title=QUESTIONS[3],
+        rows=(Row((Table(head=SETTINGS_HEAD, body=body, caption=caption),)),),
+    )

@@ -1,0 +1,103 @@
+"""Page of a judgement: percentiles of each way to spend the budget, over all requests and over time."""
+
+from __future__ import annotations
+
+from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement
+from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
+from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Arm, Judgement
+
+NAMES = {PLAN: "the plan", EVEN: "spread evenly", HINDSIGHT: "in hindsight"}
+HEAD = (
+    "budget",
+    "copies",
+    "p50 cut",
+    "p90 cut",
+    "p95 cut",
+    "p99 cut",
+    "90% between",
+    "p99.9 cut",
+    "spent",
+    "denied",
+)
+
+
+def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
+    """Build the page.
+
+    Args:
+        found: judgement to show.
+        made: time of the page, for the line under the title.
+        by_blocks: whether plans were made block by block.
+    """
+    plan, even, hindsight = (found.arm(way) for way in (PLAN, EVEN, HINDSIGHT))
+    cut = plan.cuts["p99_ms"]
+    how = (
+        "Planned on all blocks before, judged on each next block."
+        if by_blocks
+        else "The plan was learned from these very requests, so its cut says little of later ones."
+        if found.in_sample
+        else "Planned before, judged on later requests."
+    )
+    told = (
+        f"p99 {_moved(cut.share)} from {ms(found.before.p99_ms)} to {ms(plan.after.p99_ms)} "
+        f"(90% between {percent(cut.low)} and {percent(cut.high)}), for {percent(plan.spent)} extra work "
+        f"of {percent(found.budget)} allowed."
+    )
+    ledger = (
+        f"{how} The ledger was replayed in the requests' order of time; it denied {percent(plan.denied)} of "
+        "the copies."
+    )
+    return Page(
+        title=f"{found.service}: a plan judged on {found.requests:,} requests",
+        made=made,
+        summary=(told, ledger),
+        cards=(
+            _card("after", "the plan", plan),
+            _card("even", "spread evenly", even),
+            _card("expected", "in hindsight", hindsight),
+        ),
+        sections=(
+            Section(
+                id="time",
+                title="Over time",
+                rows=(Row((Figure(svg=draw_judgement(found), legend=JUDGEMENT_LEGEND),)),),
+            ),
+            Section(
+                id="ways",
+                title="Beside other ways to spend the budget",
+                rows=(Row((way_table(found),)),),
+            ),
+        ),
+    )
+
+
+def way_table(found: Judgement) -> Table:
+    """Table of the ways to spend the budget.
+
+    Args:
+        found: judgement of a plan.
+    """
+    return Table(head=HEAD, body=tuple(_cells(arm) for arm in found.arms), strong=(NAMES[PLAN],))
+
+
+def _moved(share: float) -> str:
+    return "fell" if share >= 0 else "rose"
+
+
+def _card(key: str, label: str, arm: Arm) -> Card:
+    value = f"{arm.cuts['p99_ms'].share:.0%}"
+    return Card(key, f"p99 cut, {label}", value, f"{percent(arm.spent)} spent, {arm.denied:.0%} denied")
+
+
+def _cells(arm: Arm) -> tuple[str, ...]:
+    p50, p90, p95, p99, p999 = arm.cuts.values()
+    linked = "as pairs show" if arm.correlation is None else f"correlated {arm.correlation:g}"
+    return (
+        NAMES[arm.way],
+        linked,
+        *(f"{cut.share:.1%}" for cut in (p50, p90, p95, p99)),
+        f"{p99.low:.1%} to {p99.high:.1%}",
+        f"{p999.share:.1%}",
+        percent(arm.spent),
+        f"{arm.denied:.0%}",
+    )

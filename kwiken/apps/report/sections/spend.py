@@ -1,0 +1,81 @@
+"""Section on spend: planned beside actual, in the budget's unit and in every other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kwiken.apps.report.model import DemoResult, Row, Section, Table, percent
+from kwiken.apps.report.sections.views import Material
+from kwiken.model.plan import Plan
+from kwiken.model.profile import spent_by_model
+
+COUNTED = {"calls": "calls", "typical": "typical work", "mean": "mean work"}
+NONE = "\N{EN DASH}"
+
+
+def spending(material: Material) -> Section | None:
+    """Build the section with planned and actual spend; without a demo's result only the former."""
+    if material.result is not None:
+        return _spent(material, material.result)
+    return _planned(material, material.plan) if material.plan is not None else None
+
+
+def _spent(material: Material, result: DemoResult) -> Section:
+    limit = result.budgets.get("reissue", 0.0)
+    ours, even = result.spent, result.spent_even
+    stages = ({s.name: s.used for s in result.stages}, {s.name: s.even_used for s in result.stages})
+    rows = (
+        ("budget", percent(limit), percent(limit)),
+        ("expected", percent(result.expectation.spent), NONE),
+        ("spent", percent(ours.reissue), percent(even.reissue)),
+        *((("peak", percent(result.peak), percent(result.peak)),) if result.peak is not None else ()),
+        ("worst 10 s", percent(ours.reissue_worst_10s), percent(even.reissue_worst_10s)),
+        *((f"spent, as a share of {unit}", *told) for unit, told in _counted(material, *stages)),
+        ("primary calls", f"{ours.calls:,}", f"{even.calls:,}"),
+        ("copies", f"{ours.copies:,}", f"{even.copies:,}"),
+        ("retries", f"{ours.retries:,}", f"{even.retries:,}"),
+    )
+    words = (
+        "The cost of copies as a share of the cost of primary calls, counted from the traces. The budget "
+        "holds over the horizon of the plan's ledger, the peak over any 10 s. The worst 10 s is the highest "
+        "share over any 10 s of an arm, the time after a switch of plans included."
+    )
+    table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
+    return Section(id="spend", title="Extra work", words=(words,), rows=(Row((table,)),))
+
+
+def _planned(material: Material, plan: Plan) -> Section:
+    expected = plan.expected.spent if plan.expected is not None else None
+    names = (("reissues", "reissue"), ("lost utility", "utility_loss"), ("catch-up", "catch_up"))
+    rows = [
+        (
+            label,
+            percent(getattr(plan.budgets, key)),
+            NONE if expected is None else percent(getattr(expected, key)),
+        )
+        for label, key in names
+        if key == "reissue" or getattr(plan.budgets, key) > 0
+    ]
+    planned = {
+        name: plan.cost.stages[name] * stage.reissue.fraction
+        for name, stage in plan.stages.items()
+        if stage.reissue is not None
+    }
+    rows += [(f"reissues, as a share of {unit}", NONE, told) for unit, (told,) in _counted(material, planned)]
+    terms = plan.ledger
+    peak = percent(terms.peak(plan.budgets.reissue))
+    words = (
+        f"Shares of the service's work by the cost model {plan.cost.model!r}; other units are named.",
+        f"The budgets hold over {terms.horizon_s:,g} s. Over any 10 s reissues may reach {peak}.",
+        f"Below {terms.floor_per_s:g} copies a second none is denied.",
+    )
+    table = Table(head=("budget", "may spend", "expected to spend"), body=tuple(rows))
+    return Section(id="spend", title="Planned extra work", words=words, rows=(Row((table,)),))
+
+
+def _counted(material: Material, *spent: Mapping[str, float]) -> list[tuple[str, tuple[str, ...]]]:
+    """Spend of each arm by unit; empty without profile and costs."""
+    if material.profile is None or material.plan is None:
+        return []
+    found = [spent_by_model(material.profile, material.plan.cost, each) for each in spent]
+    return [(unit, tuple(percent(each[model]) for each in found)) for model, unit in COUNTED.items()]

@@ -1,0 +1,57 @@
+"""Base classes of the errors that kwiken raises on purpose."""
+
+from __future__ import annotations
+
+from kwiken.base.printable import printable
+
+
+class KwikenError(Exception):
+    """Base class of all errors that kwiken raises on purpose."""
+
+
+class DefinitionError(KwikenError):
+    """Error in a service definition; the message names the stage.
+
+    Args:
+        message: problem, and what would be right.
+        stage: name of the stage, put before the message; None for a problem of the service itself.
+    """
+
+    def __init__(self, message: str, *, stage: str | None = None) -> None:
+        super().__init__(_line(f"stage {stage!r}: {message}" if stage is not None else message))
+        self.stage = stage
+
+
+class InputError(KwikenError):
+    """Error in input from outside: a file, line, field or value.
+
+    Args:
+        message: problem, and what would be right.
+        where: file, line or field, put before the message; None for none.
+    """
+
+    def __init__(self, message: str, *, where: str | None = None) -> None:
+        super().__init__(_line(f"{where}: {message}" if where is not None else message))
+        self.where = where
+
+    @property
+    def problem(self) -> str:
+        """Message without `where`."""
+        return str(self) if self.where is None else str(self).removeprefix(f"{_line(self.where)}: ")
+
+
+class MissingExtraError(KwikenError, ModuleNotFoundError):
+    """A library that is installed with one of the package's extras, and is not there.
+
+    Args:
+        message: what needs the library, and how to install it.
+        name: import name of the library.
+    """
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message, name=name)
+
+
+def _line(message: str) -> str:
+    """Message as one printable line: messages quote names and fields from untrusted input."""
+    return printable(" ".join(message.expandtabs(1).splitlines()))

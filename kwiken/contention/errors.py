@@ -1,9 +1,0 @@
-"""Errors of probes."""
-
-from __future__ import annotations
-
-from kwiken.errors import KwikenError
-
-
-class ProbeError(KwikenError):
-    """A probe cannot measure: the machine, the stage or the data are not what it needs."""

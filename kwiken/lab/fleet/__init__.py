@@ -1,0 +1,12 @@
+"""Simulated fleets: scenarios on clusters too large to own, played under any scheduler of the allocator."""
+
+from __future__ import annotations
+
+from kwiken.lab.fleet.catalogue import SCENARIOS as SCENARIOS
+from kwiken.lab.fleet.generators import (
+    MAX_REPLICAS as MAX_REPLICAS,
+    replica_rows as replica_rows,
+    score_rows as score_rows,
+    size_rows as size_rows,
+)
+from kwiken.lab.fleet.managers import CONTESTANTS as CONTESTANTS, simulate as simulate

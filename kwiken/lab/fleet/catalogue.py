@@ -1,0 +1,111 @@
+"""Catalogue of scenarios: those of Paragon and of Quasar that a simulated cluster can play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from kwiken.base.arrays import Floats
+from kwiken.lab.fleet.applications import applications
+from kwiken.lab.fleet.platforms import LOCAL, cloud
+from kwiken.lab.fleet.targets import targets
+from kwiken.lab.fleet.world import World
+
+LOCAL_JOBS: Final = 178
+KNOWN_LOCAL, KNOWN_CLOUD = 20, 50  # applications that were measured everywhere (Paragon section 3.1)
+MEDIAN_S: Final = 330.0  # duration alone on the local cluster, in seconds
+LOW_MEDIAN_S: Final = 180.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A scenario that can be drawn.
+
+    Attributes:
+        title: what happens in it.
+        draw: function from a seed to the world.
+    """
+
+    title: str
+    draw: Callable[[int], World]
+
+
+def _regular(count: int, gap_s: float) -> Floats:
+    return np.arange(count, dtype=float) * gap_s
+
+
+def _local_low(seed: int) -> World:
+    arrivals_s = _regular(LOCAL_JOBS, 10.0)
+    return applications("local-low", seed, LOCAL, arrivals_s, known=KNOWN_LOCAL, median_s=LOW_MEDIAN_S)
+
+
+def _local_medium(seed: int) -> World:
+    gaps_s = np.random.default_rng([seed, 1]).normal(10.0, 1.0, LOCAL_JOBS)
+    arrivals_s = np.cumsum(np.maximum(gaps_s, 0.0))
+    return applications("local-medium", seed, LOCAL, arrivals_s, known=KNOWN_LOCAL, median_s=MEDIAN_S)
+
+
+def _local_phases(seed: int) -> World:
+    arrivals_s = _regular(LOCAL_JOBS, 10.0)
+    return applications(
+        "local-phases", seed, LOCAL, arrivals_s, known=KNOWN_LOCAL, median_s=MEDIAN_S, phases=3
+    )
+
+
+def _local_full(seed: int) -> World:
+    arrivals_s = _regular(LOCAL_JOBS, 1.0)
+    return applications("local-full", seed, LOCAL, arrivals_s, known=KNOWN_LOCAL, median_s=MEDIAN_S)
+
+
+def _cloud_low(seed: int) -> World:
+    arrivals_s = _regular(2500, 1.0)
+    return applications("cloud-low", seed, cloud(1000), arrivals_s, known=KNOWN_CLOUD, load=0.4)
+
+
+def _cloud_high(seed: int) -> World:
+    arrivals_s = _regular(5000, 1.0)
+    return applications("cloud-high", seed, cloud(1000), arrivals_s, known=KNOWN_CLOUD, load=0.85)
+
+
+def _cloud_full(seed: int) -> World:
+    """7,500 applications one a second, and 1,000 more at once after the first half (Paragon section 5.4)."""
+    burst_s = 3750.0 + np.arange(1, 1001) * 0.05
+    arrivals_s = np.sort(np.concatenate((_regular(7500, 1.0), burst_s)))
+    return applications("cloud-full", seed, cloud(1000), arrivals_s, known=KNOWN_CLOUD, load=0.95)
+
+
+def _cloud_failures(seed: int) -> World:
+    arrivals_s = _regular(2500, 1.0)
+    return applications(
+        "cloud-failures", seed, cloud(1000), arrivals_s, known=KNOWN_CLOUD, load=0.4, outages=50
+    )
+
+
+def _targets(seed: int) -> World:
+    return targets("targets", seed, cloud(200), 1200, load=0.9)
+
+
+def _targets_swings(seed: int) -> World:
+    return targets("targets-swings", seed, cloud(200), 1200, load=0.6, swings=True, outages=10)
+
+
+SCENARIOS: Final[Mapping[str, Entry]] = MappingProxyType(
+    {
+        "local-low": Entry("178 applications, one each 10 s, on 40 nodes", _local_low),
+        "local-medium": Entry("as local-low, with longer applications at uneven gaps", _local_medium),
+        "local-phases": Entry("as local-medium; each workload is three applications in a row", _local_phases),
+        "local-full": Entry("178 applications, one a second, on 40 nodes: most have to wait", _local_full),
+        "cloud-low": Entry("2,500 applications, one a second, on 1,000 servers; 40% load", _cloud_low),
+        "cloud-high": Entry("5,000 applications, one a second, on 1,000 servers; 85% load", _cloud_high),
+        "cloud-full": Entry("8,500 applications with a burst of 1,000, on 1,000 servers", _cloud_full),
+        "cloud-failures": Entry("as cloud-low; 50 servers fail", _cloud_failures),
+        "targets": Entry("1,200 workloads with targets, one a second, on 200 servers; 90% load", _targets),
+        "targets-swings": Entry(
+            "as targets, with 60% load that rises and falls; 10 servers fail", _targets_swings
+        ),
+    }
+)

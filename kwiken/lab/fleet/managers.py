@@ -1,0 +1,93 @@
+"""Managers that are compared: a scheduler each, with what it knows of workloads and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.lab.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
+from kwiken.lab.fleet.simulator import DETECTION_S, Manager, Outcome, Simulation
+from kwiken.lab.fleet.world import World
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A manager by its parts.
+
+    Attributes:
+        scheduler: name of the scheduler in `SCHEDULERS`.
+        knowledge: what it knows of workloads.
+        caution: how surely targets are met.
+        follows: whether deviations are acted on after placement.
+        chooses_sizes: whether it chooses sizes and numbers of replicas; the others place what users reserve.
+        detection_s: time for which a deviation must last before it is acted on, in seconds.
+    """
+
+    scheduler: str
+    knowledge: Knowledge = Knowledge.PUBLISHED
+    caution: Caution = SOURCE_CAUTION
+    follows: bool = False
+    chooses_sizes: bool = False
+    detection_s: float = DETECTION_S
+
+    def manager(self, name: str, seed: int) -> Manager:
+        """The manager of one run.
+
+        Args:
+            name: name in results.
+            seed: seed of the scheduler's random choices.
+        """
+        chosen: Scheduler = scheduler(self.scheduler, seed=seed)
+        return Manager(name, chosen, self.caution, self.follows, self.chooses_sizes, self.detection_s)
+
+
+QUASAR_DETECTION_S: Final = 15.0  # three samples in a row, one each 5 s (Quasar section 3.8)
+
+# As the sources describe them: Paragon and Quasar watch their workloads, the others do not.
+CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
+    {
+        "paragon, all known": Contestant("paragon", Knowledge.TRUE, follows=True),
+        "paragon, chosen entries": Contestant("paragon", Knowledge.CHOSEN, follows=True),
+        "paragon": Contestant("paragon", follows=True),
+        "paragon, with margin": Contestant("paragon-margin", follows=True),
+        "paragon-statistical": Contestant("paragon-statistical", follows=True),
+        "interference-only": Contestant("interference-only"),
+        "heterogeneity-only": Contestant("heterogeneity-only"),
+        "least-loaded": Contestant("least-loaded", Knowledge.TRUE),
+        "quasar, all known": Contestant(
+            "quasar",
+            Knowledge.TRUE,
+            follows=True,
+            chooses_sizes=True,
+            detection_s=QUASAR_DETECTION_S,
+        ),
+        "quasar": Contestant("quasar", follows=True, chooses_sizes=True, detection_s=QUASAR_DETECTION_S),
+        "quasar, without adaptation": Contestant("quasar", chooses_sizes=True),
+        "thrifty": Contestant(
+            "thrifty",
+            Knowledge.CHOSEN,
+            Caution(),
+            follows=True,
+            chooses_sizes=True,
+            detection_s=QUASAR_DETECTION_S,
+        ),
+    }
+)
+
+
+def simulate(world: World, name: str) -> Outcome:
+    """Run a world under one of the `CONTESTANTS`.
+
+    Args:
+        world: scenario with what can be known.
+        name: key of `CONTESTANTS`.
+    """
+    contestant = CONTESTANTS[name]
+    manager = contestant.manager(name, world.seed)
+    first = world.profiles(contestant.knowledge, ENTRIES)
+    again = world.profiles(contestant.knowledge, ENTRIES_AGAIN) if manager.measures_again else first
+    return Simulation(world.scenario, first, manager, again).run()

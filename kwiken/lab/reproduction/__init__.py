@@ -1,0 +1,6 @@
+"""Reproductions: tables and figures of published sources, computed anew beside the published values."""
+
+from __future__ import annotations
+
+from kwiken.lab.reproduction.rows import Plot as Plot, Row as Row, Series as Series, run as run
+from kwiken.lab.reproduction.sources import NAMES as NAMES, reproduction as reproduction

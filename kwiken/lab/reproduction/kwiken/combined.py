@@ -1,0 +1,239 @@
+"""Reissues and partial answers together on one large DAG: Figure 5.8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from kwiken.base.arrays import Floats
+from kwiken.lab.reproduction.kwiken.population import (
+    POPULATIONS,
+    StageDistribution,
+    fan_out_queries,
+    population,
+)
+from kwiken.lab.reproduction.kwiken.trial import Sample, Trial
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
+from kwiken.tail.apportion import sumvar
+from kwiken.tail.curves import lower_hull, reissue_curve
+from kwiken.tail.partial import (
+    Responders,
+    Tuned,
+    apply_rule,
+    sequential_costs,
+    tune_stop_rule,
+    tune_wait_for_fraction,
+)
+
+REQUESTS = 6000
+TUNED_ON = 1500  # queries that the stop rules are tuned on
+RESPONDERS = 400  # responders of a fan-out
+FAN_OUTS = 3
+VARIANCE_SHARE = 0.15  # share of each fan-out in the DAG's whole variance
+COST_SHARE = 0.32  # share of each fan-out in the DAG's whole cost
+LOSS = 0.001  # utility that may be lost, a share
+LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
+REISSUES = (0.01, 0.03, 0.1, 1.0)  # reissue budgets, as shares of all work
+SHOWN_STAGES = 10  # stages that panel (c) shows
+MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as one that gets budget
+PANEL_C = ("variance", "budget")
+
+
+Tune = Callable[..., Tuned]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """Variance of a fan-out by its loss, as `sumvar` takes it; (k,) each, ms² for the hull."""
+
+    fraction: Floats
+    hull: Floats
+
+
+def _loss_curve(responders: Responders, tune: Tune) -> LossCurve:
+    sample = responders.first(TUNED_ON)
+    rules = [tune(sample, loss=loss) for loss in LOSSES]
+    variance = np.array([float(sample.last_ms.var()), *(rule.variance for rule in rules)])
+    fraction = np.array([0.0, *LOSSES])
+    return LossCurve(fraction, lower_hull(fraction, variance)[0])
+
+
+@dataclass(frozen=True)
+class FanOutDag:
+    """DAG with three fan-outs, with their responders in both periods."""
+
+    trial: Trial
+    train: dict[str, Responders]
+    test: dict[str, Responders]
+
+
+def _fan_out_dag(rng: np.random.Generator) -> FanOutDag:
+    """Largest DAG of population C, with fan-outs in place of three stages of its longest chain."""
+    stages = population(POPULATIONS["C"], rng)[-1]
+    plain = Trial.of(stages, REQUESTS, rng)
+    names = _fan_out_names(stages, plain.train)
+    rest = sum(float(v.var()) for name, v in plain.train.items() if name not in names)
+    target = rest * VARIANCE_SHARE / (1 - FAN_OUTS * VARIANCE_SHARE)
+    queries = {
+        name: [fan_out_queries(REQUESTS, rng, responders=RESPONDERS) for _ in range(3)] for name in names
+    }
+    samples: list[Sample] = [dict(plain.train), dict(plain.test), dict(plain.copies)]
+    train, test = {}, {}
+    for name in names:
+        scale = math.sqrt(target / float(queries[name][0].max(axis=1).var()))
+        for sample, matrix in zip(samples, queries[name], strict=True):
+            sample[name] = scale * matrix.max(axis=1)
+        train[name], test[name] = (Responders.of(scale * queries[name][i]) for i in (0, 1))
+    costs = {name: cost for name, cost in plain.costs.items() if name not in names}
+    left = (1 - FAN_OUTS * COST_SHARE) / math.fsum(costs.values())
+    shares = {s.name: COST_SHARE if s.name in names else left * costs[s.name] for s in stages}
+    trial = replace(plain, train=samples[0], test=samples[1], copies=samples[2], costs=shares)
+    return FanOutDag(trial, train, test)
+
+
+def _fan_out_names(stages: tuple[StageDistribution, ...], latency: Sample) -> list[str]:
+    """Three stages of the mean request's longest chain, spread evenly over it."""
+    means = {name: float(values.mean()) for name, values in latency.items()}
+    ends: dict[str, float] = {}
+    last: dict[str, str | None] = {}
+    for stage in stages:
+        last[stage.name] = max(stage.after, key=ends.__getitem__, default=None)
+        parent = last[stage.name]
+        ends[stage.name] = means[stage.name] + (ends[parent] if parent is not None else 0.0)
+    chain = [max(ends, key=ends.__getitem__)]
+    while (parent := last[chain[0]]) is not None:
+        chain.insert(0, parent)
+    return [chain[round(place)] for place in np.linspace(0, len(chain) - 1, FAN_OUTS + 2)[1:-1]]
+
+
+def _shorten(dag: FanOutDag, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> FanOutDag:
+    """Fix the stop rules for the loss budget; the fan-outs' latencies become the shortened ones."""
+    given = sumvar(curves, sequential_costs(dict.fromkeys(curves, 1.0)), loss).fractions
+    train, test, copies = dict(dag.trial.train), dict(dag.trial.test), dict(dag.trial.copies)
+    for name, share in given.items():
+        rule = tune(dag.train[name].first(TUNED_ON), loss=share).rule
+        train[name], _ = apply_rule(rule, dag.train[name])
+        test[name], _ = apply_rule(rule, dag.test[name])
+        # latency of another query stands for a copy of the whole stage
+        copies[name] = np.roll(test[name], 997)
+    return replace(dag, trial=replace(dag.trial, train=train, test=test, copies=copies))
+
+
+def _with_curves(dag: FanOutDag) -> Trial:
+    """The trial with curves of the fan-outs' present latencies; the other stages keep theirs."""
+    trial = dag.trial
+    fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in dag.train}
+    return replace(trial, curves={**trial.curves, **fan_outs})
+
+
+def _reissued(trial: Trial, budget: float) -> float:
+    """p99 of the judged requests at a reissue budget."""
+    if budget == 0:
+        return float(np.percentile(trial.latency_ms(), 99))
+    return float(np.percentile(trial.play(sumvar(trial.curves, trial.costs, budget))[0], 99))
+
+
+def combined(seed: int) -> dict[str, list[float]]:
+    """p99 cuts: reissues only, loss only, both, both with the simple rule; and loss swept at 3% reissues.
+
+    Also shares of variance and of a 3% reissue budget of the ten stages that vary most, for panel (c).
+    """
+    dag = _fan_out_dag(np.random.default_rng([seed, 58]))
+    alone = _with_curves(dag)
+    base = _reissued(alone, 0.0)
+    curves = {name: _loss_curve(responders, tune_stop_rule) for name, responders in dag.train.items()}
+    plain = {name: _loss_curve(responders, tune_wait_for_fraction) for name, responders in dag.train.items()}
+    by_loss = {loss: _with_curves(_shorten(dag, curves, tune_stop_rule, loss)) for loss in LOSSES[1:]}
+    simple = _with_curves(_shorten(dag, plain, tune_wait_for_fraction, LOSS))
+
+    def cuts(shortened: Trial, budgets: tuple[float, ...]) -> list[float]:
+        return [gain(base, _reissued(shortened, budget)) for budget in budgets]
+
+    return {
+        "reissues only": cuts(alone, REISSUES),
+        "loss only": [gain(base, _reissued(by_loss[loss], 0.0)) for loss in (LOSS, 0.01)],
+        "both": cuts(by_loss[LOSS], REISSUES),
+        "simple": cuts(simple, REISSUES),
+        "by loss": [gain(base, _reissued(shortened, 0.03)) for shortened in by_loss.values()],
+        **_panel_c(by_loss[LOSS]),
+    }
+
+
+def _panel_c(trial: Trial) -> dict[str, list[float]]:
+    """Shares of the variance and of a 3% budget of the stages with most variance, in descending order."""
+    fractions = sumvar(trial.curves, trial.costs, 0.03).fractions
+    variance = {name: float(curve.variance[0]) for name, curve in trial.curves.items()}
+    total = sum(variance.values())
+    most = sorted(variance, key=lambda name: -variance[name])[:SHOWN_STAGES]
+    return {
+        "variance": [variance[name] / total for name in most],
+        "budget": [trial.costs[name] * fractions[name] / 0.03 for name in most],
+    }
+
+
+def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
+    """Rows and panels of Figure 5.8."""
+    found = {key: np.mean([result[key] for result in results], axis=0).tolist() for key in results[0]}
+    note = (
+        f"mean of {len(results)} synthetic DAGs of 150 stages, {VARIANCE_SHARE:.0%} of the variance a fan-out"
+    )
+    rows = []
+    for key, label in VARIANTS.items():
+        for budget, cut in zip(REISSUES, found[key], strict=True):
+            source = SOURCE.get((key, budget), "")
+            metric = f"p99 cut, {label} {budget:.0%} reissues, %"
+            rows.append(row("Figure 5.8", metric, percent(cut), source=source, note=note))
+    for loss, cut in zip(("0.1%", "1%"), found["loss only"], strict=True):
+        rows.append(row("Figure 5.8", f"p99 cut, {loss} loss, no reissues, %", percent(cut), note=note))
+    return Findings((*rows, *_panel_c_rows(results)), _panels(found))
+
+
+def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
+    given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
+    condition = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
+    order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
+    return (
+        row("Figure 5.8c", f"share that get budget, {condition}, %", percent(given), source="many of them"),
+        row(
+            "Figure 5.8c",
+            f"rank correlation of variance and budget, {condition}",
+            round(float(np.mean(order)), 3),
+            source="not in proportion to variance",
+        ),
+    )
+
+
+VARIANTS = {
+    "reissues only": "no loss,",
+    "both": "0.1% loss and",
+    "simple": "0.1% loss by wait-for-fraction and",
+}
+SOURCE = {
+    ("both", 0.01): "above 10% reissues alone and above 1% loss alone",
+    ("both", 0.03): "above 75",
+    ("simple", 0.03): "below Kwiken for both",
+}
+
+
+def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
+    budgets = [100 * budget for budget in REISSUES]
+    left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in VARIANTS)
+    losses = [100 * loss for loss in LOSSES[1:]]
+    right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
+    ranks = list(range(1, SHOWN_STAGES + 1))
+    stages = tuple(Series(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
+    title = "p99 cut by reissue budget at a loss of 0.1%"
+    return (
+        Plot("Figure 5.8", title, "reissues, %", "p99 cut, %", left, log_x=True),
+        Plot("Figure 5.8", "p99 cut by loss at 3% reissues", "loss, %", "p99 cut, %", (right,), log_x=True),
+        Plot("Figure 5.8", "the stages that vary most", "rank by variance", "share, %", stages),
+    )
+
+
+def part(seed: int, dags: int) -> Part:
+    """Figure 5.8 on several large DAGs."""
+    return Part("combined", tuple((combined, (seed + i,)) for i in range(dags)), conclude_combined)

@@ -1,0 +1,13 @@
+"""Paragon: classification by platform and by source of contention, and the schedulers compared."""
+
+from __future__ import annotations
+
+from kwiken.lab.reproduction.paragon.episodes import (
+    Episode as Episode,
+    TwoEntries as TwoEntries,
+    by_density as by_density,
+    drawn as drawn,
+    two_entries as two_entries,
+)
+from kwiken.lab.reproduction.paragon.generators import platform_rows as platform_rows
+from kwiken.lab.reproduction.paragon.parts import all_parts as all_parts

@@ -1,0 +1,109 @@
+"""Comparisons of managers on simulated fleets: medians over seeds beside a source's values, and orderings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.lab.fleet import SCENARIOS, simulate
+from kwiken.lab.reproduction.rows import Row
+
+__all__ = ["Figures", "Told", "levels", "orderings", "played"]
+
+Figures = dict[str, dict[str, float]]  # by manager: figures by name
+LEVELS = (
+    "simulated fleet; the generator is fixed in docs/fleet.md and not adjusted; medians over the seeds, with "
+    "the lowest and the highest"
+)
+ORDERS = "seeds in which the order holds, a tie counts; the source's order follows from its values"
+LEADS = "by how much the first manager is ahead, below 0 if it is behind; median over the seeds"
+
+
+def played(scenario: str, managers: Sequence[str], seed: int) -> Figures:
+    """Figures of one scenario under some managers, on the same draw.
+
+    Args:
+        scenario: key of `SCENARIOS`.
+        managers: keys of `CONTESTANTS`.
+        seed: seed.
+    """
+    world = SCENARIOS[scenario].draw(seed)
+    return {name: simulate(world, name).summary() for name in managers}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One figure of a scenario, with what the source says of it.
+
+    Attributes:
+        figure: figure or section of the source.
+        metric: name of the figure in a run's summary.
+        source: the source's value by manager, as a text.
+    """
+
+    figure: str
+    metric: str
+    source: Mapping[str, str]
+
+
+def levels(scenario: str, told: Told, results: Sequence[Figures]) -> list[Row]:
+    """A row for each manager: median over the seeds.
+
+    Args:
+        scenario: name of the scenario.
+        told: figure.
+        results: by seed.
+    """
+    rows = []
+    for manager in results[0]:
+        values = [each[manager][told.metric] for each in results]
+        rows.append(
+            Row(
+                figure=told.figure,
+                metric=f"{scenario}: {told.metric.removesuffix(', %')}, {manager}, %",
+                source=told.source.get(manager, ""),
+                ours=round(float(np.median(values)), 1),
+                note=LEVELS,
+                low=round(min(values), 1),
+                high=round(max(values), 1),
+            )
+        )
+    return rows
+
+
+def orderings(
+    scenario: str, told: Told, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
+) -> list[Row]:
+    """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
+
+    Args:
+        scenario: name of the scenario.
+        told: figure; more is better.
+        pairs: names of two managers each.
+        results: by seed.
+    """
+    name, rows = told.metric.removesuffix(", %"), []
+    for better, other in pairs:
+        leads = [each[better][told.metric] - each[other][told.metric] for each in results]
+        label = f"{scenario}: {name}, {better} before {other}"
+        rows += [
+            Row(
+                figure=told.figure,
+                metric=f"{label}, seeds of {len(results)}",
+                source="",
+                ours=float(sum(lead >= 0 for lead in leads)),
+                note=ORDERS,
+            ),
+            Row(
+                figure=told.figure,
+                metric=f"{label}, points",
+                source="",
+                ours=round(float(np.median(leads)), 1),
+                note=LEADS,
+                low=round(min(leads), 1),
+                high=round(max(leads), 1),
+            ),
+        ]
+    return rows

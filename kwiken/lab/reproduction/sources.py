@@ -1,0 +1,40 @@
+"""Registry of reproductions, by name of the source."""
+
+from __future__ import annotations
+
+from kwiken.base.errors import InputError
+from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
+from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
+from kwiken.lab.reproduction.paragon import all_parts as parts_of_paragon
+from kwiken.lab.reproduction.quasar import all_parts as parts_of_quasar
+from kwiken.lab.reproduction.rows import Reproduction
+
+NAMES = {
+    "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
+    "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
+    "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
+    "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
+}
+_PARTS = {
+    "kwiken": parts_of_kwiken,
+    "paragon": parts_of_paragon,
+    "quasar": parts_of_quasar,
+    "ibench": parts_of_ibench,
+}
+
+
+def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
+    """Reproduction of a source.
+
+    Args:
+        name: one of `NAMES`.
+        seeds: number of synthetic populations to average over.
+
+    Raises:
+        InputError: for an unknown name or no seed.
+    """
+    if name not in NAMES:
+        raise InputError(f"nothing reproduces {name!r}; known: {', '.join(NAMES)}")
+    if seeds < 1:
+        raise InputError(f"seeds must be 1 or more, not {seeds}")
+    return Reproduction(name, NAMES[name], _PARTS[name](seeds))

@@ -1,0 +1,222 @@
+"""Profile of a service: latencies and facts of its stages, learned from traces."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.model.plan import SpanMatch
+
+OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time
+WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
+
+MAX_TEXT: Final = 1000  # characters of a kind, a caller or an ignored operation
+MAX_DEPTH: Final = 20
+MAX_IGNORED: Final = 1000
+
+
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a fit chose, so that other traces can be fitted alike.
+
+    Attributes:
+        kind: kind of the requests: the first `service:operation` that tells them from others.
+        caller: `service:operation` of the spans whose calls are the stages.
+        stages: `services`: a stage is a call from one service to another; `spans`: any span below.
+        depth: number of levels of calls that became stages, from 1 to 20.
+        ignored: operations that were left out of the trees.
+    """
+
+    kind: str
+    caller: str
+    stages: Literal["services", "spans"] = "services"
+    depth: int = 1
+    ignored: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check sizes and ranges."""
+        for text in (self.kind, self.caller, *self.ignored):
+            if not 0 < len(text) <= MAX_TEXT:
+                raise ValueError(f"kind, caller and ignored must have 1 to {MAX_TEXT} characters each")
+        if len(self.ignored) > MAX_IGNORED:
+            raise ValueError(f"ignored must be at most {MAX_IGNORED} operations")
+        if not 1 <= self.depth <= MAX_DEPTH:
+            raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, not {self.depth}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageProfile:
+    """Profile of one stage: n requests, whose rows are joint with those of the profile's other stages.
+
+    Attributes:
+        name: name of the stage.
+        after: names of its parents.
+        match: rule for the spans that the stage was learned from.
+        calls_ms: (n, width) latency of each primary call as the caller saw it, without any reissue,
+            milliseconds; a fan-out has a column per shard. NaN where there was no such call.
+        censored: (n, width) whether the call was cancelled, so that its latency is at least that in
+            `calls_ms`.
+        busy_ms: mean time that a replica worked on one call, milliseconds; None where it was not measured.
+        busy_variation: standard deviation of that time as a ratio to its mean, 0 or more; None where it was
+            not measured.
+        replicas: number of replicas seen, 1 or more; None where the traces do not record it.
+        reissuable: whether a copy of a call may be sent.
+        writes: why the calls were taken for writes, such as `POST` or `INSERT orders`; empty where they were
+            not.
+        pairs_ms: (m, 2) latency of calls that had a copy, and of that copy from its own start, milliseconds;
+            None where no copies were seen.
+        pairs_cut: (m, 2) which of these were cancelled, so took at least that long.
+        guesses_ms: (m, 2) latency of late calls, and an estimate of what copies of them would have taken
+            (`guess_copies`), milliseconds; None where there is no estimate.
+        worth: (n, width) weight of each primary call's answer relative to the other shards of its request,
+            such as 1 for the shard with the top hit and 0 for the others. NaN where it is not known; None
+            where it never is, so that all shards weigh the same.
+        threads: maximum number of threads that a call of a late request can use, 1 or more.
+        asked: (n, width) index in `replica_names` of the replica that took each primary call; -1 where it is
+            not known. None where the traces do not record replicas.
+        replica_names: names of the replicas that took calls.
+        lag_ms: (n, width) time that the answer of each primary call lay at the caller before the caller read
+            it (`gateway_lag`), milliseconds; a part of `calls_ms` that no copy shortens. 0 where it is not
+            known; None where it never is. `pairs_ms` and `guesses_ms` are without it.
+    """
+
+    name: str
+    after: tuple[str, ...] = ()
+    match: SpanMatch
+    calls_ms: Floats
+    censored: Bools
+    busy_ms: float | None = None
+    busy_variation: float | None = None
+    replicas: int | None = None
+    reissuable: bool = True
+    writes: str = ""
+    pairs_ms: Floats | None = None
+    pairs_cut: Bools | None = None
+    guesses_ms: Floats | None = None
+    worth: Floats | None = None
+    threads: int = 1
+    asked: Ints | None = None
+    replica_names: tuple[str, ...] = ()
+    lag_ms: Floats | None = None
+
+    def without_lag(self) -> StageProfile:
+        """The stage as copies race it: each call ends when its answer reaches the caller.
+
+        A caller that is late to read an answer is late to send a copy and to read the copy's answer too. So
+        time-outs, and the latencies of copies, are those of this stage; `lag_ms` is added after the race.
+        """
+        if self.lag_ms is None:
+            return self
+        return replace(self, calls_ms=np.maximum(0.0, self.calls_ms - self.lag_ms), lag_ms=None)
+
+    @property
+    def latency_ms(self) -> Floats:
+        """(n,): latency of each request's slowest call, milliseconds; 0 where the stage was skipped."""
+        return np.asarray(np.fmax.reduce(self.calls_ms, axis=1, initial=0.0))
+
+    @property
+    def own_time(self) -> bool:
+        """Whether the stage is a request's own time, which no span explains and no copy shortens."""
+        return not self.reissuable and self.name.endswith(OWN_TIME)
+
+    @property
+    def visited(self) -> Bools:
+        """(n,): whether the request called the stage."""
+        return np.asarray(~np.isnan(self.calls_ms).all(axis=1))
+
+    @property
+    def visit_share(self) -> float:
+        """Share of the requests that called the stage, 0 to 1."""
+        return float(self.visited.mean()) if len(self.calls_ms) else 0.0
+
+    @property
+    def calls_per_request(self) -> float:
+        """Mean number of primary calls per request; a request that skipped the stage counts as 0."""
+        return float((~np.isnan(self.calls_ms)).sum() / max(1, len(self.calls_ms)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Profile of a service: n requests.
+
+    Attributes:
+        service: name of the service.
+        stages: profiles of its stages, parents before children.
+        latency_ms: (n,) latency of each whole request, milliseconds.
+        started_s: (n,) start of each request, seconds since 1970.
+        counts: numbers of items read and of items left out while learning, by kind.
+        classes: (n,) index in `class_names` of each request's class; None where there are no classes.
+        class_names: names of the classes of requests.
+        origin: what the fit chose; None for a profile of our own runtime's traces, or of an older version.
+        service_names: names of the services that did the requests' work; empty where this is not known.
+        service_ms: (n, services) time of each service in each request, milliseconds: its own part of the
+            critical path through the raw spans, so that a row sums to the latency. None where not known.
+    """
+
+    service: str
+    stages: tuple[StageProfile, ...]
+    latency_ms: Floats
+    started_s: Floats
+    counts: Mapping[str, int] = field(default_factory=dict)
+    classes: Ints | None = None
+    class_names: tuple[str, ...] = ()
+    origin: Origin | None = None
+    service_names: tuple[str, ...] = ()
+    service_ms: Floats | None = None
+
+    @property
+    def requests(self) -> int:
+        """Number of requests."""
+        return len(self.latency_ms)
+
+    def stage(self, name: str) -> StageProfile:
+        """Profile of the stage of that name.
+
+        Args:
+            name: name of the stage.
+
+        Raises:
+            KeyError: when there is no such stage.
+        """
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise KeyError(name)
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` and the hash of the profile's content, with times to the microsecond as in its JSON."""
+        total = hashlib.sha256(self.service.encode())
+        for stage in self.stages:
+            total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
+            total.update(to_microseconds(stage.calls_ms).tobytes())
+            total.update(np.ascontiguousarray(stage.censored).tobytes())
+            if stage.pairs_ms is not None and stage.pairs_cut is not None:
+                total.update(to_microseconds(stage.pairs_ms).tobytes())
+                total.update(np.ascontiguousarray(stage.pairs_cut).tobytes())
+            if stage.guesses_ms is not None:
+                total.update(to_microseconds(stage.guesses_ms).tobytes())
+            if stage.worth is not None:
+                total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
+            if stage.asked is not None:
+                total.update(repr(stage.replica_names).encode() + np.ascontiguousarray(stage.asked).tobytes())
+            if stage.lag_ms is not None:
+                total.update(b"lag" + to_microseconds(stage.lag_ms).tobytes())
+            if stage.threads > 1:
+                total.update(f"threads {stage.threads}".encode())
+        total.update(to_microseconds(self.latency_ms).tobytes())
+        if self.service_ms is not None:
+            total.update(repr(self.service_names).encode() + to_microseconds(self.service_ms).tobytes())
+        if self.classes is not None:
+            total.update(repr(self.class_names).encode() + np.ascontiguousarray(self.classes).tobytes())
+        return f"sha256:{total.hexdigest()}"
+
+
+def to_microseconds(milliseconds: Floats) -> Floats:
+    """Times rounded to whole microseconds, in milliseconds, as a contiguous array of the same shape."""
+    return np.ascontiguousarray(np.round(milliseconds, 3))

@@ -1,0 +1,227 @@
+"""Strict codecs of service definitions: plain values, JSON, YAML and networkx graphs, both ways.
+
+A document holds the DAG and its settings. Handlers, utility functions, `setup` and the page are code, so they
+are part of the Python definition only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
+from kwiken.base.parsing import convert, parse_json, to_str
+from kwiken.model.service.remote import Remote
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+
+VERSION: Final = 1
+_FIELDS: Final = {"version", "service", "stages"}
+
+
+class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of a stage in a document; see `Stage` for their meaning."""
+
+    name: str
+    after: tuple[str, ...] = ()
+    fanout: int = 1
+    replicas: int = 1
+    idempotent: bool = False
+    optional: bool = False
+    utility_weight: float = 1.0
+    timeout_ms: float = 5000.0
+    threads: int = 1
+    cost: float | None = None
+    reissue: Reissue | None = None
+    remote: Remote | None = None
+
+
+_DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(Stage)}
+
+
+def service_to_dict(service: Service) -> dict[str, Any]:
+    """Encode a service as plain values: strings, numbers, booleans, lists and dicts.
+
+    Args:
+        service: service to encode.
+    """
+    return {
+        "version": VERSION,
+        "service": service.name,
+        "stages": [stage_to_dict(stage) for stage in service.stages.values()],
+    }
+
+
+def stage_to_dict(stage: Stage) -> dict[str, Any]:
+    """Encode the settings of a stage that differ from their defaults as plain values."""
+    plain = {name: getattr(stage, name) for name in StageDoc.__struct_fields__}
+    told = {name: value for name, value in plain.items() if value != _DEFAULTS[name]}
+    return {
+        name: list(value) if name == "after" else msgspec.to_builtins(value) for name, value in told.items()
+    }
+
+
+def service_from_dict(raw: Any, *, where: str = "service") -> Service:
+    """Decode a service from plain values.
+
+    Args:
+        raw: values as `service_to_dict` returns them.
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: for another version, an unknown or missing field, or a wrong type; names the stage and the
+            field.
+        DefinitionError: for settings or edges that no service can have; names the stage.
+    """
+    if not isinstance(raw, dict):
+        raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=where)
+    if raw.get("version") != VERSION or not isinstance(raw["version"], int):
+        raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=where)
+    for field in raw.keys() - _FIELDS:
+        raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=where)
+    for field in _FIELDS - raw.keys():
+        raise InputError(f"the field {field!r} is missing", where=where)
+    if not isinstance(raw["stages"], list):
+        raise InputError("'stages' must be a list", where=where)
+    name = convert(raw["service"], str, where=f"{where}: service")
+    stages = [stage_from_dict(stage, number, where=where) for number, stage in enumerate(raw["stages"], 1)]
+    return Service.of(name, stages)
+
+
+def stage_from_dict(raw: Any, number: int, *, where: str) -> Stage:
+    """Decode one stage from plain values.
+
+    Args:
+        raw: values as `stage_to_dict` returns them.
+        number: position of the stage from 1, to name it in errors where it has no valid name.
+        where: source to name in errors.
+
+    Raises:
+        InputError: for an unknown or missing field, or a wrong type.
+        DefinitionError: for a setting that no stage can have.
+    """
+    name = raw.get("name") if isinstance(raw, dict) else None
+    here = f"{where}: stage {name!r}" if isinstance(name, str) else f"{where}: stage number {number}"
+    known = set(StageDoc.__struct_fields__)
+    for field in raw.keys() - known if isinstance(raw, dict) else ():
+        raise InputError(f"unknown field {field!r}; known: {_listed(known)}", where=here)
+    document = convert(raw, StageDoc, where=here)
+    return Stage(**{field: getattr(document, field) for field in StageDoc.__struct_fields__})
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def service_to_json(service: Service) -> str:
+    """Encode a service as JSON that `service_from_json` reads.
+
+    Args:
+        service: service to encode.
+    """
+    return msgspec.json.format(msgspec.json.encode(service_to_dict(service)), indent=1).decode() + "\n"
+
+
+def service_from_json(text: str | bytes, *, where: str = "service") -> Service:
+    """Decode a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
+
+    Args:
+        text: JSON document.
+        where: source to name in errors, such as a file's path.
+    """
+    return service_from_dict(parse_json(text, where=where), where=where)
+
+
+def service_to_yaml(service: Service) -> str:
+    """Encode a service as YAML that `service_from_yaml` reads.
+
+    Args:
+        service: service to encode.
+    """
+    with needs("kwiken.service_to_yaml", "plan"):
+        import yaml
+
+    return yaml.safe_dump(service_to_dict(service), sort_keys=False, allow_unicode=True)
+
+
+def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
+    """Decode a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
+
+    Args:
+        text: YAML document.
+        where: source to name in errors, such as a file's path.
+    """
+    with needs("kwiken.service_from_yaml", "plan"):
+        from kwiken.base.parsing import parse_yaml
+
+    return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
+
+
+def service_to_graph(service: Service) -> Any:
+    """Convert a service to a `networkx.DiGraph`.
+
+    Nodes have the settings that differ from their defaults as attributes. An edge has `position`, the index
+    of the parent among the child's parameters. The graph has `version` and `service`.
+
+    Args:
+        service: service to convert.
+    """
+    with needs("kwiken.service_to_graph", "plan"):
+        import networkx as nx
+
+    graph: Any = nx.DiGraph(version=VERSION, service=service.name)
+    for stage in service.stages.values():
+        settings = stage_to_dict(stage)
+        graph.add_node(settings.pop("name"), **{key: settings[key] for key in settings if key != "after"})
+        for position, parent in enumerate(stage.after):
+            graph.add_edge(parent, stage.name, position=position)
+    return graph
+
+
+def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
+    """Convert a `networkx.DiGraph` from any source to a service.
+
+    Args:
+        graph: graph whose nodes are stage names, with settings as attributes. Parents are ordered by the
+            edges' `position` where they have one, else as they were added.
+        name: name of the service; None for the graph's attribute `service`.
+
+    Raises:
+        InputError: for anything but a simple directed graph, an unknown attribute, or a wrong type.
+        DefinitionError: for a cycle, or settings that no stage can have.
+    """
+    with needs("kwiken.service_from_graph", "plan"):
+        import networkx as nx
+
+    if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
+        raise InputError("must be a simple directed graph (networkx.DiGraph)", where="graph")
+    if not all(isinstance(node, str) for node in graph):
+        raise InputError("every node must be a string, the stage's name", where="graph")
+    stages = []
+    for node, settings in graph.nodes(data=True):
+        for field in settings.keys() & {"name", "after"}:
+            raise InputError(
+                f"unknown field {field!r}; nodes and edges of the graph define it",
+                where=f"graph: stage {node!r}",
+            )
+        stages.append({"name": node, "after": _parents(graph, node), **settings})
+    title = name if name is not None else graph.graph.get("service")
+    version = graph.graph.get("version", VERSION)
+    return service_from_dict({"version": version, "service": title, "stages": stages}, where="graph")
+
+
+def _parents(graph: Any, node: str) -> list[str]:
+    edges = list(graph.in_edges(node, data="position"))
+    for parent, _, position in edges:
+        if position is not None and not isinstance(position, int):
+            raise InputError(
+                f"position must be a whole number, not {position!r}", where=f"edge {parent}->{node}"
+            )
+    placed = [
+        (position if position is not None else index, index, parent)
+        for index, (parent, _, position) in enumerate(edges)
+    ]
+    return [parent for _, _, parent in sorted(placed)]

@@ -1,0 +1,275 @@
+"""Foreign services as stages: how a stage is called that some other program serves, over HTTP or gRPC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kwiken.model.service.template import JsonTemplate, Place, TextTemplate
+
+MAX_ADDRESSES: Final = 1000  # of one foreign service in a definition
+MAX_PORT: Final = 65_535
+METHODS: Final = frozenset({"DELETE", "GET", "PATCH", "POST", "PUT"})
+METHODS_WITH_BODY: Final = frozenset({"PATCH", "POST", "PUT"})
+# Headers that the transport writes itself.
+RESERVED_HEADERS: Final = frozenset((
+    *("connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "traceparent"),
+    *("transfer-encoding", "upgrade"),
+))  # fmt: skip
+REQUEST: Final = "request"  # name of the input of a stage without parents
+SHARD: Final = "shard"  # name of the shard's number, for stages with a fan-out
+
+_HOST = r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])"
+_ENDPOINT = re.compile(rf"{_HOST}:(?P<port>[0-9]{{1,5}})\Z")
+_HTTP = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<target>/.*)?\Z", re.DOTALL)
+_GRPC = re.compile(
+    rf"grpc://{_HOST}:(?P<port>[0-9]{{1,5}})/(?P<method>[A-Za-z_][\w.]*/[A-Za-z_]\w*)\Z", re.ASCII
+)
+_PATH = re.compile(r"/[!-~]*\Z")
+_NOT_IN_TARGETS = re.compile(r"[^!-~]|#")  # a control character, a space, beyond ASCII, or a fragment
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_HEADER_VALUE = re.compile(r"[ -~]{0,1000}\Z")
+
+
+class HttpCall(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="http"
+):
+    """Call of a foreign HTTP service: one request with a JSON answer.
+
+    Placeholders in `url`, `body` and their fields are filled for each call: `{request.field}` for a stage
+    without parents, else `{PARENT.field}`, and `{shard}` at a fan-out.
+
+    Attributes:
+        url: `http://HOST[:PORT]/path?query`; placeholders may stand in path and query, where their values are
+            percent-encoded. The host's addresses are the replicas, unless `addresses` lists them.
+        method: DELETE, GET, PATCH, POST or PUT.
+        body: template of the JSON body. If left out, the stage's only input is the body where the method has
+            one (PATCH, POST, PUT); None for no body.
+        headers: further headers of each request, by name.
+        health: path that answers 2xx as long as a replica is healthy; None for none: then any answer to
+            `HEAD /` shows that a replica is alive.
+        addresses: `HOST:PORT` of each replica; empty for the host and port of `url`. Names stand for all
+            their addresses, and are looked up regularly.
+    """
+
+    url: str
+    method: str = "POST"
+    body: Any = msgspec.UNSET
+    headers: dict[str, str] = {}
+    health: str | None = None
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def authority(self) -> str:
+        """Host and port of the URL, for the Host header."""
+        host, port = _split(_HTTP, self.url)
+        return host if port is None else f"{host}:{port}"
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """`HOST:PORT` of the replicas; a name stands for all its addresses."""
+        host, port = _split(_HTTP, self.url)
+        return self.addresses or (f"{host}:{port or 80}",)
+
+    def target_template(self, names: Sequence[str]) -> TextTemplate:
+        """Template of path and query.
+
+        Args:
+            names: names of the stage's inputs.
+
+        Raises:
+            ValueError: a placeholder is wrong.
+        """
+        match = _HTTP.match(self.url)
+        assert match is not None
+        return TextTemplate(match["target"] or "/", names)
+
+    def body_template(self, names: Sequence[str]) -> JsonTemplate | None:
+        """Template of the JSON body; None for no body.
+
+        Args:
+            names: names of the stage's inputs.
+
+        Raises:
+            ValueError: a placeholder is wrong, or the body is left out where there are several inputs.
+        """
+        if self.body is None or (self.body is msgspec.UNSET and self.method not in METHODS_WITH_BODY):
+            return None
+        return _template(self.body, names, "body")
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the call, apart from placeholders; the first says enough."""
+        match = _HTTP.match(self.url)
+        if match is None or not _is_port(match["port"] or "80"):
+            yield f"remote must be http://HOST[:PORT]/path{_tls(self.url)}, not {self.url[:80]!r}"
+        elif _NOT_IN_TARGETS.search(match["target"] or "/"):
+            yield f"percent-encode spaces, '#' and characters beyond ASCII in the path of {self.url[:80]!r}"
+        if self.method not in METHODS:
+            yield f"method must be one of {', '.join(sorted(METHODS))}, not {self.method!r}"
+        if self.method not in METHODS_WITH_BODY and self.body is not None and self.body is not msgspec.UNSET:
+            yield f"{self.method} has no body; put the input into the path, or use POST"
+        for name, value in self.headers.items():
+            if not (_HEADER_NAME.match(name) and _HEADER_VALUE.match(value)):
+                yield f"{name[:40]!r} is not a header with a printable value"
+            if name.lower() in RESERVED_HEADERS:
+                yield f"the header {name!r} is written by the runtime"
+        if self.health is not None and not _PATH.match(self.health):
+            yield f"health must be a path such as /healthz, not {self.health!r}"
+        yield from _address_problems(self.addresses)
+
+
+class GrpcCall(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="grpc"
+):
+    """Call of a foreign gRPC service: a unary method, or one that answers with a stream.
+
+    The answer of a unary method is its reply message, that of a streaming method the list of its messages;
+    both in the JSON form of Protocol Buffers, with fields named as in the `.proto`.
+
+    Attributes:
+        url: `grpc://HOST:PORT/package.Service/Method`. The host's addresses are the replicas, unless
+            `addresses` lists them.
+        message: template of the request message in JSON form; placeholders as in `HttpCall`. If left out, the
+            stage's only input is the message.
+        descriptors: path of a descriptor set (`protoc --include_imports --descriptor_set_out=PATH`); None to
+            ask the service itself, by server reflection.
+        health: name of the service for `grpc.health.v1`; the empty name stands for the whole server.
+        addresses: `HOST:PORT` of each replica; empty for the host and port of `url`. Names stand for all
+            their addresses, and are looked up regularly.
+    """
+
+    url: str
+    message: Any = msgspec.UNSET
+    descriptors: str | None = None
+    health: str = ""
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def authority(self) -> str:
+        """Host and port of the URL."""
+        host, port = _split(_GRPC, self.url)
+        return f"{host}:{port}"
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """`grpc://HOST:PORT` of the replicas; a name stands for all its addresses."""
+        return tuple(f"grpc://{each}" for each in self.addresses or (self.authority,))
+
+    @property
+    def method(self) -> str:
+        """Full name of the method, `package.Service/Method`."""
+        match = _GRPC.match(self.url)
+        assert match is not None
+        return match["method"]
+
+    def message_template(self, names: Sequence[str]) -> JsonTemplate:
+        """Template of the request message.
+
+        Args:
+            names: names of the stage's inputs.
+
+        Raises:
+            ValueError: a placeholder is wrong, or the message is left out where there are several inputs.
+        """
+        return _template(self.message, names, "message")
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with the call, apart from placeholders; the first says enough."""
+        match = _GRPC.match(self.url)
+        if match is None or not _is_port(match["port"]):
+            form = "grpc://HOST:PORT/package.Service/Method"
+            yield f"remote must be {form}{_tls(self.url)}, not {self.url[:80]!r}"
+        if self.descriptors is not None and not self.descriptors:
+            yield "descriptors must be the path of a descriptor set, not empty"
+        yield from _address_problems(self.addresses)
+
+
+Remote = HttpCall | GrpcCall
+
+
+class Templates(NamedTuple):
+    """Templates of a foreign stage's calls.
+
+    Attributes:
+        target: path and query of an HTTP request; None for gRPC.
+        body: JSON body or message; None for no body.
+    """
+
+    target: TextTemplate | None
+    body: JsonTemplate | None
+
+    @property
+    def places(self) -> Iterator[Place]:
+        """Placeholders of all templates."""
+        for template in self:
+            if template is not None:
+                yield from template.places
+
+
+def remote_of(text: str) -> Remote:
+    """Call that a plain text stands for: a POST of the stage's only input, or a gRPC method.
+
+    Args:
+        text: `http://...` or `grpc://...`.
+    """
+    return GrpcCall(text) if text.startswith(("grpc:", "grpcs:")) else HttpCall(text)
+
+
+def input_names(after: Sequence[str], fanout: int) -> tuple[str, ...]:
+    """Names of a foreign stage's inputs in its templates.
+
+    Args:
+        after: names of the parents; empty for a stage that takes the request.
+        fanout: number of shards; above 1 the number of the shard is an input too, the last one.
+    """
+    return (*(after or (REQUEST,)), *((SHARD,) if fanout > 1 else ()))
+
+
+def templates_of(remote: Remote, names: Sequence[str]) -> Templates:
+    """Templates of a call.
+
+    Args:
+        remote: call of a foreign service, without problems.
+        names: names of the stage's inputs.
+
+    Raises:
+        ValueError: a placeholder is wrong.
+    """
+    if isinstance(remote, GrpcCall):
+        return Templates(None, remote.message_template(names))
+    return Templates(remote.target_template(names), remote.body_template(names))
+
+
+def _template(written: Any, names: Sequence[str], what: str) -> JsonTemplate:
+    if written is not msgspec.UNSET:
+        return JsonTemplate(written, names)
+    inputs = [name for name in names if name != SHARD]
+    if len(inputs) > 1:
+        raise ValueError(f"has the inputs {', '.join(inputs)}; say by `{what}` what is sent of them")
+    return JsonTemplate(f"{{{inputs[0]}}}", names)
+
+
+def _split(pattern: re.Pattern[str], url: str) -> tuple[str, str | None]:
+    match = pattern.match(url)
+    assert match is not None, "checked when the stage was defined"
+    return match["host"], match["port"]
+
+
+def _is_port(text: str) -> bool:
+    return 0 < int(text) <= MAX_PORT
+
+
+def _tls(url: str) -> str:
+    return " (TLS is not spoken; put a local proxy before it)" if url.startswith(("https:", "grpcs:")) else ""
+
+
+def _address_problems(addresses: Sequence[str]) -> Iterator[str]:
+    if len(addresses) > MAX_ADDRESSES:
+        yield f"addresses must be at most {MAX_ADDRESSES}, not {len(addresses)}; use a name for many"
+    for address in addresses:
+        match = _ENDPOINT.match(address)
+        if match is None or not _is_port(match["port"]):
+            yield f"an address must be HOST:PORT, not {address[:80]!r}"

@@ -1,0 +1,77 @@
+"""Loader of the service that `MODULE:SERVICE` names, with one-line messages about faulty modules."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.service import Service
+
+
+def load_target(target: str) -> Service:
+    """Load the service that `MODULE:SERVICE` names.
+
+    Args:
+        target: `MODULE:SERVICE`; the module is imported.
+
+    Raises:
+        InputError: the module or the name in it is missing, is not a Service, or fails to import; names the
+            place.
+        DefinitionError: the service cannot be run.
+    """
+    module_name, colon, attribute = target.partition(":")
+    if not (colon and module_name and attribute):
+        raise InputError(
+            "must be MODULE:SERVICE, for example kwiken.services.search:search", where=repr(target)
+        )
+    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
+        near = module_name.removesuffix(".py").strip("/").replace("/", ".")
+        hint = f"; try {near}:{attribute}" if all(part.isidentifier() for part in near.split(".")) else ""
+        raise InputError(f"{module_name!r} is not a module's name{hint}", where=repr(target))
+    module = _import(module_name)
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise InputError(f"has no {attribute!r}; {_services_of(module)}", where=f"module {module_name}")
+        value = getattr(value, part)
+    if not isinstance(value, Service):
+        kind = type(value).__name__
+        raise InputError(f"is a {kind}, not a Service; {_services_of(module)}", where=target)
+    value.check()
+    return value
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except KwikenError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            here = str(Path.cwd())
+            too = f" (looked in {here} too)" if here in sys.path else ""
+            raise InputError(f"there is no such module{too}", where=f"module {name}") from error
+        raise InputError(_failure(error), where=f"module {name}") from error
+    except (Exception, SystemExit) as error:
+        raise InputError(_failure(error), where=f"module {name}") from error
+
+
+def _failure(error: BaseException) -> str:
+    """Reason why a module fails to import, with the last place outside the import machinery."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    place = (
+        f" at {frames[-1].filename}:{frames[-1].lineno}" if frames and frames[-1].filename != __file__ else ""
+    )
+    if isinstance(error, SyntaxError):
+        place = f" at {error.filename}:{error.lineno}"
+        return f"cannot be imported: {error.msg}{place}"
+    return f"cannot be imported: {type(error).__name__}: {error}{place}"
+
+
+def _services_of(module: Any) -> str:
+    found = [name for name, value in vars(module).items() if isinstance(value, Service)]
+    return f"its services: {', '.join(found)}" if found else "it defines no Service"

@@ -1,0 +1,130 @@
+"""Front door of the gateway over gRPC: the same requests and answers as over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import grpc
+import msgspec
+
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.engine import Answer, timing_of
+from kwiken.runtime.gateway import BAD_GATEWAY, MAX_REQUEST, Failure, FrontDoor, judge
+from kwiken.runtime.wire.grpc.messages import answer_message, payload_of
+from kwiken.runtime.wire.grpc.server import GrpcServer
+from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
+from kwiken.runtime.wire.http_server import ByteBudget
+from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
+
+LOG = logging.getLogger("kwiken.gateway")
+CODES: Final[Mapping[int, grpc.StatusCode]] = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    500: grpc.StatusCode.UNKNOWN,  # of a handler; an error of the gateway itself is INTERNAL
+    502: grpc.StatusCode.UNAVAILABLE,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+NEVER: Final = -1  # value of the retry pushback that tells a client not to send the request again
+# Time that an answer takes to its client: when the client's own deadline passes, gRPC drops the answer.
+RETURN_S: Final = 0.005
+MAX_RETURN_SHARE: Final = 0.1  # of the time left, for short deadlines
+MAX_REASON: Final = 1000  # characters; the reason goes into the metadata, whose size is limited
+
+
+class GrpcGatewayServer:
+    """gRPC server of a gateway.
+
+    Args:
+        door: takes the requests in.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        budget: budget of the bytes that all requests together hold.
+        shared: whether other gateways listen at the same port; the system then divides the connections among
+            them.
+    """
+
+    def __init__(
+        self, door: FrontDoor, *, host: str, port: int, budget: ByteBudget, shared: bool = False
+    ) -> None:
+        self._door = door
+        self._server = GrpcServer(
+            ASK_METHOD, self._ask, host=host, port=port, max_body=MAX_REQUEST, budget=budget, shared=shared
+        )
+
+    @property
+    def url(self) -> str:
+        """URL of the server, once started."""
+        return self._server.url
+
+    async def start(self) -> None:
+        """Listen for requests.
+
+        Raises:
+            InputError: the address cannot be bound to.
+        """
+        await self._server.start()
+        await self._server.report_ready()
+
+    async def report_stopping(self) -> None:
+        """Report the gateway as unhealthy, so that balancers send requests elsewhere."""
+        await self._server.report_stopping()
+
+    async def stop(self) -> None:
+        """Close all connections and cancel what they wait for."""
+        await self._server.stop()
+
+    async def _ask(self, message: bytes, context: Any) -> bytes:
+        """Answer a request; an error becomes the status of the call."""
+        door = self._door
+        door.enter()
+        try:
+            headers = dict(context.invocation_metadata())
+            deadline_ms = _deadline_ms(context.time_remaining())
+            priority = wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
+            parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
+            timing = headers.get(wire.TIMING) == "1"
+            door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
+            answer = await door.answer(
+                payload_of(message), deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
+            )
+            return _message_of(answer, timing=timing)
+        except Exception as error:
+            found = judge(error)
+            if found.is_own:
+                LOG.exception("request failed", extra=about(Event.REQUEST_ERROR))
+            _tell(found, context)
+            return b""
+        finally:
+            door.leave()
+
+
+def _message_of(answer: Answer, *, timing: bool) -> bytes:
+    """Message of an answer, with the timing of its request if it was asked for."""
+    record = answer.record if timing else None
+    return answer_message(
+        msgspec.json.encode(answer.value),
+        partial=answer.partial,
+        utility=round(answer.utility, 6) if answer.partial else 1.0,
+        timing_json=msgspec.json.encode(timing_of(record)) if record is not None else b"",
+    )
+
+
+def _deadline_ms(remaining_s: float | None) -> float | None:
+    """Time that a request may take, milliseconds; None without a deadline."""
+    if remaining_s is None:
+        return None
+    own_s = remaining_s - min(RETURN_S, MAX_RETURN_SHARE * remaining_s)
+    return min(own_s * 1e3, wire.MAX_DEADLINE_MS)
+
+
+def _tell(found: Failure, context: Any) -> None:
+    """Set status and metadata of a failed request."""
+    context.set_code(grpc.StatusCode.INTERNAL if found.is_own else CODES[found.status])
+    context.set_details(found.reason[:MAX_REASON])
+    if found.retry_after_s is not None:
+        context.set_trailing_metadata(((RETRY_PUSHBACK, str(math.ceil(found.retry_after_s * 1e3))),))
+    elif found.status == BAD_GATEWAY:  # the request may have run
+        context.set_trailing_metadata(((RETRY_PUSHBACK, str(NEVER)),))

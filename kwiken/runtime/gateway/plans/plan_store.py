@@ -1,0 +1,157 @@
+"""Plan store: saves the plan in force, so that a gateway that takes over continues with the same plan."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.base.errors import PlanNotSavedError
+from kwiken.runtime.base.files import read_file
+from kwiken.runtime.base.log_events import Event, about
+
+LOG = logging.getLogger("kwiken.gateway")
+MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
+PRIVATE: Final = 0o600
+
+
+class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of the file.
+
+    Attributes:
+        stamp: version of the plan's source file when it was last read; None without a source file.
+        plan: plan as JSON; null for none.
+    """
+
+    stamp: tuple[int, int, int] | None
+    plan: msgspec.Raw
+
+
+class PlanStore:
+    """File that holds the plan in force, whatever its source.
+
+    Args:
+        path: path of the file.
+
+    Attributes:
+        trouble: reason why the plan in force is not saved; None if it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trouble: str | None = None
+
+    def save(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
+        """Save a plan; logs a warning if that fails.
+
+        After a failure no older plan stays in the file: a gateway that takes over should rather start without
+            a
+        plan than with one that was withdrawn.
+
+        Args:
+            plan: plan as JSON.
+            stamp: version of the plan's source file.
+            must: whether to raise on a failure, and to leave the older plan in the file.
+
+        Raises:
+            PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
+        """
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan)))
+        try:
+            self._write(text)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if must:
+                raise PlanNotSavedError(
+                    f"{self.path}: the plan cannot be saved there ({reason}), so another gateway would start "
+                    "without it; it was not put in force, and the previous one stays"
+                ) from error
+            self.trouble = None if self._overwritten(text) else reason
+        else:
+            self.trouble = None
+        if self.trouble is not None:
+            LOG.warning(
+                "%s: the plan cannot be saved (%s), so another gateway would start without it",
+                self.path,
+                self.trouble,
+                extra=about(Event.PLAN_NOT_SAVED),
+            )
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _write(self, text: bytes) -> None:
+        """Write to a second file and move it over the first; does nothing if the content is the same."""
+        with contextlib.suppress(OSError, InputError):
+            if read_file(self.path, MAX_FILE) == text:
+                return  # a gateway that took over needs no disk space for the plan that it has just read
+        fresh = self.path.with_name(self.path.name + ".new")
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
+            with open(handle, "wb") as file:  # noqa: PTH123 - a handle
+                file.write(text)
+            fresh.replace(self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
+
+    def _overwritten(self, text: bytes) -> bool:
+        """Overwrite an older file of at least the same length, which needs no space on a full disk."""
+        try:
+            with self.path.open("r+b") as file:
+                if os.fstat(file.fileno()).st_size < len(text):
+                    return False
+                file.write(text)
+                file.truncate()
+        except OSError:
+            return False
+        return True
+
+    def read(self) -> SavedPlan | None:
+        """Read the file; None if it is missing or invalid."""
+        try:
+            return msgspec.json.decode(read_file(self.path, MAX_FILE), type=SavedPlan)
+        except FileNotFoundError:
+            return None
+        except (OSError, InputError, msgspec.MsgspecError, RecursionError) as error:
+            LOG.warning(
+                "the saved plan cannot be read: %s: %s",
+                self.path,
+                error,
+                extra=about(Event.SAVED_PLAN_UNREADABLE),
+            )
+            return None
+
+    @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
+        return stamp_of(self.path)
+
+    def restore(self, note: SavedPlan, apply: Callable[..., object]) -> None:
+        """Put a saved plan in force; logs an error if it does not fit any more.
+
+        Args:
+            note: content of the file.
+            apply: puts a plan in force; takes its text and, as `where`, the name of the source in errors.
+        """
+        try:
+            apply(bytes(note.plan), where=str(self.path))
+        except KwikenError as error:
+            LOG.error(  # noqa: TRY400 - an input error needs no traceback
+                "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
+            )
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Version of a file: change time in nanoseconds, size, inode; None if there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - runs twice a second
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

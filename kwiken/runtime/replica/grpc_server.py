@@ -1,0 +1,148 @@
+"""Replica server over gRPC: serves all shards of one stage from one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
+
+import grpc
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
+from kwiken.runtime.replica import NOT_TAKEN, CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
+from kwiken.runtime.wire.grpc.messages import stage_answer_message, stage_inputs_of
+from kwiken.runtime.wire.grpc.server import GrpcServer
+from kwiken.runtime.wire.grpc.settings import CALL_METHOD, FAILURE
+from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.wire.transport import LoadReport, wire
+
+CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
+    Ending.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Ending.MISDIRECTED: grpc.StatusCode.FAILED_PRECONDITION,
+    Ending.FAILED: grpc.StatusCode.UNKNOWN,
+    Ending.REFUSED: grpc.StatusCode.UNAVAILABLE,
+    Ending.FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Ending.LATE: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+
+class GrpcReplicaServer:
+    """gRPC server of one stage.
+
+    Args:
+        service: service of the stage.
+        stage: name of the stage.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
+            refused, to be served by other replicas.
+        max_body: longest inputs of a call, bytes.
+        max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
+            share of the memory.
+        observer: receives every call that ran; None for none.
+
+    Attributes:
+        calls: the calls of the stage.
+
+    Raises:
+        DefinitionError: unknown stage, or one that cannot be served.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        stage: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        max_inflight: int = 64,
+        max_body: int = wire.MAX_BODY,
+        max_bodies: int | None = None,
+        observer: CallObserver | None = None,
+    ) -> None:
+        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self._server = GrpcServer(
+            CALL_METHOD,
+            self._call,
+            host=host,
+            port=port,
+            max_body=max_body,
+            budget=ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE)),
+        )
+
+    @property
+    def url(self) -> str:
+        """URL of the server, once started."""
+        return self._server.url
+
+    async def start(self) -> None:
+        """Listen, run the stage's setup, and become ready.
+
+        Raises:
+            InputError: the address cannot be bound to.
+            DefinitionError: the setup raises; names the place.
+        """
+        await self._server.start()
+        await self.calls.set_up()
+        await self._server.report_ready()
+
+    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
+        """Refuse new calls, finish those in flight, then close.
+
+        Args:
+            grace_s: seconds that calls in flight may still take; then they are cancelled.
+            linger_s: seconds for which calls are refused, so that they go to other replicas.
+        """
+        self.calls.refuse_all()
+        await self._server.report_stopping()
+        await asyncio.sleep(min(linger_s, grace_s))
+        await self.calls.emptied(max(0.0, grace_s - linger_s))
+        await self._server.stop()
+
+    async def _call(self, message: bytes, context: Any) -> bytes:
+        came = time.monotonic()
+        remaining_s = context.time_remaining()
+        try:
+            inputs, stage = stage_inputs_of(message)
+        except InputError as error:
+            ended = self.calls.invalid(error)
+        else:
+            deadline = inf if remaining_s is None else came + remaining_s
+            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline, stage)
+            ended = await self.calls.serve(call)
+        return self._answer(ended, context)
+
+    def _answer(self, ended: EndedCall, context: Any) -> bytes:
+        """Set status and metadata of an answer; returns its message."""
+        ending = ended.ending
+        load = LoadReport(ended.busy_ms, ended.inflight, self.calls.latency_ms)
+        if ending is Ending.ANSWERED:
+            return stage_answer_message(ended.body, load)
+        if ending in NOT_TAKEN:
+            context.set_trailing_metadata(
+                ((wire.REFUSED, NOT_TAKEN[ending]), (wire.INFLIGHT, str(load.inflight))),
+            )
+            context.set_code(CODES[ending])
+            context.set_details(ended.body.decode())
+            return b""
+        context.set_trailing_metadata(
+            (
+                (wire.BUSY, f"{load.busy_ms:.3f}"),
+                (wire.INFLIGHT, str(load.inflight)),
+                (wire.LATENCY, f"{load.latency_ms:.3f}"),
+                (FAILURE, ended.body),
+            )
+        )
+        context.set_code(CODES[ending])
+        context.set_details(_readable(ended.body))
+        return b""
+
+
+def _readable(failure: bytes) -> str:
+    """Kind and message of an error, for people with another client."""
+    told = msgspec.msgpack.decode(failure, type=dict[str, str])
+    return f"{told['kind']}: {told['error']}"

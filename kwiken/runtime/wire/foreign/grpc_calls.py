@@ -1,0 +1,353 @@
+"""Calls of a foreign gRPC service: messages from templates, answers in JSON form, codes as errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import grpc
+import grpc.aio
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.base.printable import printable
+from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.wire.foreign.grpc_methods import (
+    Method,
+    MethodError,
+    UnreachableError,
+    check_types,
+    files_in,
+    method_in,
+    reflected,
+)
+from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
+from kwiken.runtime.wire.transport import Call, Replica, Reply, Stream, check_sent_size, wire
+
+T = TypeVar("T")
+Code = grpc.StatusCode
+
+HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
+MAX_CHANNELS: Final = 10_000  # of one stage: as many as it may have replicas
+MAX_MESSAGES: Final = 100_000  # of one answer's stream
+MAX_DETAILS: Final = 300  # characters of a status that are quoted
+EARLY_S: Final = 0.05  # a deadline error that comes with more time left than this is the service's own
+# Text by which gRPC reports that a call was never sent; the code alone does not tell.
+NEVER_SENT: Final = ("failed to connect to all addresses", "errors resolving", "empty address list")
+TOO_LARGE: Final = "message larger than max"
+# The call may have run, or may still run.
+GIVEN_UP: Final = frozenset(
+    {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED, Code.UNAVAILABLE}
+)
+
+
+class GrpcCaller:
+    """Calls one stage's foreign gRPC service.
+
+    Args:
+        service: service of the stage.
+        stage: stage whose `remote` is a `GrpcCall`.
+        max_body: longest answer, bytes; a longer one is an error.
+        now: clock of the calls' deadlines, seconds.
+
+    Raises:
+        DefinitionError: the method's descriptors are wrong, or the stage's types do not fit them.
+    """
+
+    def __init__(self, service: Service, stage: Stage, max_body: int, now: Callable[[], float]) -> None:
+        remote = stage.remote_call
+        assert isinstance(remote, GrpcCall)
+        self._stage = stage
+        self._remote = remote
+        self._max_body = max_body
+        self._now = now
+        self._templates = templates_of(remote, input_names(stage.after, stage.fanout))
+        signature = service.signature(stage.name)
+        self._inputs, self._answer = signature.inputs, signature.output
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._method: Method | None = None
+        self._learning = asyncio.Lock()
+        if remote.descriptors is not None:
+            try:
+                self._use(method_in(files_in(remote.descriptors), remote.method))
+            except MethodError as error:
+                raise DefinitionError(f"remote: {error}", stage=stage.name) from error
+
+    @property
+    def checks_health(self) -> bool:
+        """Whether replicas can be asked for their health: any gRPC server answers the question."""
+        return True
+
+    async def close(self) -> None:
+        """Close every connection."""
+        channels, self._channels = self._channels, {}
+        await asyncio.gather(*(channel.close() for channel in channels.values()))
+
+    async def check(self, replicas: Sequence[Replica]) -> str | None:
+        """Learn the method's types from the first replica that answers.
+
+        Args:
+            replicas: replicas of the service.
+
+        Returns:
+            Why no replica could be asked; None if the types are known.
+
+        Raises:
+            DefinitionError: there is no such method, or the stage's types do not fit it.
+        """
+        reason = "it has no replica"
+        for replica in replicas:
+            try:
+                await self._learn(replica)
+            except UnreachableError as error:
+                reason = f"replica {replica.id}: {error}"
+            except MethodError as error:
+                raise DefinitionError(
+                    f"remote: {error} (asked {replica.id})", stage=self._stage.name
+                ) from error
+            else:
+                return None
+        return None if self._method is not None else reason
+
+    async def _learn(self, replica: Replica) -> Method:
+        async with self._learning:
+            if self._method is None:
+                self._use(await reflected(self._channel(replica), self._remote.method))
+        assert self._method is not None
+        return self._method
+
+    def _use(self, method: Method) -> None:
+        check_types(method, self._templates, self._inputs, self._answer)
+        self._method = method
+
+    def _channel(self, replica: Replica) -> grpc.aio.Channel:
+        channel = self._channels.get(replica.address)
+        if channel is None:
+            if len(self._channels) >= MAX_CHANNELS:
+                raise RefusedError(f"{self._at(replica)}: more than {MAX_CHANNELS} connections")
+            channel = self._channels[replica.address] = grpc.aio.insecure_channel(
+                replica.address.partition("://")[2],
+                options=[
+                    ("grpc.default_authority", self._remote.authority),
+                    ("grpc.enable_http_proxy", 0),
+                    ("grpc.enable_retries", 0),  # the runtime decides on attempts
+                    ("grpc.initial_reconnect_backoff_ms", 100),
+                    ("grpc.max_receive_message_length", self._max_body),
+                    ("grpc.max_reconnect_backoff_ms", 2000),
+                    ("grpc.primary_user_agent", "kwiken"),
+                ],
+            )
+        return channel
+
+    def _at(self, replica: Replica) -> str:
+        return f"stage {self._stage.name!r}: replica {replica.id}"
+
+    async def call(self, replica: Replica, call: Call, remaining_s: float) -> Reply:
+        """Send one call; see `Transport`. Cancelling resets the call's stream.
+
+        Args:
+            replica: replica to send the call to.
+            call: call to send.
+            remaining_s: time until the deadline, seconds, which the service is told.
+        """
+        method = self._method
+        if method is None:
+            try:
+                method = await self._learn(replica)
+            except UnreachableError as error:
+                raise RefusedError(f"{self._at(replica)}: its types are unknown: {error}") from error
+            except MethodError as error:
+                raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
+        message = self._message(method, call)
+        trace = ((wire.TRACEPARENT, call.traceparent),) if call.traceparent else None
+        channel = self._channel(replica)
+        call.sent = self._now()
+        if method.streams:
+            begun = channel.unary_stream(method.path)(message, timeout=remaining_s, metadata=trace)
+            stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
+            return Reply(await stream.begin())
+        rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=trace)
+        data = await self.outcome(rpc, replica, call.deadline)
+        return Reply(self.fit(replica, self.plain(replica, method, data)))
+
+    def _message(self, method: Method, call: Call) -> bytes:
+        """Serialised request message of a call.
+
+        Raises:
+            InputError, HandlerError: the template cannot be filled, or its values do not fit the message.
+        """
+        stage, template = self._stage, self._templates.body
+        assert template is not None
+        inputs = plain_inputs(stage, call)
+        try:
+            filled = template.fill(inputs)
+            message = json_format.ParseDict(filled, method.request())
+        except InputError as error:
+            raise unfilled(stage, error) from error
+        except (json_format.ParseError, TypeError, ValueError, AttributeError) as error:
+            name = method.request.DESCRIPTOR.full_name
+            unfit = InputError(f"does not fit message {name}: {error}", where="its input")
+            raise unfilled(stage, unfit) from error
+        data: bytes = message.SerializeToString()
+        check_sent_size(stage.name, "message", len(data))
+        return data
+
+    async def outcome(self, answer: Awaitable[T], replica: Replica, deadline: float) -> T:
+        """Wait for an answer; errors of gRPC become errors of the runtime.
+
+        Args:
+            answer: what is waited for.
+            replica: replica that answers.
+            deadline: moment of the call's deadline, seconds of the injected clock.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if task.cancelling() > before:
+                raise
+            # gRPC raises this too if the service ended the call with the code CANCELLED.
+            raise LostError(f"{self._at(replica)}: the service cancelled the call") from None
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error, replica, deadline) from error
+        finally:
+            del task  # a frame that names the task and ends by its error would be in a cycle with that error
+
+    def _error(self, error: grpc.aio.AioRpcError, replica: Replica, deadline: float) -> Exception:
+        """Error that a status stands for. There are six cases.
+
+        1. The call was never sent, or the server has no such method: it did not run.
+        2. The answer is too large.
+        3. The service has no room: another replica may take the call. It may have run all the same, so only
+           an idempotent stage's call goes elsewhere free of charge.
+        4. The deadline passed.
+        5. The service or the connection gave the call up: whether it ran is unknown.
+        6. Any other code is the service's own answer, which another replica would give as well.
+        """
+        stage, code, at = self._stage, error.code(), self._at(replica)
+        details = printable(" ".join((error.details() or "no details").split())[:MAX_DETAILS])
+        if (code is Code.UNAVAILABLE and details.startswith(NEVER_SENT)) or code is Code.UNIMPLEMENTED:
+            return RefusedError(f"{at}: {code.name}: {details}")
+        if code is Code.RESOURCE_EXHAUSTED and TOO_LARGE in details:
+            return HandlerError(stage.name, "ReplyTooLarge", f"replica {replica.id}: {details}")
+        if code is Code.RESOURCE_EXHAUSTED and stage.idempotent:
+            return RefusedError(f"{at}: {code.name}: {details}", full=True)
+        if code is Code.DEADLINE_EXCEEDED and self._now() >= deadline - EARLY_S:
+            return DeadlineError(f"{at}: no answer in time")
+        if code in GIVEN_UP:
+            return LostError(f"{at}: {code.name}: {details}")
+        return HandlerError(stage.name, code.name, details)
+
+    def too_large(self, replica: Replica, most: str) -> HandlerError:
+        """Error of a stream that is longer than allowed."""
+        message = f"replica {replica.id}: the stream has more than {most}"
+        return HandlerError(self._stage.name, "ReplyTooLarge", message)
+
+    def plain(self, replica: Replica, method: Method, data: bytes) -> Any:
+        """Reply message in its JSON form, with fields named as in the `.proto`.
+
+        Raises:
+            UnfitError: the bytes are no such message.
+        """
+        try:
+            return json_format.MessageToDict(
+                method.reply.FromString(data),
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+        except (DecodeError, json_format.Error, TypeError, ValueError) as error:
+            name = method.reply.DESCRIPTOR.full_name
+            raise UnfitError(f"{self._at(replica)}: its answer is no {name}: {error}") from error
+
+    def fit(self, replica: Replica, value: Any) -> Any:
+        """Answer in the stage's type; numbers of 64 bits, which JSON has as text, become numbers.
+
+        Raises:
+            UnfitError: the answer does not have that type.
+        """
+        try:
+            return msgspec.convert(value, self._answer, strict=False)
+        except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
+            raise UnfitError(f"{self._at(replica)}: its answer does not fit: {error}") from error
+
+    async def healthy(self, replica: Replica) -> bool:
+        """Whether a replica reports that it serves; one without a health service has to answer at all.
+
+        Args:
+            replica: replica to ask.
+        """
+        check = self._channel(replica).unary_unary(
+            HEALTH_METHOD,
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        try:
+            reply = await check(health_pb2.HealthCheckRequest(service=self._remote.health))
+        except grpc.aio.AioRpcError as error:
+            return error.code() is Code.UNIMPLEMENTED
+        return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+class GrpcStream(Stream):
+    """Answer that comes as a stream of messages.
+
+    Args:
+        caller: caller of the stage.
+        replica: replica that answers.
+        method: method that is called.
+        rpc: the call, just sent.
+        deadline: moment of the call's deadline, seconds of the injected clock.
+        max_body: most bytes of all messages together.
+    """
+
+    def __init__(
+        self, caller: GrpcCaller, replica: Replica, method: Method, rpc: Any, deadline: float, max_body: int
+    ) -> None:
+        self._max_body = max_body
+        self._caller = caller
+        self._replica = replica
+        self._method = method
+        self._rpc = rpc
+        self._deadline = deadline
+        self._messages: list[Any] = []
+        self._size = 0
+
+    async def begin(self) -> GrpcStream:
+        """Wait for the first message, or for the end of an empty stream; cancelling this cancels the call."""
+        try:
+            await self._read()
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    async def rest(self) -> Any:
+        """Wait for all messages; see `Stream`."""
+        try:
+            while await self._read():
+                pass
+        finally:
+            self.cancel()
+        return self._caller.fit(self._replica, self._messages)
+
+    def cancel(self) -> None:
+        """End the call, if it has not ended; see `Stream`."""
+        self._rpc.cancel()
+
+    async def _read(self) -> bool:
+        """Read the next message; returns whether there was one."""
+        data = await self._caller.outcome(self._rpc.read(), self._replica, self._deadline)
+        if data is grpc.aio.EOF:
+            return False
+        self._size += len(data)
+        if self._size > self._max_body or len(self._messages) >= MAX_MESSAGES:
+            raise self._caller.too_large(self._replica, f"{MAX_MESSAGES} messages or {self._max_body} bytes")
+        self._messages.append(self._caller.plain(self._replica, self._method, data))
+        return True

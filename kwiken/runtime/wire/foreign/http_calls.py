@@ -1,0 +1,219 @@
+"""Calls of a foreign HTTP service: requests from templates, answers from JSON, statuses as errors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+from urllib.parse import quote
+
+import msgspec
+
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.base.printable import printable
+from kwiken.model.service import HttpCall, Service, Stage, input_names, templates_of
+from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
+from kwiken.runtime.wire.transport import (
+    BrokenReplyError,
+    Call,
+    HttpReply,
+    NoConnectionError,
+    Pool,
+    Replica,
+    Reply,
+    UnreadReplyError,
+    check_sent_size,
+    wire,
+)
+
+MAX_TARGET: Final = 8000  # bytes of path and query: what servers take at least (RFC 9110, section 4.1)
+MAX_MESSAGE: Final = 300  # characters of an error's answer that are quoted
+SUCCESS: Final = range(200, 300)
+REDIRECTS: Final = range(300, 400)
+BUSY: Final = frozenset({429, 503})  # the server has no room: the call did not run, as far as it says
+MISDIRECTED: Final = 421  # the server is another one, so the call did not run
+# A proxy or server gave the call up, which may run on behind it.
+GIVEN_UP: Final = frozenset({408, 502, 504})
+
+
+class HttpCaller:
+    """Calls one stage's foreign HTTP service.
+
+    Args:
+        service: service of the stage.
+        stage: stage whose `remote` is an `HttpCall`.
+        pool: connections to all foreign HTTP servers.
+
+    Raises:
+        DefinitionError: the answer's type cannot be read from JSON.
+    """
+
+    def __init__(self, service: Service, stage: Stage, pool: Pool) -> None:
+        remote = stage.remote_call
+        assert isinstance(remote, HttpCall)
+        self._stage = stage
+        self._pool = pool
+        self._method = remote.method
+        templates = templates_of(remote, input_names(stage.after, stage.fanout))
+        assert templates.target is not None
+        self._target, self._body = templates.target, templates.body
+        self._bodiless = remote.method not in {"PATCH", "POST", "PUT"}
+        told = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "kwiken"}
+        if self._body is not None:
+            told["content-type"] = wire.JSON
+        told |= {name.lower(): value for name, value in remote.headers.items()}
+        self._headers = f"host: {remote.authority}\r\n" + "".join(
+            f"{name}: {value}\r\n" for name, value in told.items()
+        )
+        self._checks_health = remote.health is not None
+        probe = f"GET {remote.health}" if remote.health is not None else "HEAD /"
+        self._probe = f"{probe} HTTP/1.1\r\nhost: {remote.authority}\r\nuser-agent: kwiken\r\n\r\n".encode()
+        try:
+            self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+                service.signature(stage.name).output
+            )
+        except (TypeError, ValueError) as error:
+            raise DefinitionError(
+                f"its answer cannot be read from JSON: {error}", stage=stage.name
+            ) from error
+
+    @property
+    def checks_health(self) -> bool:
+        """Whether the service has a health check of its own."""
+        return self._checks_health
+
+    async def check(self, replicas: Sequence[Replica]) -> None:
+        """Check the definition at the service: HTTP says nothing of types, so there is nothing to ask.
+
+        Args:
+            replicas: replicas of the service.
+        """
+
+    async def close(self) -> None:
+        """Close nothing: the connections belong to the pool."""
+
+    async def call(self, replica: Replica, call: Call, remaining_s: float) -> Reply:
+        """Send one call; see `Transport`. Cancelling closes the connection.
+
+        Args:
+            replica: replica to send the call to.
+            call: call to send.
+            remaining_s: time until the deadline, seconds; the caller cancels the call then.
+        """
+        del remaining_s  # HTTP has no header for it that foreign servers know
+        request = self._request(call)
+        place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
+        try:
+            reply = await self._pool.exchange(place, request, call)
+        except NoConnectionError as error:
+            raise RefusedError(f"{self._at(replica)}: no connection: {error}") from error
+        except BrokenReplyError as error:
+            raise LostError(f"{self._at(replica)}: {error}") from error
+        except UnreadReplyError as error:
+            if error.too_long and error.status in SUCCESS:
+                message = f"replica {replica.id}: {error}"
+                raise HandlerError(self._stage.name, "ReplyTooLarge", message) from error
+            raise LostError(f"{self._at(replica)}: answered {error.status}, and {error}") from error
+        if reply.status not in SUCCESS:
+            self._raise(replica, reply)
+        return Reply(self._read(replica, reply))
+
+    def _at(self, replica: Replica) -> str:
+        return f"stage {self._stage.name!r}: replica {replica.id}"
+
+    def _request(self, call: Call) -> bytes:
+        """Whole request of a call.
+
+        Raises:
+            InputError, HandlerError: the templates cannot be filled from the inputs.
+        """
+        stage = self._stage
+        inputs = plain_inputs(stage, call)
+        try:
+            target = self._target.fill(inputs, _quoted)
+            _check_path(target)
+            body = b"" if self._body is None else msgspec.json.encode(self._body.fill(inputs))
+        except InputError as error:
+            raise unfilled(stage, error) from error
+        check_sent_size(stage.name, "path", len(target), MAX_TARGET)
+        check_sent_size(stage.name, "body", len(body))
+        trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
+        length = "" if self._bodiless else f"content-length: {len(body)}\r\n"
+        head = f"{self._method} {target} HTTP/1.1\r\n{self._headers}{length}{trace}\r\n"
+        return head.encode("ascii") + body
+
+    def _read(self, replica: Replica, reply: HttpReply) -> Any:
+        """Decode an answer; an empty one is null.
+
+        Raises:
+            UnfitError: the answer does not have the stage's type.
+        """
+        coding = reply.headers.get("content-encoding", "identity")
+        if coding != "identity":
+            raise UnfitError(f"{self._at(replica)}: its answer is compressed ({printable(coding[:40])})")
+        try:
+            return self._decoder.decode(reply.body or b"null")
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            kind = reply.headers.get("content-type", "no content type")
+            raise UnfitError(
+                f"{self._at(replica)}: its answer ({printable(kind[:60])}) does not fit: {error}"
+            ) from error
+
+    def _raise(self, replica: Replica, reply: HttpReply) -> NoReturn:
+        """Raise the error that a status stands for. There are four cases.
+
+        1. The server has no room: another replica may take the call. It may have run all the same, so only
+           an idempotent stage's call goes elsewhere free of charge.
+        2. The server is not the one that was meant: the call did not run.
+        3. A proxy or the server gave the call up: whether it ran is unknown.
+        4. Any other status is the service's own answer, which another replica would give as well.
+        """
+        status, at = reply.status, self._at(replica)
+        if status in BUSY and self._stage.idempotent:
+            raise RefusedError(f"{at}: answered {status}", full=True)
+        if status == MISDIRECTED:
+            raise RefusedError(f"{at}: answered {status}, so it is another server")
+        if status in GIVEN_UP or status in BUSY:
+            raise LostError(f"{at}: answered {status}")
+        raise HandlerError(self._stage.name, f"HTTP {status}", _said(status, reply.headers, reply.body))
+
+    async def healthy(self, replica: Replica) -> bool:
+        """Whether a replica answers: with 2xx where it has a health check, with any status where not.
+
+        Args:
+            replica: replica to ask.
+        """
+        with contextlib.suppress(NoConnectionError, BrokenReplyError, InputError):
+            place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
+            try:
+                status = (await self._pool.exchange(place, self._probe)).status
+            except UnreadReplyError as error:
+                status = error.status
+            return status in SUCCESS or not self._checks_health
+        return False
+
+
+def _quoted(text: str) -> str:
+    """Value percent-encoded for a path or a query."""
+    return quote(text, safe="")
+
+
+def _check_path(target: str) -> None:
+    """Refuse steps through the path, as which servers take "." and "..", encoded or not.
+
+    Raises:
+        InputError: a part of the path is such a step.
+    """
+    for step in {".", ".."}.intersection(target.partition("?")[0].split("/")):
+        raise InputError(f"a part of the path is {step!r}, which leads elsewhere", where="remote")
+
+
+def _said(status: int, headers: Mapping[str, str], body: bytes) -> str:
+    """Beginning of an error's answer, for a message."""
+    if status in REDIRECTS:
+        return (
+            f"redirects are not followed (to {printable(headers.get('location', 'nowhere')[:MAX_MESSAGE])})"
+        )
+    text = " ".join(body[: 4 * MAX_MESSAGE].decode(errors="replace").split())
+    return printable(text[:MAX_MESSAGE]) or "it gave no reason"

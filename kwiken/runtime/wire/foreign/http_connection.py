@@ -1,0 +1,223 @@
+"""HTTP/1.1 connections to foreign servers, whose bodies may be chunked or end with the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kwiken.runtime.wire.transport import (
+    BrokenReplyError,
+    Connection,
+    HttpReply,
+    Moments,
+    UnreadReplyError,
+    read_length,
+)
+
+FINAL: Final = 200  # lowest status of a response that is not interim
+SWITCHING: Final = 101
+WITHOUT_BODY: Final = frozenset({204, 205, 304})
+MAX_CHUNK_LINE: Final = 4096  # bytes of a chunk's length with its extensions, or of a trailer
+MAX_TRAILERS: Final = 100
+_SIZE = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\Z")
+
+
+class Body(Protocol):
+    """Body of a response as it arrives.
+
+    Attributes:
+        complete: whether the end has arrived.
+        data: the bytes so far.
+    """
+
+    complete: bool
+    data: bytearray
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Read on; raises BrokenReplyError for data that cannot belong to the body."""
+
+
+class SizedBody:
+    """Body of a stated length, in bytes; see `Body`."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self.data = bytearray()
+        self.complete = length == 0
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Read on."""
+        self.data += data
+        if len(self.data) > self._length:
+            raise BrokenReplyError("more data than its Content-Length")
+        self.complete = len(self.data) == self._length
+
+
+class UnsizedBody:
+    """Body that ends with its connection; see `Body`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.complete = False
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Read on."""
+        self.data += data
+
+
+class ChunkedBody:
+    """Body in chunks, each with its length (RFC 9112, section 7.1); see `Body`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.complete = False
+        self._unread = bytearray()
+        self._left = 0  # bytes of the current chunk and of the line break behind it
+        self._in_trailers = False
+        self._trailers = 0
+
+    def feed(self, data: bytes | bytearray) -> None:
+        """Read on."""
+        unread = self._unread
+        unread += data
+        while unread and not self.complete:
+            if not (self._read_chunk() if self._left else self._read_line()):
+                return
+        if self.complete and unread:
+            raise BrokenReplyError("more data than its last chunk")
+
+    def _read_chunk(self) -> bool:
+        """Read bytes of the current chunk; returns whether to go on."""
+        unread = self._unread
+        if self._left > 2:  # noqa: PLR2004 - the line break behind the chunk
+            taken = min(len(unread), self._left - 2)
+            self.data += unread[:taken]
+            del unread[:taken]
+            self._left -= taken
+            return True
+        if len(unread) < 2:  # noqa: PLR2004
+            return False
+        if unread[:2] != b"\r\n":
+            raise BrokenReplyError("a chunk is longer than it says")
+        del unread[:2]
+        self._left = 0
+        return True
+
+    def _read_line(self) -> bool:
+        """Read the length of the next chunk, or a trailer; returns whether to go on."""
+        end = self._unread.find(b"\r\n")
+        if end > MAX_CHUNK_LINE or (end < 0 and len(self._unread) > MAX_CHUNK_LINE):
+            raise BrokenReplyError("the line before a chunk is too long")
+        if end < 0:
+            return False
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 2]
+        if self._in_trailers:
+            self._trailers += 1
+            if self._trailers > MAX_TRAILERS:
+                raise BrokenReplyError(f"more than {MAX_TRAILERS} trailers")
+            self.complete = not line
+            return True
+        match = _SIZE.match(line)
+        if match is None:
+            raise BrokenReplyError(f"not the length of a chunk: {line[:40]!r}")
+        size = int(match["size"], 16)
+        self._left = size + 2 if size else 0
+        self._in_trailers = not size
+        return True
+
+
+class ForeignConnection(Connection):
+    """Connection to one foreign server; one exchange at a time.
+
+    Args:
+        loop: event loop of the connection.
+        max_body: longest body of a response, bytes; a longer one is an error.
+        now: monotonic clock, seconds.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_body: int, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(loop, max_body, now)
+        self._body: Body | None = None
+        self._to_head = False
+
+    async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
+        """Send a request and wait for its response; see `Connection`."""
+        self._to_head = request.startswith(b"HEAD ")
+        return await super().exchange(request, moments)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        if exc is None and isinstance(self._body, UnsizedBody):
+            self._transport = None
+            self._finish(bytes(self._body.data))
+            self._body = None
+        super().connection_lost(exc)
+
+    def _read(self, data: bytes | bytearray) -> None:
+        """Parse on; `data` is all data that was received and not consumed yet."""
+        while self._body is None:
+            head = self._read_head(data)
+            if head is None:
+                self._keep(data)
+                return
+            status, headers, start = head
+            data = data[start:]
+            self._buffer = bytearray()
+            if status == SWITCHING:
+                raise BrokenReplyError("the server switched to another protocol")
+            if status >= FINAL:
+                self._head = status, headers
+                self._body = self._body_of(status, headers)
+            elif not data:
+                return
+        body = self._body
+        if data:
+            body.feed(data)
+        if len(body.data) > self._max_body:
+            raise self._too_long(len(body.data))
+        if body.complete:
+            self._body = None
+            self._finish(bytes(body.data))
+
+    def _body_of(self, status: int, headers: dict[str, str]) -> Body:
+        """Body that the head of a response announces (RFC 9112, section 6.3).
+
+        Raises:
+            UnreadReplyError: the body is too long or coded in an unknown way.
+            BadHeadError: the length is not a number.
+        """
+        length, coding = read_length(headers), headers.get("transfer-encoding")
+        if self._to_head or status in WITHOUT_BODY:
+            return SizedBody(0)
+        if coding is not None:
+            if coding.lower() != "chunked" or length is not None:
+                raise UnreadReplyError(
+                    f"its body has the transfer coding {coding[:40]!r}"
+                    + (" and a length" if length is not None else ""),
+                    status=status,
+                    headers=headers,
+                    too_long=False,
+                )
+            return ChunkedBody()
+        if length is None:
+            headers["connection"] = "close"
+            return UnsizedBody()
+        if length > self._max_body:
+            raise self._too_long(length)
+        return SizedBody(length)
+
+    def _too_long(self, length: int) -> UnreadReplyError:
+        assert self._head is not None
+        status, headers = self._head
+        return UnreadReplyError(
+            f"the answer is {length} bytes long or longer; at most {self._max_body} are taken",
+            status=status,
+            headers=headers,
+            too_long=True,
+        )

@@ -1,0 +1,323 @@
+"""aiohttp server that closes slow or idle clients, and caps open connections and buffered bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import functools
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
+from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
+from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+
+LOG = logging.getLogger("kwiken.http")
+FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
+FULL_ANSWER: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(FULL), FULL)
+)
+RETRY_S: Final = 1.0
+MAX_REASON: Final = 200
+
+
+class ClientTimeouts(NamedTuple):
+    """Timeouts for the clients of a server, seconds.
+
+    Attributes:
+        head_s: longest time for the rest of a request's head.
+        body_s: longest time for a request's body.
+        idle_s: longest time until the next request, or for taking the answer to the last one.
+        sweep_s: interval of the checks, by which each timeout may be exceeded.
+    """
+
+    head_s: float = 10.0
+    body_s: float = 30.0
+    idle_s: float = 75.0
+    sweep_s: float = 5.0
+
+
+class Awaited(enum.Enum):
+    """Data for which a connection waits: the next request, the rest of a head, or a body."""
+
+    IDLE = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+
+
+class ClientConnection(web.RequestHandler):
+    """Connection of one client: the state and start of its wait, and the number of bytes it holds.
+
+    Attributes:
+        lacks_room: whether the byte budget has no room for the body of the present request.
+    """
+
+    __slots__ = (
+        "_body",
+        "_budget",
+        "_charged",
+        "_check",
+        "_dropped",
+        "_ended",
+        "_held",
+        "_interim",
+        "_since",
+        "_waits",
+        "lacks_room",
+    )
+
+    def __init__(self, server: GatewayWebServer, *, budget: ByteBudget, **settings: Any) -> None:
+        super().__init__(server, **settings)
+        self._budget = budget
+        self._charged = 0
+        self._held = 0
+        self._ended = False
+        self._interim = False
+        self._check: DisconnectCheck | None = None
+        self._body: Any = None
+        self._dropped: Any = None
+        self.lacks_room = False
+        self._wait_for(Awaited.IDLE)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Called by the loop."""
+        self._settle_check()
+        self._hold(0)
+        self._dropped = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if self._waits is Awaited.IDLE:
+            self._wait_for(Awaited.HEAD)
+        if self._has_room(len(data)):
+            super().data_received(data)
+        elif self.transport is not None:
+            self.transport.abort()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
+        """Called by the loop; complete requests are answered before the connection is closed."""
+        last = self._messages[-1][1] if self._messages else self._body
+        if last is None and not self._request_in_progress:
+            return False  # the connection was idle
+        if last is not None and not last.is_eof():
+            return False  # the request stays incomplete
+        self._ended = True
+        if self._body is not None:
+            self._begin_check()
+        if not self._messages:
+            self.close()  # after the answer
+        return True
+
+    def begin(self, body: Any, *, interim: bool) -> None:
+        """Begin to answer a request whose head has arrived; its body may still be on its way.
+
+        Args:
+            body: stream of the body.
+            interim: whether the client's version of HTTP has interim responses.
+        """
+        self._body = body
+        self._interim = interim
+        self._wait_for(Awaited.BODY)
+        if self._ended:
+            self._begin_check()
+            if not self._messages:
+                self.close()
+
+    def rest(self) -> None:
+        """End the answer of a request; the unread rest of its body is dropped."""
+        self._settle_check()
+        body, self._body = self._body, None
+        # A body references its connection: a body that was read to its end, or is lost, is released.
+        self._dropped = body if self.transport is not None and not body.is_eof() else None
+        self.lacks_room = False
+        if self._messages and self.transport is not None:  # requests that were sent ahead
+            self._hold(sum(payload.total_bytes for _, payload in self._messages))
+        elif self._charged:
+            self._hold(0)
+        else:
+            self._held = 0
+        self._wait_for(Awaited.IDLE)
+
+    def _begin_check(self) -> None:
+        if self._interim and self._check is None and self.transport is not None:
+            self._check = DisconnectCheck(self.transport, self._loop)
+
+    def _settle_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
+    def _has_room(self, count: int) -> bool:
+        """Count received bytes; returns whether the connection may continue."""
+        if self._dropped is not None:
+            if not self._dropped.is_eof():
+                return True
+            self._dropped = None
+        if not self._charged and self._held + count <= UNCOUNTED_BYTES:  # most requests are small
+            self._held += count
+            return True
+        if self._hold(self._held + count):
+            return True
+        reading = self._waits is Awaited.BODY and not self._body.is_eof()
+        if not reading and (self.lacks_room or self._waits is Awaited.BODY):
+            return False  # there is no request to answer with an error
+        self.lacks_room = True
+        return True
+
+    def _hold(self, count: int) -> bool:
+        """Set the number of bytes held; returns whether the budget has room for them."""
+        self._held = count
+        charge = max(0, count - UNCOUNTED_BYTES)
+        if charge > self._charged and not self._budget.take(charge - self._charged):
+            return False
+        if charge < self._charged:
+            self._budget.give(self._charged - charge)
+        self._charged = charge
+        return True
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Called by the base class, for a client's faults as well as for the server's own."""
+        error = kw.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            reason = " ".join(str(error.message).split())[:MAX_REASON]
+            LOG.warning("no HTTP request: %s", reason, extra=about(Event.NOT_HTTP))
+        else:
+            LOG.error(*args, **kw, extra=about(Event.REQUEST_ERROR))
+
+    def _wait_for(self, what: Awaited) -> None:
+        self._waits = what
+        self._since = time.monotonic()
+
+    def expire(self, now: float, timeouts: ClientTimeouts) -> None:
+        """Close the connection if the client exceeded a timeout; a handler that runs for it is cancelled."""
+        if self._waits is Awaited.BODY:
+            most = timeouts.body_s if not self._body.is_eof() else None
+        else:
+            most = timeouts.head_s if self._waits is Awaited.HEAD else timeouts.idle_s
+        if most is not None and now - self._since > most and self.transport is not None:
+            self.transport.abort()
+
+
+class GatewayWebRequest(web.BaseRequest):
+    """Request whose body is read as long as the byte budget has room."""
+
+    async def read(self) -> bytes:
+        """Read the whole body.
+
+        Raises:
+            HTTPRequestEntityTooLarge: the body is longer than the limit for one body.
+            OverloadError: the bodies of all requests together exceed the byte budget.
+        """
+        caller = self.protocol
+        assert isinstance(caller, ClientConnection)
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            if caller.lacks_room:
+                raise OverloadError(
+                    "too many bytes of requests are held; try again later", retry_after_s=RETRY_S
+                )
+            piece = await self.content.readany()
+            if not piece:
+                return b"".join(pieces)
+            size += len(piece)
+            if size > self._client_max_size:
+                raise web.HTTPRequestEntityTooLarge(self._client_max_size, size)
+            pieces.append(piece)
+
+
+class GatewayWebServer(web.Server):
+    """Low-level aiohttp server with timeouts and limits for its clients.
+
+    Args:
+        handler: answers requests.
+        timeouts: timeouts for clients.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        max_body: longest request body, bytes.
+        budget: budget of the bytes that all requests together hold.
+        keep_alive_s: seconds for which an idle connection stays open.
+    """
+
+    def __init__(
+        self,
+        handler: Any,
+        *,
+        timeouts: ClientTimeouts,
+        most: int | None,
+        max_body: int,
+        budget: ByteBudget,
+        keep_alive_s: float,
+    ) -> None:
+        super().__init__(
+            functools.partial(_answer, handler),
+            request_factory=functools.partial(_request, loop=asyncio.get_running_loop(), max_body=max_body),
+            handler_cancellation=True,
+        )
+        self._settings: dict[str, Any] = {
+            "access_log": None,
+            "auto_decompress": False,  # a small body could unpack to a huge one
+            "keepalive_timeout": keep_alive_s,
+            "logger": LOG,
+        }
+        self._timeouts = timeouts
+        self._budget = budget
+        self._most = most or max_connections()
+        self._last_answers = LastAnswers(most=max_lingering())
+        self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
+
+    def connect(self) -> asyncio.Protocol:
+        """Create the protocol of a new connection."""
+        return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
+
+    def _room(self) -> ClientConnection | None:
+        if len(self._connections) >= self._most:
+            return None
+        return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        for caller in self.connections:
+            if isinstance(caller, ClientConnection):
+                caller.expire(now, self._timeouts)
+        self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
+        """Close every connection."""
+        self._sweeper.cancel()
+        self._last_answers.close()
+        await super().shutdown(timeout)
+
+
+async def _answer(handler: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.StreamResponse:
+    try:
+        response: web.StreamResponse = await handler(request)
+        return response
+    finally:
+        caller = request.protocol
+        if isinstance(caller, ClientConnection):
+            caller.rest()
+
+
+def _request(
+    message: Any,
+    payload: Any,
+    protocol: Any,
+    writer: Any,
+    task: Any,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    max_body: int,
+) -> GatewayWebRequest:
+    protocol.begin(payload, interim=tuple(message.version) >= (1, 1))
+    return GatewayWebRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

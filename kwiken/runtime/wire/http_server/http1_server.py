@@ -1,0 +1,395 @@
+"""Small, strict HTTP/1.1 server for replicas: one request at a time per connection, with Content-Length.
+
+A replica needs no more. The server starts in a third of the time that loading aiohttp takes, and halves the
+cost of a call. Other forms of HTTP are answered with a 4xx, and the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, cast
+
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen
+from kwiken.runtime.wire.http_server.byte_budget import (
+    REPLICA_SHARE,
+    UNCOUNTED_BYTES,
+    ByteBudget,
+    share_of_memory,
+)
+from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
+from kwiken.runtime.wire.http_server.half_close import CONTINUE, DisconnectCheck
+from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+from kwiken.runtime.wire.transport import BadHeadError, read_length, split_head
+
+LOG = logging.getLogger("kwiken.replica")
+# Longer than the HTTP transport keeps an idle connection, so that the client is the one that closes it: a
+# server that closes first can cut a request that is on its way.
+KEEP_ALIVE_S: Final = 75.0
+# Longest time from the first byte of a request to its last.
+REQUEST_TIMEOUT_S: Final = 30.0
+SWEEP_S: Final = 10.0  # interval of the checks for timeouts
+MAX_READ_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request runs
+
+# RFC 9112, section 3.2; empty if the target has no authority.
+_HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
+_FIRST = re.compile(r"([A-Z]{1,20}) (/[\x21-\x7e]{0,4095}) HTTP/1\.([01])\Z")
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    421: "Misdirected Request",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
+
+
+class Request(NamedTuple):
+    """Complete request.
+
+    Attributes:
+        method: method, in capitals.
+        path: path without the query.
+        headers: header values by name in lower case.
+        body: body as received.
+        came: arrival of the last byte, seconds of `time.monotonic`.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    came: float
+
+
+class Response(NamedTuple):
+    """Response; `headers` holds complete lines with their line ends. Content-Length is added."""
+
+    status: int
+    body: bytes = b""
+    headers: str = ""
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+TEXT: Final = "Content-Type: text/plain\r\n"
+FULL: Final = Response(503, b"too many requests at once; try again later", f"Retry-After: 1\r\n{TEXT}")
+
+
+class RefusedRequestError(Exception):
+    """Request that is answered with an error without being run; its connection is closed."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.body)
+        self.response = response
+
+
+def _refused(status: int, message: str) -> RefusedRequestError:
+    return RefusedRequestError(Response(status, message.encode(), TEXT))
+
+
+class CallServer:
+    """HTTP/1.1 server on one port.
+
+    Args:
+        handler: answers requests; cancelled when the client disconnects.
+        host: address to bind to.
+        port: port to bind to; 0 for any free port.
+        max_body: longest request body, bytes; a longer one is answered with 413.
+        max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
+            share of the memory.
+        most: largest number of connections, 1 or more; None to derive it from the limit of open files.
+        full: response if the limit of connections or of bytes is reached.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        host: str,
+        port: int,
+        max_body: int,
+        max_bodies: int | None = None,
+        most: int | None = None,
+        full: Response = FULL,
+    ) -> None:
+        self.handler = handler
+        self.max_body = max_body
+        self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
+        self.full = full
+        self.last_answers = LastAnswers(most=max_lingering())
+        self._most = most
+        self.closing = False
+        self.connections: set[ServerConnection] = set()
+        self._host = host
+        self._port = port
+        self._acceptor: Acceptor | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def url(self) -> str:
+        """URL of the server."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Bind and listen.
+
+        Raises:
+            InputError: the address cannot be bound to.
+        """
+        loop = asyncio.get_running_loop()
+        full = encoded(self.full, close=True, bodiless=False)
+        most = self._most or max_connections()
+
+        def room() -> ServerConnection | None:
+            return ServerConnection(self, loop) if len(self.connections) < most else None
+
+        self._acceptor = Acceptor(
+            listen(self._host, self._port), lambda: ConnectionLimit(room, self.last_answers, full)
+        )
+        self._port = self._acceptor.port
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+    def stop_accepting(self) -> None:
+        """Accept no new connections; open ones are closed after their next response."""
+        self.closing = True
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+    async def stop(self) -> None:
+        """Close all connections and cancel their handlers."""
+        self.stop_accepting()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        running = [one.task for one in self.connections if one.task is not None]
+        self.last_answers.close()
+        for connection in list(self.connections):
+            connection.cut()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
+
+    def _sweep(self) -> None:
+        """Close idle connections, and those whose request stays incomplete."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self.connections):
+            connection.expire(loop.time())
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
+
+
+class ServerConnection(asyncio.Protocol):
+    """Connection of one client."""
+
+    def __init__(self, server: CallServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._running = 0  # bytes of the request that is being answered
+        self._charged = 0
+        self._since = loop.time()
+        self._continued = False
+        self._paused = False
+        self._ended = False
+        self._interim = False
+        self._check: DisconnectCheck | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop; cancels the running request."""
+        del exc
+        self._leave()
+        if self.task is not None:
+            self.task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        if not self._buffer:
+            self._since = self._loop.time()
+        self._buffer += data
+        if not self._has_room():
+            if self.task is None:
+                self._refuse(self._server.full)
+            else:
+                self.cut()
+        elif self.task is None:
+            self._advance()
+        elif len(self._buffer) > MAX_READ_AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+            self._paused = True
+
+    def eof_received(self) -> bool:
+        """Called by the loop; complete requests are answered before the connection is closed."""
+        if self.task is None:
+            return False
+        self._ended = True
+        self._begin_check()
+        return True
+
+    def expire(self, now: float) -> None:
+        """Close the connection if it exceeded a timeout."""
+        most = REQUEST_TIMEOUT_S if self._buffer else KEEP_ALIVE_S
+        if self.task is None and now - self._since > most:
+            self.cut()
+
+    def cut(self) -> None:
+        """Close the connection immediately."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _has_room(self) -> bool:
+        """Update the number of bytes held; returns whether the budget has room for them."""
+        charge = max(0, len(self._buffer) + self._running - UNCOUNTED_BYTES)
+        budget = self._server.budget
+        if charge > self._charged and not budget.take(charge - self._charged):
+            return False
+        if charge < self._charged:
+            budget.give(self._charged - charge)
+        self._charged = charge
+        return True
+
+    def _leave(self) -> None:
+        """Detach from the connection and give back its bytes."""
+        self._transport = None
+        self._settle_check()
+        self._buffer.clear()
+        self._running = 0
+        self._has_room()
+        self._server.connections.discard(self)
+
+    def _begin_check(self) -> None:
+        if self._interim and self._check is None and self._transport is not None:
+            self._check = DisconnectCheck(self._transport, self._loop)
+
+    def _settle_check(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+            self._check = None
+
+    def _advance(self) -> None:
+        """Begin the next request, if it is complete."""
+        try:
+            request, keep = self._next()
+        except RefusedRequestError as error:
+            self._refuse(error.response)
+        else:
+            if request is not None:
+                self.task = self._loop.create_task(self._serve(request, keep))
+                if self._ended:
+                    self._begin_check()
+            elif self._ended and self._transport is not None:
+                self._transport.close()  # the request stays incomplete
+
+    def _next(self) -> tuple[Request | None, bool]:
+        """Next request and whether the connection stays open after it; None if it is incomplete."""
+        try:
+            split = split_head(self._buffer)
+            if split is None:
+                return None, True
+            first, headers, start = split
+            length = read_length(headers) or 0
+        except BadHeadError as error:
+            raise _refused(400, str(error)) from None
+        match = _FIRST.match(first)
+        if match is None:
+            raise _refused(400, "not an HTTP/1 request")
+        self._interim = match[3] == "1"
+        if not _HOST.match(headers.get("host", "" if match[3] == "0" else "/")):
+            raise _refused(400, "a request must have one Host header with a name or an address")
+        if "transfer-encoding" in headers:
+            raise _refused(501, "a body must have a Content-Length")
+        if length > self._server.max_body:
+            raise _refused(413, f"a body may have at most {self._server.max_body} bytes")
+        if len(self._buffer) < start + length:
+            self._encourage(headers)
+            return None, True
+        with memoryview(self._buffer) as view:
+            body = bytes(view[start : start + length])
+        del self._buffer[: start + length]
+        self._running = start + length
+        self._continued = False
+        keep = match[3] == "1" and "close" not in headers.get("connection", "").lower().replace(
+            " ", ""
+        ).split(",")
+        path = match[2].partition("?")[0]
+        return Request(match[1], path, headers, body, time.monotonic()), keep
+
+    def _encourage(self, headers: Mapping[str, str]) -> None:
+        """Send `100 Continue` to a client that waits for it before sending the body."""
+        if headers.get("expect", "").lower() == "100-continue" and not self._continued:
+            self._continued = True
+            if self._transport is not None:
+                self._transport.write(CONTINUE)
+
+    async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - one call site
+        try:
+            response = await self._server.handler(request)
+        except asyncio.CancelledError:
+            if self._transport is None or self._transport.is_closing():
+                self.task = None  # the task holds its error, whose traceback holds this connection
+                raise
+            LOG.error(  # noqa: TRY400 - the traceback says nothing
+                "a request cancelled its own task", extra=about(Event.REQUEST_ERROR)
+            )
+            response, keep = Response(500), False
+        except Exception:
+            LOG.exception("a request failed", extra=about(Event.REQUEST_ERROR))
+            response, keep = Response(500), False
+        self.task = None
+        self._settle_check()
+        self._write(response, close=not keep or self._server.closing, bodiless=request.method == "HEAD")
+        self._since = self._loop.time()
+        self._running = 0
+        self._has_room()
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._buffer or self._ended:
+            self._advance()
+
+    def _write(self, response: Response, *, close: bool, bodiless: bool) -> None:
+        if self._transport is None:
+            return
+        self._transport.write(encoded(response, close=close, bodiless=bodiless))
+        if close:
+            self._transport.close()
+
+    def _refuse(self, response: Response) -> None:
+        """Send an error response and close with a linger: more of the request may be on its way."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._leave()
+            self._server.last_answers.send(transport, encoded(response, close=True, bodiless=False))
+
+
+def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
+    """Encode a response.
+
+    Args:
+        response: response to encode.
+        close: whether the connection is closed after it.
+        bodiless: whether to leave out the body, as for HEAD.
+    """
+    status, body, headers = response
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(body)}\r\n{headers}"
+        + ("Connection: close\r\n\r\n" if close else "\r\n")
+    ).encode("latin-1")
+    return head if bodiless else head + body

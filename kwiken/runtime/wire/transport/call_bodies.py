@@ -1,0 +1,186 @@
+"""Bodies of calls and answers in any protocol: encoding, checks, and what a replica reports of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.model.service import Service
+from kwiken.runtime.base.errors import HandlerError, LostError, UnfitError
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+
+CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
+MAX_ADDRESSES: Final = 65_536
+MAX_KIND: Final = 100  # characters
+MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
+
+
+class LoadReport(msgspec.Struct, frozen=True):
+    """What a replica reports of itself with an answer.
+
+    Attributes:
+        busy_ms: processor time of the call, milliseconds.
+        inflight: number of calls at the replica when it answered, this one included.
+        latency_ms: moving average of the latency of the replica's calls, milliseconds.
+    """
+
+    busy_ms: float
+    inflight: int
+    latency_ms: float
+
+
+def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport:
+    """Load report, if its values are ones that a replica can have.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+    longest, most = wire.MAX_BUSY_MS, wire.MAX_INFLIGHT
+    if 0.0 <= busy_ms <= longest and 0 <= inflight <= most and 0.0 <= latency_ms <= longest:
+        return LoadReport(busy_ms, inflight, latency_ms)
+    raise InputError(
+        f"must have busy_ms and latency_ms from 0 to {longest:g}, and inflight from 0 to {most}, not "
+        f"{busy_ms:g}, {latency_ms:g} and {inflight}",
+        where="load report",
+    )
+
+
+def load_of(headers: Mapping[str, str]) -> LoadReport:
+    """Load report in the headers of an answer.
+
+    Args:
+        headers: values by name in lower case.
+
+    Raises:
+        InputError: a header is missing or invalid; names the header.
+    """
+    busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
+    inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
+    latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
+    if busy_ms is None or inflight is None or latency_ms is None:
+        raise InputError("its headers are missing")
+    return LoadReport(busy_ms, inflight, latency_ms)
+
+
+class CallBodies:
+    """Encoder of calls and decoder of answers.
+
+    Args:
+        service: service whose stages are called; the annotations of its handlers give the types of answers.
+        raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
+            decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
+            is always decoded, and so are those of stages whose `utility` or `worth` inspects them.
+    """
+
+    def __init__(self, service: Service, *, raw: bool) -> None:
+        self._codecs = {name: wire.Codec(service, name) for name in service.stages}
+        self._passed_on = {
+            name
+            for name, stage in service.stages.items()
+            if raw and name != service.sink and stage.utility is None and stage.worth is None
+        }
+        self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
+        self._encoder = msgspec.msgpack.Encoder()
+        self._last_args: tuple[Any, ...] | None = None
+        self._last_body = b""
+
+    def encode(self, call: Call) -> bytes:
+        """Body of a call, cached because the shards of a fan-out have the same arguments.
+
+        Raises:
+            HandlerError: the body is longer than a replica takes.
+        """
+        if call.args is not self._last_args:
+            self._last_body = self._encoder.encode(call.args)
+            self._last_args = call.args
+        body = self._last_body
+        check_sent_size(call.stage, "input", len(body))
+        return body
+
+    def reply(self, stage: str, replica: Replica, load: LoadReport, data: bytes) -> Reply:
+        """Decode a replica's answer.
+
+        Args:
+            stage: name of the stage.
+            replica: replica that answered.
+            load: what the replica reports of itself.
+            data: body of the answer.
+
+        Raises:
+            UnfitError: the answer does not have the stage's type.
+        """
+        try:
+            value = self._read(stage, replica.address, data)
+        except InputError as error:
+            reason = str(error).removeprefix(f"{error.where}: ")
+            raise UnfitError(f"stage {stage!r}: replica {replica.id}: {reason}") from error
+        return Reply(value, load.busy_ms, load.inflight, load.latency_ms)
+
+    def _read(self, stage: str, address: str, data: bytes) -> Any:
+        """Decode an answer; an answer to pass on is only decoded when a check is due.
+
+        Raises:
+            InputError: the answer does not have the stage's type.
+        """
+        if stage not in self._passed_on:
+            return self._codecs[stage].output(data)
+        left = self._unread.get(address, 0)
+        if left:
+            self._unread[address] = left - 1
+        else:
+            self._codecs[stage].output(data)  # every answer is checked until one passes
+            if len(self._unread) >= MAX_ADDRESSES:
+                self._unread.clear()
+            self._unread[address] = CHECK_EVERY - 1
+        return msgspec.Raw(data)
+
+
+def strange_answer(stage: str, replica: Replica, error: InputError) -> LostError:
+    """Error for an answer that no replica gives.
+
+    Args:
+        stage: name of the stage.
+        replica: replica that was called.
+        error: what is wrong with the answer.
+    """
+    return LostError(f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error}")
+
+
+def is_replicas(headers: Mapping[str, object]) -> bool:
+    """Whether headers are those of a replica's answer to a call."""
+    return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
+
+
+def failure_of_handler(stage: str, data: bytes) -> HandlerError | None:
+    """Error that a replica reports of its handler; None if the report has another form.
+
+    Args:
+        stage: name of the stage.
+        data: the report, encoded.
+    """
+    try:
+        error = msgspec.msgpack.decode(data, type=dict[str, str])
+        kind, message = error["kind"], error["error"]
+    except (ValueError, KeyError, RecursionError):
+        return None
+    return HandlerError(stage, kind[:MAX_KIND], message[:MAX_MESSAGE])
+
+
+def check_sent_size(stage: str, what: str, size: int, most: int = wire.MAX_BODY) -> None:
+    """Refuse a part of a call that is too long to be sent.
+
+    Args:
+        stage: name of the stage.
+        what: name of the part in the message, for example `input`.
+        size: length of the part, bytes.
+        most: largest length, bytes.
+
+    Raises:
+        HandlerError: the part is too long.
+    """
+    if size > most:
+        raise HandlerError(stage, "CallTooLarge", f"its {what} is {size} bytes; at most {most} are sent")

@@ -1,0 +1,205 @@
+"""Composition of an advice: explanation, plan and judgement of one profile, and what to measure next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kwiken.base.errors import InputError
+from kwiken.model.plan import Budgets, Plan
+from kwiken.model.profile import OWN_TIME, Profile, part_of, taken_for
+from kwiken.tail.advice.contents import (
+    Advice,
+    ConfirmReads,
+    ConfirmWrites,
+    Doubt,
+    NextStep,
+    OutOfReach,
+    RecordAgain,
+    RecordBusyTime,
+    RecordLonger,
+    RequestKind,
+    Setting,
+    SharedCall,
+    TraceRareKinds,
+)
+from kwiken.tail.diagnosis import explain
+from kwiken.tail.evaluation import PLAN, Judgement, judge
+from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+
+MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then
+MIN_BEHIND_P99 = 10  # judged requests slower than p99, below which a longer recording is advised
+MIN_TAIL_RATIO = 1.5  # p99 over median, below which there is no tail worth lowering
+
+
+def advise(
+    profile: Profile,
+    *,
+    budget: float,
+    kind: RequestKind,
+    others: Sequence[RequestKind] = (),
+    sampled: float = 1.0,
+    created: str = "",
+    seed: int = 0,
+) -> tuple[Advice, Plan | None]:
+    """Say what makes the requests of a profile slow, what a budget of copies buys, and what to change.
+
+    A plan made from the earlier half of the requests is judged on the later half, with the ledger replayed in
+    order of time. The settings are those of a plan made from all requests.
+
+    Args:
+        profile: recorded requests of one kind.
+        budget: reissue budget, a share above 0 and at most 1.
+        kind: the kind of the requests.
+        others: other kinds of requests in the same traces, most frequent first.
+        sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
+            floor is granted to all of them.
+        created: RFC 3339 time to note in the plan.
+        seed: seed of all draws.
+
+    Returns:
+        The advice, and the plan that states its settings; None where no plan can be made, or where the one of
+        the earlier half made p99 of the later half worse.
+
+    Raises:
+        InputError: for a budget or a share out of range, a profile without requests, or with latencies that
+            mostly contradict its stages.
+    """
+    if not 0 < budget <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
+    if not 0 < sampled <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
+    story = explain(profile, budget=budget, seed=seed)
+    settings = PlanSettings(budgets=Budgets(reissue=budget), created=created, seed=seed)
+    doubt = _unplannable(profile)
+    study = None if doubt is not None else study_plan(profile, settings)
+    found = None if study is None else _judged(profile, settings, sampled)
+    doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
+    if doubt is Doubt.WORSE:
+        study = None
+    leading = story.slow[-1].leading
+    return Advice(
+        service=profile.service,
+        kind=kind,
+        others=tuple(others),
+        tail_ratio=story.tail_ratio if math.isfinite(story.tail_ratio) else None,
+        tailed=story.tail_ratio >= MIN_TAIL_RATIO,
+        slow=story.slow,
+        leading=leading,
+        budget=budget,
+        judgement=found,
+        doubt=doubt,
+        behind_p99=found.requests // 100 if found is not None else 0,
+        settings=() if study is None else _settings(profile, study),
+        steps=tuple(_steps(profile, study, found, leading, others)),
+    ), None if study is None else study.plan
+
+
+def _unplannable(profile: Profile) -> Doubt | None:
+    """Reason why no plan can be made and judged; None where one can.
+
+    There are three cases: 1. too few requests; 2. all start at one time, so none is later; 3. no stage's
+    calls may be copied.
+    """
+    if profile.requests < MIN_REQUESTS_FOR_ADVICE:
+        return Doubt.FEW_REQUESTS
+    if profile.started_s.min() == profile.started_s.max():
+        return Doubt.NO_ORDER
+    if not any(stage.reissuable for stage in profile.stages):
+        return Doubt.NOTHING_TO_COPY
+    return None
+
+
+def _judged(profile: Profile, settings: PlanSettings, sampled: float) -> Judgement | None:
+    """Judge a plan of the earlier half on the later half; None where the earlier half shows no gain."""
+    order = np.argsort(profile.started_s, kind="stable")
+    earlier, later = (part_of(profile, rows) for rows in np.array_split(order, 2))
+    plan = study_plan(earlier, settings).plan
+    if not any(stage.reissue is not None for stage in plan.stages.values()):
+        return None
+    return judge(plan, later, earlier=earlier, sampled=sampled, seed=settings.seed)
+
+
+def _doubt(found: Judgement) -> Doubt | None:
+    cut = found.arm(PLAN).cuts["p99_ms"]
+    if cut.high < 0:
+        return Doubt.WORSE
+    return Doubt.ZERO_IN_INTERVAL if cut.low <= 0 else None
+
+
+def _settings(profile: Profile, study: PlanStudy) -> tuple[Setting, ...]:
+    calls = {stage.name: stage.match for stage in profile.stages}
+    found = [
+        Setting(
+            stage=name,
+            service=calls[name].service,
+            route=calls[name].path or calls[name].operation,
+            after_ms=stage.reissue.after_ms,
+            probability=stage.reissue.probability,
+            copies=stage.reissue.fraction,
+            spent=study.simulation.stage_spent.get(name, 0.0),
+        )
+        for name, stage in study.plan.stages.items()
+        if stage.reissue is not None
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.spent, each.stage)))
+
+
+def _steps(
+    profile: Profile,
+    study: PlanStudy | None,
+    found: Judgement | None,
+    leading: Sequence[str],
+    others: Sequence[RequestKind],
+) -> Iterator[NextStep]:
+    """What to measure next, most useful first."""
+    needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
+    if profile.requests < needed:
+        yield RecordLonger(requests=profile.requests, needed=needed)
+    settings = () if study is None else _settings(profile, study)
+    copied = [each.stage for each in settings]
+    reads, writes = taken_for(profile)
+    unsure = tuple(name for name in reads if name in copied)
+    if unsure:
+        yield ConfirmReads(stages=unsure)
+    if writes and (found is None or any(_serves(profile, name, leading) for name in writes)):
+        yield ConfirmWrites(stages=writes)
+    yield from _shared_calls(settings)
+    beyond = _out_of_reach(profile, leading)
+    if beyond:
+        yield OutOfReach(services=beyond)
+    uncharged = tuple(name for name in copied if profile.stage(name).busy_ms is None)
+    if uncharged:
+        yield RecordBusyTime(stages=uncharged)
+    if study is not None and study.drift:
+        yield RecordAgain(stages=tuple(each.stage for each in study.drift))
+    rare = tuple(kind.name for kind in others if kind.requests < MIN_REQUESTS_FOR_ADVICE)
+    if rare:
+        yield TraceRareKinds(kinds=rare, needed=MIN_REQUESTS_FOR_ADVICE)
+
+
+def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:
+    """Routes for which the settings of several stages have different delays."""
+    routes: dict[tuple[str, str], list[Setting]] = {}
+    for each in settings:
+        routes.setdefault((each.service, each.route), []).append(each)
+    for same in routes.values():
+        delays = [each.after_ms for each in same]
+        if min(delays) < max(delays):
+            yield SharedCall(
+                stages=tuple(each.stage for each in same), first_ms=min(delays), last_ms=max(delays)
+            )
+
+
+def _serves(profile: Profile, stage: str, services: Sequence[str]) -> bool:
+    return profile.stage(stage).match.service in services
+
+
+def _out_of_reach(profile: Profile, leading: Sequence[str]) -> tuple[str, ...]:
+    """Leading services that answer no stage's calls."""
+    if not profile.service_names:  # the parts of the excess are stages then
+        return ()
+    known = {stage.match.service for stage in profile.stages if not stage.name.endswith(OWN_TIME)}
+    return tuple(name for name in leading if name not in known)

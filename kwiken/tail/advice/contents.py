@@ -1,0 +1,204 @@
+"""Contents of an advice: kind of requests, excess by service, judgement, settings, next measurements."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from kwiken.tail.diagnosis import SlowRequests
+from kwiken.tail.evaluation import Judgement
+
+
+class _Struct(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class RequestKind(_Struct, frozen=True):
+    """One kind of requests in the traces.
+
+    Attributes:
+        name: short name.
+        requests: number of requests.
+        p50_ms: their median latency, milliseconds.
+        p99_ms: 99th percentile of their latency, milliseconds.
+    """
+
+    name: str
+    requests: int
+    p50_ms: float
+    p99_ms: float
+
+
+class Doubt(StrEnum):
+    """Reason why it cannot be told what the budget buys, or why its plan is not advised."""
+
+    FEW_REQUESTS = "few_requests"
+    NO_ORDER = "no_order"  # all requests start at one time: none is later than another
+    NOTHING_TO_COPY = "nothing_to_copy"  # no stage's calls may be copied
+    NO_COPIES = "no_copies"  # copies are allowed, and gain nothing on the earlier requests
+    ZERO_IN_INTERVAL = "zero_in_interval"  # the interval of the cut contains 0
+    WORSE = "worse"  # the whole interval of the cut is below 0: no settings and no plan are advised
+
+
+class Setting(_Struct, frozen=True):
+    """A setting to change: copies of one stage's calls.
+
+    Attributes:
+        stage: name of the stage.
+        service: name of the service that answers the calls.
+        route: route or name of the calls, as their spans state it.
+        after_ms: age of a call at which a copy is sent, milliseconds.
+        probability: share of the calls of that age that get a copy, above 0 and at most 1.
+        copies: share of all calls of the stage that are expected to get a copy.
+        spent: expected extra work of the copies, as a share of all work.
+    """
+
+    stage: str
+    service: str
+    route: str
+    after_ms: float
+    probability: float
+    copies: float
+    spent: float
+
+
+class RecordLonger(_Struct, frozen=True, tag_field="step", tag="record_longer"):
+    """Record more requests: p99 of the judged ones rests on too few.
+
+    Attributes:
+        requests: number of requests recorded.
+        needed: number of requests with which p99 rests on enough.
+    """
+
+    requests: int
+    needed: int
+
+
+class RecordBusyTime(_Struct, frozen=True, tag_field="step", tag="record_busy_time"):
+    """Record the CPU time of calls: copies are charged by typical latency, for lack of it.
+
+    Attributes:
+        stages: names of the stages that get copies and have no CPU time.
+    """
+
+    stages: tuple[str, ...]
+
+
+class RecordAgain(_Struct, frozen=True, tag_field="step", tag="record_again"):
+    """Record anew: stages changed while they were traced.
+
+    Attributes:
+        stages: names of the stages.
+    """
+
+    stages: tuple[str, ...]
+
+
+class ConfirmReads(_Struct, frozen=True, tag_field="step", tag="confirm_reads"):
+    """Confirm that calls may run twice: they were taken for reads by their names, and get copies.
+
+    Attributes:
+        stages: names of the stages.
+    """
+
+    stages: tuple[str, ...]
+
+
+class ConfirmWrites(_Struct, frozen=True, tag_field="step", tag="confirm_writes"):
+    """Check whether calls may run twice: they were taken for writes, and their services make the tail.
+
+    Attributes:
+        stages: by name of the stage: why it was taken for a write.
+    """
+
+    stages: dict[str, str]
+
+
+class OutOfReach(_Struct, frozen=True, tag_field="step", tag="out_of_reach"):
+    """Look into services that make the tail and answer no stage's calls: no setting copies their work.
+
+    A service is out of reach as the receiver of the requests, above them, or below a stage; a copy of a
+    stage's call renews the work below that stage too.
+
+    Attributes:
+        services: names of the services.
+    """
+
+    services: tuple[str, ...]
+
+
+class SharedCall(_Struct, frozen=True, tag_field="step", tag="shared_call"):
+    """Export with care: settings of several stages are for one route, which proxies cannot tell apart.
+
+    An export gives the route the latest of their delays, so it copies fewer calls than the plan.
+
+    Attributes:
+        stages: names of the stages with settings for the route.
+        first_ms: their earliest delay, milliseconds.
+        last_ms: their latest delay, milliseconds.
+    """
+
+    stages: tuple[str, ...]
+    first_ms: float
+    last_ms: float
+
+
+class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kinds"):
+    """Record other kinds of requests: there are too few of them for advice.
+
+    Attributes:
+        kinds: names of the kinds.
+        needed: number of requests that an advice needs.
+    """
+
+    kinds: tuple[str, ...]
+    needed: int
+
+
+NextStep = (
+    RecordLonger
+    | RecordBusyTime
+    | RecordAgain
+    | ConfirmReads
+    | ConfirmWrites
+    | OutOfReach
+    | SharedCall
+    | TraceRareKinds
+)
+
+
+class Advice(_Struct, frozen=True):
+    """Advice on one kind of requests of a service.
+
+    Attributes:
+        service: name of the service.
+        kind: the kind of requests.
+        others: other kinds of requests in the traces, most frequent first.
+        tail_ratio: p99 over the median of the requests; None where the median is 0.
+        tailed: whether p99 is far enough above the median to be worth lowering.
+        slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
+        leading: names of the few services that make most of the excess of the slowest 5%, largest first.
+        budget: reissue budget, as a share of all work.
+        judgement: the plan made from the earlier half of the requests, judged on the later half, beside an
+            even spread and hindsight; None where there can be no such plan.
+        doubt: reason why it cannot be told what the budget buys; None where it can be told.
+        behind_p99: number of judged requests that are slower than their p99, on which the cut rests; 0
+            without a judgement.
+        settings: settings to change, of the plan made from all requests; largest spend first.
+        steps: what to measure next.
+    """
+
+    service: str
+    kind: RequestKind
+    others: tuple[RequestKind, ...]
+    tail_ratio: float | None
+    tailed: bool
+    slow: tuple[SlowRequests, ...]
+    leading: tuple[str, ...]
+    budget: float
+    judgement: Judgement | None
+    doubt: Doubt | None
+    behind_p99: int
+    settings: tuple[Setting, ...]
+    steps: tuple[NextStep, ...]

@@ -1,0 +1,206 @@
+"""Exact moments of a fan-out's slowest call when each late call has its own independent copy.
+
+The source treats a stage with one call X and one copy Y (Kwiken section 5.2.2): the stage takes `Z = X` up to
+the time-out `T`, and `min(X, T + Y)` beyond. Here every shard's call races its own copy, and the stage ends
+with the slowest shard.
+
+For one request let `x_1 >= x_2 >= ...` be its calls, slowest first. For `t >= T` the stage has ended by `t`
+if the copies of all calls that take longer than `t` have, so `P(Z <= t) = F(t - T)^e` with `e` such calls and
+`F` the distribution of a copy. Integrating `1 - F^e` over the interval where exactly `e` calls are late gives
+
+    E[Z] = T + sum over late calls, ranked e, of A_e(x_e - T) - A_(e-1)(x_e - T),
+    A_e(u) = E[min(u, slowest of e copies)],        A_0 = 0,
+
+and likewise for squares. Each late call then contributes one term that depends on its rank alone: one lookup
+in a table per rank. If each copy is sent with probability q only, `F` becomes `q F`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.base.arrays import Floats
+from kwiken.model.profile import EmpiricalDistribution
+from kwiken.tail.curves.rank_table import Ranks
+
+MAX_CALLS = 1 << 20  # calls that a curve is computed from; of larger stages every k-th request is taken
+MAX_VALUES = 1 << 16  # distinct values of a copy's distribution; larger ones are thinned
+MIN_VALUES = 1 << 12  # distinct values that even the widest fan-outs keep
+MAX_TABLE_CELLS = 1 << 23  # values times ranks, which thins the distributions of wide fan-outs
+MIN_LOOKUPS_PER_VALUE = 1.0  # late calls per value of the distribution from which a rank table is faster
+NEGLIGIBLE_PROBABILITY = 1e-18  # adds nothing to a sum of doubles
+MAX_LOOKUPS_PER_BATCH = 1 << 13  # late calls of several time-outs looked up together
+
+
+@dataclass(frozen=True)
+class RankedCalls:
+    """Calls of a stage by rank within their request.
+
+    Attributes:
+        columns: by rank e, slowest first: the e-th slowest call of every request that has one, ascending,
+            milliseconds.
+        requests: number of requests, including those without any call.
+    """
+
+    columns: tuple[Floats, ...]
+    requests: int
+
+    @classmethod
+    def of(cls, calls: Floats) -> RankedCalls:
+        """Ranked calls of (n,) or (n, width) latencies, milliseconds; NaN for no call.
+
+        Memory is bounded: of more than `MAX_CALLS` calls every k-th request is used.
+        """
+        matrix = calls.reshape(len(calls), -1)
+        matrix = matrix[:: max(1, -(-matrix.size // MAX_CALLS))]
+        if matrix.shape[1] == 1:
+            return cls((_ascending(matrix[:, 0]),), len(matrix))
+        ranked = -np.sort(-matrix, axis=1).T  # slowest first, NaN last
+        counts = (~np.isnan(ranked)).sum(axis=1).tolist()
+        columns = np.sort(ranked, axis=1)
+        return cls(tuple(column[:count] for column, count in zip(columns, counts, strict=True)), len(matrix))
+
+
+def _ascending(values: Floats) -> Floats:
+    values = np.sort(values)
+    return values[: int(np.searchsorted(values, np.nan))]
+
+
+def slowest_moments(
+    calls: RankedCalls, copies: EmpiricalDistribution, after_ms: Floats, *, probability: float = 1.0
+) -> tuple[Floats, Floats]:
+    """Mean and mean square of the slowest call, with copies after each of several time-outs.
+
+    Args:
+        calls: primary calls of the stage.
+        copies: latency distribution of a copy, independent of the calls.
+        after_ms: (g,) time-outs, milliseconds; infinite for no copy.
+        probability: share of the late calls that get a copy, above 0 and at most 1.
+
+    Returns:
+        (g,) mean, ms, and (g,) mean square, ms², over all requests; a request without calls counts as 0.
+        Exact for the given samples. O(k log k) in the number of late calls.
+    """
+    distribution = _table_distribution(copies, len(calls.columns))
+    first, second = _not_late(calls, after_ms)
+    share = probability * np.concatenate(([0.0], distribution.cdf))
+    before = np.ones(len(share))
+    ranks = _ranks(distribution.values, calls.columns[0], after_ms)
+    youngest = after_ms.min()
+    for column in calls.columns:
+        if not len(column) or column[-1] <= youngest:
+            break  # no call of this rank is late, and further ranks are faster still
+        if before[distribution.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE_PROBABILITY:
+            break  # the copies of all slower calls are almost never this fast, and at further ranks even less
+        table = _Table.of(distribution.values, before, before * share)
+        _add_late(first, second, column, ranks, table, after_ms)
+        before = before * share
+    return first / max(1, calls.requests), second / max(1, calls.requests)
+
+
+def _table_distribution(copies: EmpiricalDistribution, width: int) -> EmpiricalDistribution:
+    """Distribution of copies small enough for a table per rank: ties merged, thinned at wide fan-outs."""
+    if width == 1:
+        return copies.thinned(MAX_VALUES)
+    return copies.merged().thinned(min(MAX_VALUES, max(MIN_VALUES, MAX_TABLE_CELLS // width)))
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """Values of a copy's distribution, (k,) ascending, and their rank lookup."""
+
+    values: Floats
+    below: Callable[[Floats], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Contribution of one rank, by the number j of values below u: `low + late u`, and `low2 + late u²`."""
+
+    low: Floats
+    low2: Floats
+    late: Floats
+
+    @classmethod
+    def of(cls, values: Floats, before: Floats, power: Floats) -> _Table:
+        late = before - power
+        mass = late[:-1] - late[1:]
+        low, low2 = np.zeros(len(power)), np.zeros(len(power))
+        np.cumsum(mass * values, out=low[1:])
+        np.cumsum(mass * values * values, out=low2[1:])
+        return cls(low, low2, late)
+
+
+def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:
+    """Sums over requests of Z and Z² with every late request counted as ending at the time-out."""
+    slowest = calls.columns[0]
+    on_time = np.searchsorted(slowest, after_ms, side="right")
+    late = len(slowest) - on_time
+    at = np.where(late > 0, after_ms, 0.0)
+    return _sum_of_first(slowest, on_time) + late * at, (
+        _sum_of_first(slowest * slowest, on_time) + late * at * at
+    )
+
+
+def _sum_of_first(values: Floats, counts: NDArray[np.int64]) -> Floats:
+    """(g,): sum of the first values, as many as each count says."""
+    edges, back = np.unique(np.append(counts, 0), return_inverse=True)
+    inner = edges[edges < len(values)]
+    sums = np.cumsum(np.add.reduceat(values, inner)) if len(inner) else np.zeros(0)
+    return np.concatenate(([0.0], sums))[back[:-1]]
+
+
+def _ranks(values: Floats, slowest: Floats, after_ms: Floats) -> _Ranked:
+    """Rank lookup among the values: by a table where there are enough late calls, else by bisection."""
+    late = len(slowest) * len(after_ms) - int(np.searchsorted(slowest, after_ms, side="right").sum())
+    table = Ranks.of(values) if late > MIN_LOOKUPS_PER_VALUE * len(values) else None
+    return _Ranked(values, values.searchsorted if table is None else table.below)
+
+
+def _add_late(
+    first: Floats, second: Floats, column: Floats, ranks: _Ranked, table: _Table, after_ms: Floats
+) -> None:
+    """Add the contributions of one rank's late calls to the sums (in place), for every time-out."""
+    starts = np.searchsorted(column, after_ms, side="right")
+    for some in _groups((len(column) - starts).tolist()):
+        ages = after_ms[some]
+        times_past = [  # by time-out: what its late calls take beyond it
+            column[start:] - age for start, age in zip(starts[some].tolist(), ages.tolist(), strict=True)
+        ]
+        at = np.cumsum([0, *map(len, times_past[:-1])])
+        past = times_past[0] if len(times_past) == 1 else np.concatenate(times_past)
+        # Copies sent at once and distributed as the calls are: the calls are looked up in themselves.
+        in_itself = ages[0] == 0 and len(times_past) == 1 and np.array_equal(column, ranks.values)
+        j = _first_of_ties(past, int(starts[some[0]])) if in_itself else ranks.below(past)
+        late = table.late.take(j)
+        late *= past
+        more = np.add.reduceat(table.low.take(j) + late, at)
+        late *= past
+        first[some] += more
+        second[some] += 2.0 * ages * more + np.add.reduceat(table.low2.take(j) + late, at)
+
+
+def _groups(late: list[int]) -> Iterator[list[int]]:
+    """Indices of the time-outs with late calls, in groups of about `MAX_LOOKUPS_PER_BATCH` late calls."""
+    group: list[int] = []
+    held = 0
+    for g, count in enumerate(late):
+        if group and held + count > MAX_LOOKUPS_PER_BATCH:
+            yield group
+            group, held = [], 0
+        if count:
+            group.append(g)
+            held += count
+    if group:
+        yield group
+
+
+def _first_of_ties(ascending: Floats, start: int) -> NDArray[np.int64]:
+    """First index of each value among its ties, from `start`: `searchsorted` of an array in itself."""
+    index = np.arange(start, start + len(ascending))
+    index[1:][ascending[1:] == ascending[:-1]] = 0
+    return np.maximum.accumulate(index)

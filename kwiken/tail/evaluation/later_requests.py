@@ -1,0 +1,317 @@
+"""Judge: replays plans on requests in order of time, with the ledger in force, and compares the outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kwiken.base.arrays import Floats
+from kwiken.base.errors import InputError
+from kwiken.model.latency import ladder
+from kwiken.model.plan import Ladder, LedgerTerms, Plan
+from kwiken.model.profile import Profile
+from kwiken.tail.evaluation.compared_plans import PLAN, rivals
+from kwiken.tail.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
+from kwiken.tail.simulation import BlockBootstrap, interval, kept_to, replay
+
+CORRELATIONS: tuple[float | None, ...] = (None, 0.5)  # of copies with their calls, at which plans are judged
+MIN_REPLAYED = 10_000  # smallest number of requests to replay: each judged one is repeated often enough
+MIN_REQUESTS = 10  # requests below which no percentile is meaningful
+MAX_STRETCHES = 24
+STRETCHES_S = (60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)  # lengths to choose from
+FIELDS = tuple(field.name for field in msgspec.structs.fields(Ladder))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Requests to judge with the plans that are in force meanwhile.
+
+    Attributes:
+        requests: the judged requests.
+        plans: plan of each way.
+        recording: name of the recording that the requests are, if it is one of several.
+    """
+
+    requests: Profile
+    plans: Mapping[str, Plan]
+    recording: str | None = None
+
+
+def judge(
+    plan: Plan,
+    later: Profile,
+    *,
+    earlier: Profile | None = None,
+    sampled: float = 1.0,
+    correlations: Sequence[float | None] = CORRELATIONS,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a plan on requests that it has not seen, beside none, an even spread and hindsight.
+
+    Args:
+        plan: plan to judge, with its budget and its ledger's terms.
+        later: requests to judge by.
+        earlier: requests that the plan was made from, to learn the even spread's time-outs on; None for the
+            judged requests themselves, which favours the even spread.
+        sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
+            floor is granted to all of them.
+        correlations: correlations of copies with their calls to judge at, each from 0 to below 1; None for
+            the one that recorded pairs show.
+        seed: seed of all draws.
+
+    Returns:
+        The judgement by stretches of time. The ledger starts as after a restart: with its burst, and nothing
+        earned. It grants a request all of its copies or none, where the runtime asks again for a call that
+        was denied, so the judgement denies rather too much.
+
+    Raises:
+        InputError: for a share outside (0, 1], too few requests, or a plan that does not fit them.
+    """
+    _check(later, sampled, where="profile")
+    plans = {PLAN: plan, **rivals(plan, later if earlier is None else earlier, later, seed=seed)}
+    segment = Segment(later, plans)
+    return judge_segments(
+        [segment], edges_s=_edges(later.started_s), sampled=sampled, correlations=correlations, seed=seed
+    )
+
+
+def judge_recordings(
+    plan: Plan,
+    recordings: Mapping[str, Profile],
+    *,
+    earlier: Profile | None = None,
+    sampled: float = 1.0,
+    correlations: Sequence[float | None] = CORRELATIONS,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a plan on several recordings, such as those of the days after it was made.
+
+    Args:
+        plan: as `judge` takes it.
+        recordings: by name: requests to judge by, each of the plan's service.
+        earlier: as `judge` takes it; None for each recording itself.
+        sampled: share of the service's requests that each recording holds, as `judge` takes it.
+        correlations: as `judge` takes it.
+        seed: as `judge` takes it.
+
+    Returns:
+        The judgement over all requests. Its stretches are the recordings, in order of their first requests.
+        Hindsight plans on each recording itself, and the ledger starts anew in each.
+
+    Raises:
+        InputError: as `judge`; names the recording.
+    """
+    if not recordings:
+        raise InputError("there is none; give one or more", where="recordings")
+    segments = []
+    for name, later in recordings.items():
+        _check(later, sampled, where=name)
+        try:
+            plans = rivals(plan, later if earlier is None else earlier, later, seed=seed)
+        except InputError as error:
+            raise InputError(str(error), where=name) from error
+        segments.append(Segment(later, {PLAN: plan, **plans}, name))
+    segments.sort(key=lambda segment: float(segment.requests.started_s.min()))
+    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)
+
+
+def judge_segments(
+    segments: Sequence[Segment],
+    *,
+    edges_s: Floats | None = None,
+    sampled: float,
+    correlations: Sequence[float | None],
+    seed: int,
+) -> Judgement:
+    """Replay segments in order of time, each under its own plans, and compare the ways over all of them.
+
+    Args:
+        segments: segments in order of time, all with plans for the same ways, budget and ledger.
+        edges_s: (k + 1,) bounds of the stretches, seconds since 1970, ascending; the last one is exclusive.
+            None for a stretch for each segment.
+        sampled: as `judge` takes it.
+        correlations: as `judge` takes it.
+        seed: seed of all draws.
+    """
+    first = segments[0]
+    plan = first.plans[PLAN]
+    count = sum(segment.requests.requests for segment in segments)
+    times = max(1, -(-MIN_REPLAYED // count))
+    played = {
+        (way, rho): _Played.join(
+            [_played(segment, way, rho, times=times, sampled=sampled, seed=seed) for segment in segments]
+        )
+        for rho in correlations
+        for way in first.plans
+    }
+    some = next(iter(played.values()))
+    kept = _of_segments(segments, times) if edges_s is None else _of_time(some.started_s, edges_s)
+    bootstrap = BlockBootstrap(len(some.before_ms), seed=seed)
+    before = bootstrap.percentiles(some.before_ms)
+    return Judgement(
+        service=first.requests.service,
+        requests=count,
+        budget=plan.budgets.reissue,
+        ledger=plan.ledger,
+        before=ladder(some.before_ms),
+        stretches=tuple(
+            Stretch(
+                start_s=each.start_s,
+                end_s=each.end_s,
+                requests=len(each.rows) // times,
+                before=ladder(some.before_ms[each.rows]),
+                recording=each.recording,
+            )
+            for each in kept
+        ),
+        arms=tuple(
+            _arm(way, rho, found, [each.rows for each in kept], bootstrap, before)
+            for (way, rho), found in played.items()
+        ),
+        in_sample=any(segment.plans[PLAN].profile == segment.requests.digest for segment in segments),
+    )
+
+
+@dataclass(frozen=True)
+class _Played:
+    """Requests in order of time, each repeated in a row, under one plan; (n,) arrays."""
+
+    started_s: Floats
+    before_ms: Floats
+    after_ms: Floats
+    spent: Floats
+    wanted: Floats
+
+    @classmethod
+    def join(cls, parts: Iterable[_Played]) -> _Played:
+        """Join the results of segments."""
+        columns = zip(
+            *((p.started_s, p.before_ms, p.after_ms, p.spent, p.wanted) for p in parts), strict=True
+        )
+        return cls(*(np.concatenate(column) for column in columns))
+
+    def denied(self, rows: NDArray[np.int64] | slice = slice(None)) -> float:
+        """Share of the wanted copies' cost that the ledger denied to some requests."""
+        wanted = float(self.wanted[rows].sum())
+        return max(0.0, 1.0 - float(self.spent[rows].sum()) / wanted) if wanted > 0 else 0.0
+
+
+def _played(
+    segment: Segment, way: str, correlation: float | None, *, times: int, sampled: float, seed: int
+) -> _Played:
+    """Replay a segment under one plan, each request so many times."""
+    profile, plan = segment.requests, segment.plans[way]
+    order = np.argsort(profile.started_s, kind="stable")
+    again = partial(
+        replay, profile, rows=np.repeat(order, times), seed=seed + 1, copy_correlation=correlation
+    )
+    started_s = profile.started_s[order]
+    terms = sampled_terms(plan.ledger, sampled)
+    kept = kept_to(again(plan), started_s, plan, terms, again)
+    found = kept.simulation
+    return _Played(np.repeat(started_s, times), found.before_ms, found.after_ms, found.spent, kept.wanted)
+
+
+def sampled_terms(terms: LedgerTerms, sampled: float) -> LedgerTerms:
+    """Terms of a ledger for the share of a service's requests that traces hold.
+
+    Args:
+        terms: terms of the service's ledger.
+        sampled: share of the requests, above 0 and at most 1.
+    """
+    return msgspec.structs.replace(terms, floor_per_s=terms.floor_per_s * sampled)
+
+
+def _arm(
+    way: str,
+    correlation: float | None,
+    found: _Played,
+    stretches: Sequence[NDArray[np.int64]],
+    bootstrap: BlockBootstrap,
+    before: Floats,
+) -> Arm:
+    whole, after = ladder(found.before_ms), ladder(found.after_ms)
+    resampled = 1.0 - bootstrap.percentiles(found.after_ms) / np.maximum(before, np.finfo(float).tiny)
+    cuts = {}
+    for i, name in enumerate(FIELDS):
+        low, high = interval(resampled[:, i])
+        cuts[name] = Cut(share=cut(getattr(whole, name), getattr(after, name)), low=low, high=high)
+    return Arm(
+        way=way,
+        correlation=correlation,
+        after=after,
+        cuts=cuts,
+        spent=float(found.spent.mean()),
+        spent_between=interval(bootstrap.means(found.spent)),
+        denied=found.denied(),
+        stretches=tuple(
+            Outcome(
+                after=ladder(found.after_ms[rows]),
+                spent=float(found.spent[rows].mean()),
+                denied=found.denied(rows),
+            )
+            for rows in stretches
+        ),
+    )
+
+
+def cut(before_ms: float, after_ms: float) -> float:
+    """Share by which a latency falls; 0 where there was none."""
+    return 1.0 - after_ms / before_ms if before_ms > 0 else 0.0
+
+
+class _Rows(NamedTuple):
+    """Replayed requests of one stretch: its bounds, seconds since 1970, and the rows of the requests."""
+
+    start_s: float
+    end_s: float
+    rows: NDArray[np.int64]
+    recording: str | None
+
+
+def _of_time(started_s: Floats, edges_s: Floats) -> list[_Rows]:
+    """Requests of each stretch between two bounds that has any."""
+    at = np.searchsorted(edges_s, started_s, side="right") - 1
+    found = (
+        _Rows(float(edges_s[i]), float(edges_s[i + 1]), np.flatnonzero(at == i), None)
+        for i in range(len(edges_s) - 1)
+    )
+    return [each for each in found if len(each.rows)]
+
+
+def _of_segments(segments: Sequence[Segment], times: int) -> list[_Rows]:
+    """Requests of each segment, each repeated so many times."""
+    found, first = [], 0
+    for segment in segments:
+        started_s = segment.requests.started_s
+        end = float(np.nextafter(started_s.max(), np.inf))
+        rows = np.arange(first, first + times * len(started_s))
+        found.append(_Rows(float(started_s.min()), end, rows, segment.recording))
+        first += len(rows)
+    return found
+
+
+def _edges(started_s: Floats) -> Floats:
+    """(k + 1,): bounds of stretches of a length that fits the requests' time, at full multiples of it."""
+    first, last = float(started_s.min()), float(started_s.max())
+    length = next(
+        (each for each in STRETCHES_S if (last - first) / each <= MAX_STRETCHES),
+        (last - first) / MAX_STRETCHES,
+    )
+    start = np.floor(first / length)
+    return np.asarray(length * np.arange(start, np.floor(last / length) + 2))
+
+
+def _check(later: Profile, sampled: float, *, where: str) -> None:
+    if not 0 < sampled <= 1:
+        raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
+    if later.requests < MIN_REQUESTS:
+        raise InputError(
+            f"judging needs at least {MIN_REQUESTS} requests, and there are {later.requests}", where=where
+        )

@@ -1,0 +1,7 @@
+"""Planner: makes a plan with its expectation from a profile and budgets."""
+
+from __future__ import annotations
+
+from kwiken.tail.planning.planner import make_plan as make_plan, study_plan as study_plan
+from kwiken.tail.planning.settings import PlanSettings as PlanSettings
+from kwiken.tail.planning.study import LoadStudy as LoadStudy, PlanStudy as PlanStudy

@@ -1,0 +1,298 @@
+"""Adaptation on a modelled cluster and a fake clock: what it does, in which order, and that it does not flap."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.adaptation import (
+    WINDOW_S,
+    Action,
+    Adaptation,
+    Observation,
+    Resize,
+    Start,
+    Stop,
+)
+from kwiken.allocator.placement import Cluster, NodeLedger, Request, admit_all, document
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Spread
+from tests.support.runtime.clusters import cluster, profile, requested
+
+RATES: dict[float, float] = {1: 100.0, 2: 200.0, 4: 400.0, 8: 800.0}
+TARGET_MS = 10.0  # of `requested`
+PER_WINDOW = 1000  # requests in a window, enough for a p99
+THRIFTY = scheduler("thrifty")
+
+
+def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> Request:
+    speeds = {one.name: 1.0 if one.name == "quick" else 0.5 for one in nodes.classes}
+    return requested(rate, profile(RATES, speeds, name=name), nodes, **{"spread": Spread.NONE, **fields})
+
+
+def started(nodes: Cluster, *requests: Request) -> Adaptation:
+    """Adaptation of a placement made just now."""
+    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    return Adaptation(requests, nodes, placement, THRIFTY)
+
+
+def seen(
+    p99_ms: float | None,
+    rate: float = 200.0,
+    requests: int = PER_WINDOW,
+    latency_ms: Mapping[str, float] | None = None,
+) -> Observation:
+    return Observation(requests=requests, rate_per_s=rate, p99_ms=p99_ms, latency_ms=latency_ms or {})
+
+
+class Plant:
+    """Cluster whose workload performs at a factor of the prediction; its latencies are those of M/M/1."""
+
+    def __init__(
+        self, adaptation: Adaptation, *, truth: float = 1.0, noise: float = 0.0, seed: int = 0
+    ) -> None:
+        self.adaptation = adaptation
+        self.now_s = 0.0
+        self.actions: list[Action] = []
+        self._truth = truth
+        self._noise = noise
+        self._random = random.Random(seed)
+
+    def p99_ms(self, rate: float) -> float:
+        capacity = self._truth * self.adaptation.performance("w")[0]
+        spare = math.log(100) / (TARGET_MS / 1e3) + capacity - rate  # 0 where the queue grows for ever
+        return min(1e5, 1e3 * math.log(100) / max(spare, 1e-3)) * math.exp(self._random.gauss(0, self._noise))
+
+    def run(self, seconds: float, rate: float = 200.0) -> list[Action]:
+        """Let time pass under a load; returns the actions of that time."""
+        done: list[Action] = []
+        for _ in range(round(seconds / WINDOW_S)):
+            self.now_s += WINDOW_S
+            done += self.adaptation.observe(self.now_s, {"w": seen(self.p99_ms(rate), rate)})
+        self.actions += done
+        return done
+
+
+def where(adaptation: Adaptation, name: str = "w") -> dict[str, tuple[str, float]]:
+    return {key: (node, cores) for key, node, cores in adaptation.keys[name]}
+
+
+def test_a_target_that_is_missed_is_met_by_larger_replicas_where_there_is_room() -> None:
+    nodes = cluster({"quick": 3})
+    plant = Plant(started(nodes, ask("w", 200, nodes)), truth=0.6)
+    assert where(plant.adaptation) == {"w-0": ("quick-0", 2.0)}
+    actions = plant.run(120)
+    assert [type(action) for action in actions] == [Resize]
+    assert "p99" in actions[0].line
+    assert "is over 10 ms at 200 requests/s" in actions[0].line
+    assert plant.p99_ms(200) <= TARGET_MS
+    assert plant.run(3600) == []
+
+
+def test_more_replicas_come_after_larger_ones() -> None:
+    nodes = cluster({"quick": 2}, cores=2)
+    plant = Plant(started(nodes, ask("w", 200, nodes)), truth=0.6)
+    actions = plant.run(120)
+    assert isinstance(actions[0], Start)
+    assert plant.p99_ms(200) <= TARGET_MS
+
+
+def test_a_load_beyond_the_target_gets_what_it_needs_and_gives_it_back_later() -> None:
+    nodes = cluster({"quick": 2})
+    plant = Plant(started(nodes, ask("w", 200, nodes)))
+    assert plant.run(60, rate=200) == []
+    plant.run(120, rate=500)
+    assert plant.p99_ms(500) <= TARGET_MS
+    more = plant.adaptation.performance("w")[0]
+    plant.run(1800, rate=150)
+    less, needed = plant.adaptation.performance("w")
+    assert needed <= less < more
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("load", [0.5, 0.8, 0.95])
+def test_a_steady_load_causes_hardly_any_change_in_two_hours(load: float, seed: int) -> None:
+    nodes = cluster({"quick": 2, "slow": 2})
+    plant = Plant(started(nodes, ask("w", 300, nodes)), noise=0.02, seed=seed)
+    assert len(plant.run(7200, rate=300 * load)) <= 2
+
+
+@given(truth=st.floats(0.4, 1.5), noise=st.floats(0, 0.2), seed=st.integers(0, 10**6))
+def test_changes_die_down_whatever_the_prediction_was_worth(truth: float, noise: float, seed: int) -> None:
+    nodes = cluster({"quick": 2, "slow": 2})
+    plant = Plant(started(nodes, ask("w", 300, nodes)), truth=truth, noise=noise, seed=seed)
+    plant.run(3600, rate=300)
+    assert len(plant.run(3600, rate=300)) <= 12
+
+
+def test_too_few_requests_are_never_acted_on() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for window in range(1000):
+        few = seen(1e4, requests=99) if window % 2 else seen(None, requests=0)
+        assert adaptation.observe(window * WINDOW_S, {"w": few}) == []
+
+
+def test_one_slow_window_is_no_reason_to_act() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for window in range(100):
+        assert adaptation.observe(window * WINDOW_S, {"w": seen(11.0 if window % 2 else 9.0)}) == []
+
+
+windows = st.lists(
+    st.tuples(
+        st.floats(0.1, 100),
+        st.floats(0, 900),
+        st.sampled_from([0, 50, 1000]),
+        st.sampled_from(["", "lose", "back"]),
+    ),
+    max_size=60,
+)
+
+
+@given(windows=windows)
+def test_whatever_happens_actions_and_nodes_agree_and_a_target_is_not_starved(windows: Any) -> None:
+    nodes = cluster({"quick": 2, "slow": 1})
+    adaptation = started(nodes, ask("w", 300, nodes), ask("batch", None, nodes, max_replicas=3))
+    there = {key: at for name in ("w", "batch") for key, at in where(adaptation, name).items()}
+    for number, (p99_ms, rate, requests, event) in enumerate(windows):
+        now_s = 60.0 * number
+        actions = adaptation.observe(now_s, {"w": seen(p99_ms, rate, requests)})
+        if event == "lose" and "quick-0" not in adaptation.lost:
+            there = apply(there, actions)
+            there = {key: at for key, at in there.items() if at[0] != "quick-0"}
+            actions = adaptation.nodes_lost(["quick-0"], now_s)
+        elif event == "back":
+            actions += adaptation.node_back("quick-0")
+        there = apply(there, actions)
+        assert there == {key: at for name in ("w", "batch") for key, at in where(adaptation, name).items()}
+        assert "quick-0" not in {node for node, _ in there.values()} or "quick-0" not in adaptation.lost
+        used = {node.name: 0.0 for node in nodes.nodes}
+        for node, cores in there.values():
+            used[node] += cores
+        assert all(cores <= 8 + 1e-9 for cores in used.values())
+        assert adaptation.performance("w")[0] >= 300 * (
+            1 - 1e-9
+        )  # two nodes are enough for the target as stated
+
+
+def apply(there: Mapping[str, tuple[str, float]], actions: list[Action]) -> dict[str, tuple[str, float]]:
+    """Replicas after actions, which must make sense one after another."""
+    after = dict(there)
+    for action in actions:
+        assert action.line.startswith(action.workload)
+        match action:
+            case Start():
+                assert action.key not in after
+                after[action.key] = action.node, action.cores
+            case Resize():
+                assert after[action.key][0] == action.node
+                after[action.key] = action.node, action.cores
+            case Stop():
+                assert after.pop(action.key)[0] == action.node
+    return after
+
+
+def test_best_effort_work_makes_room_and_comes_back() -> None:
+    nodes = cluster({"quick": 1})
+    adaptation = started(nodes, ask("w", 200, nodes), ask("batch", None, nodes))
+    assert where(adaptation, "batch")
+    plant = Plant(adaptation, truth=0.4)
+    actions = plant.run(120)
+    evictions = [action for action in actions if isinstance(action, Stop)]
+    assert evictions
+    assert {action.workload for action in evictions} == {"batch"}
+    assert {action.reason for action in evictions} == {"makes room for w"}
+    assert not [action for action in actions if action.workload == "w" and not isinstance(action, Resize)]
+    plant.run(3600, rate=10)
+    assert where(adaptation, "batch")
+
+
+def test_a_straggling_replica_moves_to_another_node() -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = started(nodes, ask("w", 1000, nodes, spread=Spread.NODE, max_replicas=2))
+    first, second = where(adaptation)
+    actions: list[Action] = []
+    for window in range(4):
+        slow = seen(9.0, latency_ms={first: 20.0, second: 5.0})
+        actions += adaptation.observe(window * WINDOW_S, {"w": slow})
+    start, stop = actions
+    assert isinstance(start, Start)
+    assert isinstance(stop, Stop)
+    assert (stop.key, start.node) == (first, "quick-2")
+    assert "much slower than the other replicas" in stop.line
+
+
+def test_a_slow_node_is_no_straggler() -> None:
+    nodes = cluster({"quick": 1, "slow": 2})
+    adaptation = started(nodes, ask("w", 1000, nodes, spread=Spread.NODE))
+    latency = {key: 5.0 if node == "quick-0" else 10.0 for key, (node, _) in where(adaptation).items()}
+    assert len(latency) == 2
+    for window in range(20):
+        assert adaptation.observe(window * WINDOW_S, {"w": seen(9.0, latency_ms=latency)}) == []
+
+
+def test_a_replica_that_could_not_be_started_is_placed_again_when_needed() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 400, nodes))
+    (key,) = where(adaptation)
+    ((_, (node, _)),) = where(adaptation).items()
+    assert adaptation.start_failed("w", key, 0.0) == []
+    assert adaptation.start_failed("w", key, 0.0) == []  # it is gone already
+    assert where(adaptation) == {}
+    assert adaptation.observe(15.0, {}) == []
+    (start,) = adaptation.observe(20.0, {})  # without a replica nothing is measured
+    assert isinstance(start, Start)
+    assert start.node != node
+    assert f"a replica could not be started on {node}" in start.line
+    assert adaptation.observe(100.0, {}) == adaptation.observe(1e6, {}) == []
+
+
+def test_a_service_that_misses_its_target_asks_the_stage_with_the_least_room() -> None:
+    nodes = cluster({"quick": 2})
+    requests = [ask("w", 400, nodes, service="s", stage="a"), ask("x", 100, nodes, service="s", stage="b")]
+    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    stages = {"w": seen(5.0, 390.0), "x": seen(5.0, 20.0)}
+    assert adaptation.observe_service("s", 0.0, seen(31.0, 390.0), stages) == []
+    actions = adaptation.observe_service("s", 5.0, seen(31.0, 390.0), stages)
+    assert {action.workload for action in actions} == {"w"}
+    expected = "service s: p99 31 ms is over 30 ms, and this stage has the least room"
+    assert all(expected in action.line for action in actions)
+    for now_s in (10.0, 15.0, 20.0):  # the change needs time to show
+        assert adaptation.observe_service("s", now_s, seen(31.0, 390.0), stages) == []
+    assert adaptation.observe_service("s", 60.0, seen(31.0), {}) == []
+    assert adaptation.observe_service("s", 65.0, seen(31.0), {}) == []  # no stage has load
+
+
+def test_a_service_waits_while_a_change_of_one_of_its_stages_takes_effect() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes, service="s", stage="a"))
+    stages = {"w": seen(20.0)}
+    full = Observation(requests=PER_WINDOW, rate_per_s=200.0, p99_ms=20.0, turned_away=0.5)
+    moments = []
+    for now_s in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0):
+        actions = adaptation.observe(now_s, stages)
+        actions += adaptation.observe_service("s", now_s, full, stages)
+        moments += [now_s] * len(actions)
+    assert moments == [5.0, 25.0]  # one change, and the next when it has not helped
+
+
+def test_a_service_that_turns_requests_away_gets_more_although_its_answers_are_quick() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes, service="s", stage="a"))
+    full = Observation(requests=PER_WINDOW, rate_per_s=400.0, p99_ms=5.0, turned_away=0.5)
+    stages = {"w": seen(5.0, 400.0)}
+    assert adaptation.observe_service("s", 0.0, full, stages) == []
+    (action,) = adaptation.observe_service("s", 5.0, full, stages)
+    assert isinstance(action, Resize)
+    assert "service s: 50.0% of the requests were turned away" in action.line
+    assert adaptation.performance("w")[0] >= 400

@@ -1,0 +1,59 @@
+"""Lost nodes: where their replicas go, in which order, and what comes back with a node."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwiken.allocator.adaptation import WINDOW_S, Shortage, Start, Stop
+from kwiken.allocator.workloads import Spread
+from tests.allocator.adaptation.test_adaptation import ask, seen, started, where
+from tests.support.runtime.clusters import cluster
+
+
+def test_replicas_of_a_lost_node_are_placed_elsewhere_at_once() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 400, nodes, spread=Spread.NODE))
+    (node,) = {node for node, _ in where(adaptation).values()}
+    actions = adaptation.nodes_lost([node], 10.0)
+    assert [type(action) for action in actions] == [Start]
+    assert f"node {node} was lost" in actions[0].line
+    assert node not in {other for other, _ in where(adaptation).values()}
+    assert adaptation.performance("w")[0] >= 400
+    assert adaptation.node_back(node) == []  # nothing needs it
+
+
+def test_without_room_elsewhere_the_shortage_is_told_once_and_ends_when_the_node_is_back() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 1500, nodes))
+    (lost,) = [action for action in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(action, Shortage)]
+    assert lost.line == ("w: no room: node quick-1 was lost; 1500/s are needed, and the nodes can give 800/s")
+    for window in range(100):
+        assert adaptation.observe(window * WINDOW_S, {"w": seen(50.0, 1500.0)}) == []
+    assert {type(action) for action in adaptation.node_back("quick-1")} == {Start}
+    assert adaptation.performance("w")[0] >= 1500 * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("first", "second"), [(5, 0), (0, 5)])
+def test_the_room_that_is_left_goes_to_the_workload_of_higher_priority(first: int, second: int) -> None:
+    nodes = cluster({"quick": 3})
+    requests = [ask(name, 500, nodes, priority=rank) for name, rank in (("a", first), ("b", second))]
+    adaptation = started(nodes, *requests)
+    lost = sorted({node for name in "ab" for node, _ in where(adaptation, name).values()})
+    assert len(lost) == 2
+    (short,) = [action for action in adaptation.nodes_lost(lost, 0.0) if isinstance(action, Shortage)]
+    assert short.workload == ("b" if first > second else "a")
+    assert f"nodes {', '.join(lost)} were lost" in short.line
+
+
+def test_a_target_is_met_in_place_of_best_effort_work_which_gets_what_is_left() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("batch", None, nodes, max_replicas=1), ask("w", 200, nodes))
+    (lost,) = {node for node, _ in where(adaptation).values()}
+    assert lost not in {node for node, _ in where(adaptation, "batch").values()}
+    actions = adaptation.nodes_lost([lost], 0.0)
+    assert [(type(action), action.workload) for action in actions] == [
+        (Stop, "batch"),
+        (Start, "w"),
+        (Start, "batch"),
+    ]
+    assert adaptation.performance("w")[0] >= 200

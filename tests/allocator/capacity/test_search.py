@@ -1,0 +1,150 @@
+"""Search for sizes: near the optimum of small services, locally minimal, within budget and room."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from kwiken.allocator.capacity import StageNeed, StageSize
+from kwiken.allocator.capacity.search import Levers, Search
+from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
+from kwiken.allocator.placement import nodes_from_toml
+from kwiken.base.errors import InputError
+from kwiken.model.profile import costs
+from kwiken.tail.queueing.load import load_model
+from tests.allocator.capacity.test_supply import NODES
+from tests.support.models.stragglers import straggling_profile
+
+MAX_GAP = 1.2  # cost of the search over that of the optimum, for any target
+MAX_MEAN_GAP = 1.05  # the same on average over the targets
+MOST = 4  # replicas of a stage
+RATE = 150.0
+
+
+def search_of(
+    seed: int = 1,
+    *,
+    nodes: str | None = None,
+    max_reissue: float = 0.1,
+    most: int = MOST,
+    rate_per_s: float = RATE,
+) -> Search:
+    profile = straggling_profile(seed=seed)
+    names = [stage.name for stage in profile.stages]
+    needs = {name: StageNeed(max_replicas=most) for name in names}
+    cluster = None if nodes is None else nodes_from_toml(nodes, where="nodes.toml")
+    trials = StageTrials(
+        load_model(profile), rate_per_s, Supply(names, needs, cluster), seed=0, requests=1000
+    )
+    return Search(trials, costs(profile), max_reissue)
+
+
+@pytest.fixture(scope="module")
+def search() -> Search:
+    return search_of()
+
+
+def every_size(search: Search) -> list[Sizes]:
+    classes = range(len(search.supply.classes))
+    options = [
+        [
+            StageSize(count, place, level)
+            for place in classes
+            for count in range(search.trials.fewest(stage, place), MOST + 1)
+            for level in (range(len(LEVELS)) if count > 1 else (0,))
+        ]
+        for stage in range(2)
+    ]
+    return [sizes for sizes in itertools.product(*options) if search.allowed(sizes)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("nodes", [None, pytest.param(NODES, marks=pytest.mark.slow)])
+def test_the_cost_is_near_that_of_exhaustive_search(seed: int, nodes: str | None) -> None:
+    search = search_of(seed, nodes=nodes)
+    every = [search.found(sizes) for sizes in every_size(search)]
+    least, most = min(one.p99_ms for one in every), search.p99_ms(search.cheapest_start())
+    gaps = []
+    for share in (0.1, 0.3, 0.5, 0.8):
+        target = least + share * (most - least)
+        optimum = min(one.cost for one in every if one.p99_ms <= target)
+        found = search.cheapest(target)
+        assert found.p99_ms <= target
+        gaps.append(found.cost / optimum)
+    assert max(gaps) <= MAX_GAP + 1e-9
+    assert sum(gaps) / len(gaps) <= MAX_MEAN_GAP + 1e-9
+
+
+def test_nothing_can_be_given_back(search: Search) -> None:
+    slowest = search.p99_ms(search.cheapest_start())
+    found = search.cheapest(0.7 * slowest)
+    assert found.p99_ms <= 0.7 * slowest
+    for stage, size in enumerate(found.sizes):
+        if size.replicas > 1:
+            fewer = list(found.sizes)
+            fewer[stage] = replace(size, replicas=size.replicas - 1)
+            assert search.p99_ms(tuple(fewer)) > 0.7 * slowest
+
+
+def test_copies_stay_within_their_budget(search: Search) -> None:
+    for most in (0.0, 0.01, 0.05):
+        bound = Search(search.trials, costs(search.trials.model.profile), most)
+        assert bound.spent(bound.cheapest(0.0).sizes) <= most + 1e-9
+
+
+def test_stragglers_are_cheaper_to_help_by_copies_than_by_replicas(search: Search) -> None:
+    alone = search.only(Levers(reissues=False))
+    target = alone.cheapest(0.0).p99_ms * 1.02
+    assert search.cheapest(target).cost < alone.cheapest(target).cost
+
+
+def test_p99_at_a_cost_is_no_worse_with_more_levers(search: Search) -> None:
+    alone = search.only(Levers(reissues=False))
+    start = search.supply.cost(search.cheapest_start())
+    for cost in (start + 1, start + 3):
+        both, replicas = search.least_p99(cost), alone.least_p99(cost)
+        assert both.cost <= cost
+        assert replicas.cost <= cost
+        assert both.p99_ms <= replicas.p99_ms
+
+
+def test_replicas_are_never_busier_than_allowed(search: Search) -> None:
+    for stage in range(2):
+        fewest = search.trials.fewest(stage, 0)
+        trial = search.trials.trial(stage, StageSize(fewest))
+        assert trial is not None
+        assert 0 < trial.utilisation <= MAX_BUSY + 1e-9
+        if fewest > 1:
+            assert search.trials.trial(stage, StageSize(fewest - 1)) is None
+
+
+def test_a_faster_node_works_less_long() -> None:
+    search = search_of(nodes=NODES, most=8)
+    fast = search.trials.trial(0, StageSize(4, 0))
+    slow = search.trials.trial(0, StageSize(4, 1))
+    assert fast is not None
+    assert slow is not None
+    assert slow.utilisation == pytest.approx(2 * fast.utilisation)
+    assert slow.latency_ms.mean() > fast.latency_ms.mean()
+
+
+def test_a_copy_needs_a_second_replica(search: Search) -> None:
+    assert search.trials.policy(0, StageSize(1, 0, 5)) is None
+    policy = search.trials.policy(0, StageSize(3, 0, 5))
+    assert policy is not None
+    assert policy.fraction == pytest.approx(LEVELS[5], rel=0.05)
+
+
+def test_nodes_that_cannot_serve_the_calls_are_named_with_the_stage() -> None:
+    few = NODES.replace("count = 2", "count = 1").replace("count = 3", "count = 1")
+    search = search_of(nodes=few.replace("cores = 4", "cores = 1").replace("cores = 2", "cores = 1"))
+    with pytest.raises(InputError, match=r"nodes: have no room for stage '\w+', which needs"):
+        search.cheapest_start()
+
+
+def test_a_rate_that_no_number_of_replicas_serves_is_refused_as_such() -> None:
+    with pytest.raises(InputError, match=r"rate: .* stage '\w+' needs \d+ or more .* and may have 4: lower"):
+        search_of(rate_per_s=100 * RATE).cheapest_start()

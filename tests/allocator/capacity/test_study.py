@@ -1,0 +1,161 @@
+"""Sizing of whole services: documents that belong together, targets met or named, comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.capacity import SizeSettings, SizeStudy, StageNeed, UnmetTargetError, study_size
+from kwiken.allocator.capacity.arms import start_with_given
+from kwiken.allocator.capacity.marginals import marginals
+from kwiken.allocator.capacity.search import Search
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
+from kwiken.allocator.placement import Placement, nodes_from_toml
+from kwiken.base.errors import InputError
+from kwiken.model.plan import Plan
+from kwiken.model.profile import Profile, costs, part_of
+from kwiken.tail.queueing.load import QueueSettings, load_model
+from tests.allocator.capacity.test_supply import NODES
+from tests.support.models.stragglers import straggling_profile
+
+FEW = {"fetch": StageNeed(max_replicas=3), "rank": StageNeed(max_replicas=3)}
+CREATED = "2026-01-01T00:00:00Z"
+
+
+def settings(**changed: object) -> SizeSettings:
+    return replace(SizeSettings(target_p99_ms=80.0, rate_per_s=150.0, created=CREATED), **changed)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return straggling_profile(requests=1000)
+
+
+@pytest.fixture(scope="module")
+def placed(profile: Profile) -> SizeStudy:
+    cluster = nodes_from_toml(NODES, where="nodes.toml")
+    return study_size(profile, settings(cluster=cluster))
+
+
+def test_the_target_is_met_in_the_simulator(placed: SizeStudy) -> None:
+    assert placed.outcome.p99_ms <= 80.0
+    assert placed.plain.p99_ms > placed.outcome.p99_ms
+
+
+def test_plan_and_placement_belong_together(placed: SizeStudy, profile: Profile) -> None:
+    plan = Plan.from_json(placed.plan.to_json())
+    assert placed.placement is not None
+    placement = Placement.from_json(placed.placement.to_json(), where="placement.json")
+    assert plan.profile == profile.digest
+    assert plan.expected is not None
+    assert plan.expected.after.p99_ms == pytest.approx(placed.outcome.p99_ms)
+    assert plan.expected.before.p99_ms == pytest.approx(placed.plain.p99_ms)
+    copies = sum(
+        plan.cost.stages[name] * stage.reissue.fraction
+        for name, stage in plan.stages.items()
+        if stage.reissue is not None
+    )
+    assert 0 < copies == pytest.approx(plan.budgets.reissue)
+    assert sum(one.cost_per_hour for one in placement.workloads) == pytest.approx(placed.outcome.cost)
+    for workload, size in zip(placement.workloads, placed.outcome.sizes, strict=True):
+        assert (workload.service, workload.stage) == (profile.service, workload.name)
+        assert len(workload.replicas) == size.replicas
+        classes = {node.name: node.node_class for node in placement.nodes}
+        assert {classes[one.node] for one in workload.replicas} == {("large", "small")[size.node_class]}
+
+
+def test_the_same_seed_gives_the_same_sizes(profile: Profile) -> None:
+    first, second = (study_size(profile, settings(target_p99_ms=90.0)) for _ in range(2))
+    assert first.outcome.sizes == second.outcome.sizes
+    assert first.plan == second.plan
+
+
+def test_alternatives_are_judged_alike(profile: Profile) -> None:
+    study = study_size(profile, settings(target_p99_ms=90.0, compare=True))
+    names = [arm.name for arm in study.arms]
+    assert names[:2] == ["together", "replicas alone"]
+    assert len(names) == 5
+    for arm in study.arms:
+        assert (arm.at_target is None) or (arm.nearest is None)
+        if arm.at_target is not None:
+            assert arm.at_target.p99_ms <= 90.0
+        if arm.at_cost is not None:
+            assert arm.at_cost.cost <= study.outcome.cost + 1e-9
+    together, alone = study.arms[:2]
+    assert together.at_target == study.outcome
+    assert together.at_cost is not None
+    assert alone.at_cost is not None
+    assert together.at_cost.p99_ms <= study.outcome.p99_ms
+    assert all(size.level == 0 for size in alone.at_cost.sizes)
+    assert alone.at_target is None or alone.at_target.cost >= study.outcome.cost
+
+
+def test_the_frontier_falls(profile: Profile) -> None:
+    study = study_size(profile, settings(target_p99_ms=90.0, frontier=True))
+    for joint in (True, False):
+        points = [point for point in study.frontier if point.joint is joint]
+        assert points
+        costs = [point.cost for point in points]
+        latencies = [point.p99_ms for point in points]
+        assert costs == sorted(costs)
+        assert latencies == sorted(latencies, reverse=True)
+
+
+def test_a_target_out_of_reach_names_the_nearest_and_what_bounds_it(profile: Profile) -> None:
+    with pytest.raises(
+        UnmetTargetError, match=r"a p99 of 1 ms cannot be met at 150 .*nearest is .* ms"
+    ) as told:
+        study_size(profile, settings(target_p99_ms=1.0, needs=FEW))
+    assert told.value.nearest_ms > 1.0
+    assert "'fetch'" in str(told.value) or "'rank'" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"target_p99_ms": float("nan")}, "target_p99_ms: must be a finite number above 0"),
+        ({"rate_per_s": -1.0}, "rate_per_s: must be a finite number above 0"),
+        ({"max_reissue": 2.0}, "max_reissue: must be a share"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changed: dict[str, float], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        settings(**changed)
+
+
+def test_a_stage_that_is_not_there_is_named(profile: Profile) -> None:
+    with pytest.raises(InputError, match=r"stage 'x' is not in the profile; it has: fetch, rank"):
+        study_size(profile, settings(needs={"x": StageNeed()}))
+    with pytest.raises(InputError, match="stage 'x' is not in the profile"):
+        study_size(profile, settings(queues=QueueSettings(replicas={"x": 2})))
+
+
+def test_a_share_of_time_that_is_more_than_the_latency_is_refused(profile: Profile) -> None:
+    stages = tuple(replace(stage, busy_ms=None) for stage in profile.stages)
+    sample = QueueSettings(replicas={"fetch": 2}, utilisation={"fetch": 0.5}, rate_per_s=0.01)
+    with pytest.raises(InputError, match=r"utilisation: stage 'fetch': 0\.5 .* ms of work a call, and calls"):
+        study_size(replace(profile, stages=stages), settings(queues=sample))
+
+
+def test_more_and_fewer_copies_are_told_for_policies_that_were_given_too(profile: Profile) -> None:
+    trials = StageTrials(load_model(profile), 150.0, Supply(["fetch", "rank"], {}), seed=0)
+    search = Search(trials, costs(profile), 0.2)
+    given = start_with_given(search)
+    assert given is not None
+    sizes = tuple(replace(size, replicas=4, level=FIXED_LEVEL) for size in given)
+    assert any(trials.given_level(stage) > 0 for stage in range(2))
+    told = [(one.stage, one.move) for one in marginals(search, sizes)]
+    for stage, name in enumerate(trials.names):
+        if trials.given_level(stage) > 0:
+            assert (name, "fewer copies") in told
+
+
+def test_a_profile_without_busy_times_cannot_be_sized(profile: Profile) -> None:
+    stages = tuple(replace(stage, busy_ms=None) for stage in profile.stages)
+    with pytest.raises(InputError, match="no stage has a measured busy time"):
+        study_size(replace(profile, stages=stages), settings())
+    with pytest.raises(InputError, match="at least 10 requests"):
+        study_size(part_of(profile, np.arange(5)), settings())

@@ -1,0 +1,100 @@
+"""Supply of processors: prices, speeds, room and places on unequal nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwiken.allocator.capacity import DEFAULT_MEMORY_GB, StageNeed, StageSize
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.placement import Cluster, nodes_from_toml
+from kwiken.allocator.workloads import Spread
+from kwiken.base.errors import InputError
+
+NODES = """
+[[classes]]
+name = "large"
+cores = 4
+memory_gb = 8
+speed = 1.0
+cost_per_hour = 0.4
+
+[[classes]]
+name = "small"
+cores = 2
+memory_gb = 8
+speed = 0.5
+cost_per_hour = 0.1
+
+[[nodes]]
+name = "large"
+class = "large"
+zone = "a"
+count = 2
+
+[[nodes]]
+name = "small"
+class = "small"
+zone = "b"
+count = 3
+"""
+
+
+def cluster(text: str = NODES) -> Cluster:
+    return nodes_from_toml(text, where="nodes.toml")
+
+
+def test_a_replica_costs_its_share_of_cores_and_memory() -> None:
+    supply = Supply(["a"], {"a": StageNeed(memory_gb=2.0)}, cluster())
+    assert supply.price.tolist() == [pytest.approx([0.4 * (1 / 4 + 2 / 8) / 2, 0.1 * (1 / 2 + 2 / 8) / 2])]
+    assert supply.speed.tolist() == [[1.0, 0.5]]
+    assert supply.cost([StageSize(3, 1)]) == pytest.approx(3 * supply.price[0, 1])
+
+
+def test_without_nodes_a_core_costs_one() -> None:
+    supply = Supply(["a", "b"], {})
+    sizes = [StageSize(3), StageSize(4)]
+    assert supply.cost(sizes) == 7.0
+    assert supply.fits(sizes)
+    assert not supply.fits([StageSize(65), StageSize(1)])
+
+
+@pytest.mark.parametrize(
+    ("spread", "limit"), [(Spread.NONE, [8, 6]), (Spread.NODE, [2, 3]), (Spread.ZONE, [1, 1])]
+)
+def test_spread_bounds_the_replicas_of_a_class(spread: Spread, limit: list[int]) -> None:
+    supply = Supply(["a"], {"a": StageNeed(spread=spread)}, cluster())
+    assert supply.limit.tolist() == [limit]
+    for place, most in enumerate(limit):
+        assert supply.fits([StageSize(most, place)])
+        assert not supply.fits([StageSize(most + 1, place)])
+
+
+def test_replicas_of_all_stages_draw_from_the_same_nodes() -> None:
+    supply = Supply(["a", "b"], {"a": StageNeed(spread=Spread.NODE)}, cluster())
+    assert supply.fits([StageSize(2, 0), StageSize(6, 0)])
+    assert not supply.fits([StageSize(2, 0), StageSize(7, 0)])
+    places = supply.packed([StageSize(2, 0), StageSize(6, 0)])
+    assert places is not None
+    assert sorted(places[0]) == [0, 1]
+    counts = [sum(stage.count(node) for stage in places) for node in range(5)]
+    assert counts == [4, 4, 0, 0, 0]
+
+
+def test_memory_bounds_replicas_too() -> None:
+    supply = Supply(["a"], {"a": StageNeed(memory_gb=5.0)}, cluster())
+    assert supply.limit.tolist() == [[2, 3]]
+    assert DEFAULT_MEMORY_GB > 0
+
+
+def test_predictions_go_before_the_speed_of_a_class() -> None:
+    supply = Supply(["a"], {"a": StageNeed(speeds={"small": 0.8})}, cluster())
+    assert supply.speed.tolist() == [[1.0, 0.8]]
+
+
+def test_a_class_of_unknown_speed_is_refused() -> None:
+    unknown = cluster(NODES.replace("speed = 0.5\n", ""))
+    with pytest.raises(InputError, match=r"nodes: class 'small': its speed is not known"):
+        Supply(["a"], {}, unknown)
+    with pytest.raises(InputError, match=r"nodes: class 'small': its speed for stage 'a' is not known"):
+        Supply(["a"], {"a": StageNeed(speeds={"large": 0.5})}, unknown)
+    assert Supply(["a"], {"a": StageNeed(speeds={"small": 0.5})}, unknown).speed[0, 1] == 0.5

@@ -1,0 +1,134 @@
+"""Admission: order, best-effort work that makes room, workloads that wait, and replicas that run already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kwiken.allocator.placement import (
+    Caution,
+    Cluster,
+    NodeLedger,
+    Placement,
+    Request,
+    admit_all,
+    document,
+    resume,
+)
+from kwiken.allocator.placement.admission import Admission, Status
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Spread
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
+
+SPEEDS = {"top": 1.0}
+RATES: dict[float, float] = {2: 6e3, 4: 11e3, 8: 20e3}
+QUASAR = scheduler("quasar")
+
+
+def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> Request:
+    return requested(rate, profile(RATES, SPEEDS, name=name), nodes, **{"spread": Spread.NODE, **fields})
+
+
+def written(nodes: Cluster, admissions: list[Admission]) -> Placement:
+    return document(nodes, admissions, scheduler="quasar", confidence=0.5)
+
+
+def test_higher_priority_goes_first_and_outcomes_keep_their_order() -> None:
+    nodes = cluster({"top": 2})
+    asked = [ask("low", 40e3, nodes), ask("high", 40e3, nodes, priority=5)]
+    low, high = admit_all(asked, NodeLedger(nodes), QUASAR)
+    assert high.status is Status.MET
+    assert (low.status, low.sizing.replicas) == (Status.QUEUED, [])
+    assert low.nearest is not None
+    assert low.nearest.performance == 0
+    assert low.nearest_empty is not None
+    assert low.nearest_empty.met
+
+
+def test_one_that_waits_does_not_hold_up_those_behind() -> None:
+    nodes = cluster({"top": 2})
+    asked = [ask("huge", 1e6, nodes, priority=5), ask("small", 20e3, nodes)]
+    huge, small = admit_all(asked, NodeLedger(nodes), QUASAR)
+    assert huge.status is Status.QUEUED
+    assert huge.nearest is not None
+    assert huge.nearest.performance == pytest.approx(40e3)
+    assert small.status is Status.MET
+
+
+def test_nearly_enough_is_taken_and_said() -> None:
+    nodes = cluster({"top": 2})
+    (close,) = admit_all([ask("close", 41e3, nodes)], NodeLedger(nodes), QUASAR)
+    assert close.status is Status.SHORT
+    assert len(close.sizing.replicas) == 2
+    (far,) = admit_all([ask("far", 43e3, nodes)], NodeLedger(nodes), QUASAR)
+    assert far.status is Status.QUEUED
+
+
+def test_best_effort_fills_what_is_left_and_keeps_out_of_the_way() -> None:
+    nodes = cluster({"top": 2})
+    careful = profile(RATES, SPEEDS, name="careful", tolerated=over_sources(1.0, disk=0.2))
+    noisy = profile({2.0: 6e3}, SPEEDS, name="noisy", caused=over_sources(0.0, disk=0.15))
+    asked = [
+        requested(None, noisy, nodes, spread=Spread.NONE),
+        requested(10e3, careful, nodes, caution=Caution(confidence=0.5)),
+    ]
+    filler, promised = admit_all(asked, NodeLedger(nodes), QUASAR)
+    assert (promised.status, filler.status) == (Status.MET, Status.BEST_EFFORT)
+    own = promised.sizing.replicas[0].node
+    beside = sum(replica.node == own for replica in filler.sizing.replicas)
+    assert beside == 1  # two would exert 0.3 of the 0.2 that is tolerated
+    assert len(filler.sizing.replicas) == 5
+
+
+def test_best_effort_is_evicted_only_where_room_is_needed() -> None:
+    nodes = cluster({"top": 3})
+    ledger = NodeLedger(nodes)
+    old = ask("old", None, nodes, spread=Spread.NONE, priority=1)
+    young = ask("young", None, nodes, spread=Spread.NONE)
+    filled = admit_all([old, young], ledger, QUASAR)
+    assert ledger.free_cores.sum() == 0
+    running = [one.sizing for one in filled if one.sizing.replicas]
+    (new,) = admit_all([ask("new", 20e3, nodes)], ledger, QUASAR, running)
+    assert new.status is Status.MET
+    assert len(new.evicted) == 1
+    assert sum(len(sizing.replicas) for sizing in running) == 2
+    assert (ledger.free_cores >= 0).all()
+
+
+def test_eviction_in_vain_is_undone() -> None:
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    (filled,) = admit_all([ask("filler", None, nodes)], ledger, QUASAR)
+    (huge,) = admit_all([ask("huge", 1e6, nodes)], ledger, QUASAR, [filled.sizing])
+    assert huge.status is Status.QUEUED
+    assert huge.evicted == []
+    assert len(filled.sizing.replicas) == 2
+
+
+def test_replicas_of_a_lost_node_are_placed_elsewhere_and_the_others_stay() -> None:
+    before = cluster({"top": 4})
+    asked = [ask("a", 40e3, before), ask("b", 20e3, before)]
+    placement = written(before, admit_all(asked, NodeLedger(before), QUASAR))
+    lost = placement.workloads[0].replicas[0].node
+    kept = placement.workloads[0].replicas[1].node
+    after = Cluster(before.classes, tuple(node for node in before.nodes if node.name != lost))
+    again = [ask("a", 40e3, after), ask("b", 20e3, after)]
+    ledger = NodeLedger(after)
+    running = resume(placement, {one.name: one for one in again}, ledger)
+    assert [len(sizing.replicas) for sizing in running] == [1, 1]
+    moved = written(after, admit_all(again, ledger, QUASAR, running))
+    assert [one.status for one in moved.workloads] == [Status.MET, Status.MET]
+    assert kept in {replica.node for replica in moved.workloads[0].replicas}
+    assert moved.workloads[1].replicas == placement.workloads[1].replicas
+
+
+def test_nothing_moves_when_nothing_changed() -> None:
+    nodes = cluster({"top": 6})
+    asked = [ask("a", 47e3, nodes), ask("b", 15e3, nodes), ask("c", None, nodes)]
+    first = written(nodes, admit_all(asked, NodeLedger(nodes), QUASAR))
+    ledger = NodeLedger(nodes)
+    running = resume(
+        Placement.from_json(first.to_json(), where="p"), {one.name: one for one in asked}, ledger
+    )
+    assert written(nodes, admit_all(asked, ledger, QUASAR, running)).workloads == first.workloads

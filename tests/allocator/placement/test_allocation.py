@@ -1,0 +1,254 @@
+"""Sizing and choice of nodes: the source's worked examples, minimality, monotonicity, unreachable targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.placement import NodeLedger, Sizing, by_cost, by_quality, walk
+from kwiken.allocator.placement.quality import contention_loss
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.base.arrays import Floats, Ints
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
+
+TARGET = 100e3  # requests per second: 100K at a p99 of 10 ms
+FALLING = [1 / (1 + 0.02 * (count - 1)) for count in range(1, 101)]
+SPEEDS = {"top": 1.0, "low": 0.6}
+
+
+def placed(
+    rate: float,
+    rates: Mapping[float, float],
+    nodes: Mapping[str, int],
+    *,
+    efficiency: list[float] | None = None,
+    spread: Spread = Spread.NODE,
+    cores: float = 8.0,
+) -> Sizing:
+    found = cluster(nodes, cores=cores)
+    curve = [1.0] * 100 if efficiency is None else efficiency
+    about = profile(rates, {name: SPEEDS[name] for name in nodes}, efficiency=curve)
+    sizing = Sizing(requested(rate, about, found, spread=spread), NodeLedger(found))
+    walk(sizing, by_quality)
+    return sizing
+
+
+def cores_of(sizing: Sizing) -> list[float]:
+    return [float(sizing.request.cores[replica.size]) for replica in sizing.replicas]
+
+
+def used(sizing: Sizing) -> float:
+    return sum(cores_of(sizing))
+
+
+class TestWorkedExamples:
+    def test_five_servers_of_20k(self) -> None:
+        sizing = placed(TARGET, {8: 20e3}, {"top": 10})
+        assert len(sizing.replicas) == 5
+        assert sizing.forecast().performance == pytest.approx(100e3)
+
+    def test_three_fast_servers_and_slower_ones_take_seven_with_the_last_one_trimmed(self) -> None:
+        sizing = placed(TARGET, {2: 7.5e3, 4: 8e3 / 0.6, 8: 20e3}, {"low": 9, "top": 3})
+        assert cores_of(sizing) == [8, 8, 8, 8, 8, 8, 2]
+        assert [sizing.ledger.cluster.nodes[one.node].node_class for one in sizing.replicas[:3]] == [
+            "top"
+        ] * 3
+        assert sizing.forecast().performance == pytest.approx(100.5e3)
+
+    def test_falling_efficiency_takes_six_with_the_last_one_at_four_cores(self) -> None:
+        sizing = placed(TARGET, {2: 6e3, 4: 11e3, 8: 20e3}, {"top": 10}, efficiency=FALLING)
+        assert cores_of(sizing) == [8, 8, 8, 8, 8, 4]
+        assert sizing.forecast().performance == pytest.approx(100.909e3, rel=1e-5)
+
+
+SIZES = st.lists(st.floats(0.3, 0.95), min_size=1, max_size=4)
+
+
+def concave(shares: list[float]) -> dict[float, float]:
+    """Rates by cores; each further core adds less than the one before."""
+    rates, rate, step = {1.0: 1000.0}, 1000.0, 500.0
+    for place, share in enumerate(shares):
+        step *= 2 * share
+        rate += step
+        rates[2.0 ** (place + 1)] = rate
+    return rates
+
+
+class TestProperties:
+    @given(
+        shares=SIZES,
+        rate=st.floats(500, 60e3),
+        nodes=st.fixed_dictionaries({"top": st.integers(1, 6), "low": st.integers(0, 6)}),
+        spread=st.sampled_from(list(Spread)),
+        loss=st.floats(0, 0.1),
+    )
+    def test_nothing_can_be_dropped_or_made_cheaper_alone(
+        self, shares: list[float], rate: float, nodes: dict[str, int], spread: Spread, loss: float
+    ) -> None:
+        curve = [1 / (1 + loss * (count - 1)) for count in range(1, 31)]
+        sizing = placed(rate, concave(shares), nodes, efficiency=curve, spread=spread, cores=16.0)
+        request = sizing.request
+        if not sizing.forecast().met:
+            return
+        for place, replica in enumerate(sizing.replicas):
+            assert not sizing.supposed(place, None).met
+            cost = request.cost[:, sizing.ledger.cluster.class_of[replica.node]]
+            for cheaper in np.flatnonzero(cost < cost[replica.size]).tolist():
+                assert not sizing.supposed(place, cheaper).met
+
+    @given(shares=SIZES, low=st.floats(500, 40e3), more=st.floats(1.0, 3.0))
+    def test_where_a_larger_target_is_met_so_is_a_smaller_one_at_no_great_cost(
+        self, shares: list[float], low: float, more: float
+    ) -> None:
+        """Sizes double, so the greedy walk may overshoot a smaller target by more."""
+        first = placed(low, concave(shares), {"top": 20}, cores=16.0)
+        second = placed(low * more, concave(shares), {"top": 20}, cores=16.0)
+        if second.forecast().met:
+            assert first.forecast().met
+            assert used(first) <= 2 * used(second)
+
+    @given(shares=SIZES, rate=st.floats(500, 100e3), nodes=st.integers(1, 6))
+    def test_one_more_idle_node_never_reduces_what_is_achieved(
+        self, shares: list[float], rate: float, nodes: int
+    ) -> None:
+        fewer = placed(rate, concave(shares), {"top": nodes}, efficiency=FALLING).forecast()
+        more = placed(rate, concave(shares), {"top": nodes + 1}, efficiency=FALLING).forecast()
+        assert more.met or not fewer.met
+        if not fewer.met:
+            assert more.performance >= fewer.performance
+
+    @given(shares=SIZES, share=st.floats(0.01, 1.0))
+    def test_one_node_is_taken_where_one_is_enough(self, shares: list[float], share: float) -> None:
+        rates = concave(shares)
+        sizing = placed(max(rates.values()) * share, rates, {"low": 5, "top": 1}, cores=16.0)
+        assert len(sizing.replicas) == 1
+
+    @given(seed=st.integers(0, 2**32 - 1))
+    def test_neighbours_stay_within_what_they_tolerate(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        nodes = cluster({"top": 4, "low": 4})
+        ledger = NodeLedger(nodes)
+        sizings = []
+        for number in range(12):
+            tolerated, caused = rng.uniform(0.1, 1, len(SOURCES)), rng.uniform(0, 0.4, len(SOURCES))
+            about = profile(
+                {1: 5e3, 2: 9e3, 4: 16e3},
+                SPEEDS,
+                name=f"w{number}",
+                tolerated=known(tolerated),
+                caused=known(caused),
+            )
+            spread = Spread.NONE if number % 2 else Spread.NODE
+            sizing = Sizing(requested(float(rng.uniform(1e3, 40e3)), about, nodes, spread=spread), ledger)
+            walk(sizing, by_quality)
+            sizings.append(sizing)
+        assert np.all(ledger.slack > -1e-6)
+        assert np.all(ledger.free_cores > -1e-6)
+        for sizing in sizings:
+            for replica in sizing.replicas:
+                outside = ledger.pressure[:, replica.node] - sizing.request.caused
+                assert np.all(sizing.request.tolerated >= np.minimum(outside, 1.0) - 1e-6)
+
+
+def test_replicas_end_at_the_peak_of_the_scale_out_curve() -> None:
+    peaked = [count / (count + 0.1 * count * (count - 1)) * min(1, 6 / count) for count in range(1, 21)]
+    total = [share * count for count, share in enumerate(peaked, 1)]
+    peak = int(np.argmax(total)) + 1
+    sizing = placed(1e9, {8: 20e3}, {"top": 20}, efficiency=peaked)
+    assert len(sizing.replicas) == peak
+    assert sizing.forecast().performance == pytest.approx(20e3 * max(total))
+
+
+def test_more_than_one_replica_shares_a_node_only_where_nothing_forbids_it() -> None:
+    alone = placed(60e3, {2: 6e3}, {"top": 4})
+    together = placed(60e3, {2: 6e3}, {"top": 4}, spread=Spread.NONE)
+    assert len(alone.replicas) == 4
+    assert not alone.forecast().met
+    assert len(together.replicas) == 10
+    assert together.forecast().met
+
+
+def test_replicas_that_disturb_one_another_are_not_stacked() -> None:
+    nodes = cluster({"top": 2})
+    noisy = profile({2: 6e3}, SPEEDS, tolerated=over_sources(0.5), caused=over_sources(0.0, disk=0.3))
+    sizing = Sizing(requested(1e6, noisy, nodes, spread=Spread.NONE), NodeLedger(nodes))
+    walk(sizing, by_quality)
+    # One neighbour exerts 0.3 of the 0.5 that a replica tolerates; two would exert 0.6.
+    assert sorted(replica.node for replica in sizing.replicas) == [0, 0, 1, 1]
+    loss = contention_loss(np.full((1, 1), 0.3), np.array([0.5]))[0, 0]
+    assert sizing.forecast().performance == pytest.approx(4 * 6e3 * (1 - loss))
+
+
+def test_no_two_replicas_share_a_zone() -> None:
+    nodes = cluster({"top": 9}, zones=3)
+    about = profile({8: 20e3}, SPEEDS)
+    sizing = Sizing(requested(1e6, about, nodes, spread=Spread.ZONE), NodeLedger(nodes))
+    walk(sizing, by_quality)
+    assert sorted(nodes.zone_of(replica.node) for replica in sizing.replicas) == [
+        "zone-0",
+        "zone-1",
+        "zone-2",
+    ]
+
+
+def test_sizes_that_cost_less_come_cheapest_first_and_without_equals() -> None:
+    request = requested(1e3, profile({4: 4e3, 1: 1e3, 2: 2e3}, SPEEDS), cluster({"top": 1, "low": 1}))
+    for node_class in range(2):
+        cost = request.cost[:, node_class]
+        for size in range(3):
+            found = request.cheaper(size, node_class)
+            assert set(found) == set(np.flatnonzero(cost < cost[size]).tolist())
+            assert cost[found].tolist() == sorted(cost[found].tolist())
+
+
+def test_ranking_by_cost_takes_the_cheaper_class() -> None:
+    nodes = cluster({"top": 3, "low": 3})
+    about = profile({8: 20e3}, {"top": 1.0, "low": 0.9})
+    request = requested(17e3, about, nodes)
+    request.cost[:, 1] /= 2
+    quick, cheap = Sizing(request, NodeLedger(nodes)), Sizing(request, NodeLedger(nodes))
+    walk(quick, by_quality)
+    walk(cheap, by_cost)
+    assert quick.replicas[0].node == 0
+    assert cheap.replicas[0].node == 3
+    best = Sizing(request, NodeLedger(nodes))
+    scheduler("thrifty").place(best)
+    assert best.cost == min(quick.cost, cheap.cost) < max(quick.cost, cheap.cost)
+
+
+def test_the_ranking_looks_at_few_nodes_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = cluster({"top": 300, "low": 9700})
+    ledger = NodeLedger(nodes)
+    rng = np.random.default_rng(5)
+    ledger.pressure[:] = rng.uniform(0, 0.9, ledger.pressure.shape)
+    sorted_lengths = []
+    argsort = np.argsort
+
+    def watched(values: Floats, **how: Any) -> Ints:
+        sorted_lengths.append(len(values))
+        return argsort(values, **how)
+
+    monkeypatch.setattr(np, "argsort", watched)
+    sizing = Sizing(requested(TARGET, profile({8: 20e3}, SPEEDS), nodes), ledger)
+    walk(sizing, by_quality)
+    assert sizing.forecast().met
+    assert max(sorted_lengths) <= 64
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0]), max_size=300), st.integers(0, 3))
+def test_nodes_are_taken_in_order_of_rank_then_index(speeds: list[float], digits: int) -> None:
+    del digits
+    nodes = cluster({"top": len(speeds) + 1})
+    rank = np.array([*speeds, 4.0])
+    sizing = Sizing(
+        requested(1e9, profile({8: 20e3}, SPEEDS, efficiency=[1.0] * 301), nodes, max_replicas=301),
+        NodeLedger(nodes),
+    )
+    walk(sizing, lambda *_: rank)
+    expected = [node for node in np.lexsort((np.arange(len(rank)), -rank)).tolist() if rank[node] > 0]
+    assert [replica.node for replica in sizing.replicas] == expected

@@ -1,0 +1,112 @@
+"""Filters of Paragon: backtracking against the sequential specification, and schedulers that know one side."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.placement import NodeLedger, Sizing, contention_on, node_scores
+from kwiken.allocator.placement.quality import FEW_NODES
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.placement.schedulers.paragon import STEP_OF_TOLERANCE, _tolerable
+from kwiken.allocator.workloads import SOURCES
+from kwiken.base.arrays import Bools, Floats
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
+
+SPEEDS = {"top": 1.0, "low": 0.6}
+
+
+def sequential(difference: Floats, hardness: Floats) -> Bools:
+    """Paragon section 3.7, steps 2 and 7, one source and one step of slack at a time."""
+    order = np.argsort(-hardness, kind="stable")
+    allowed = np.zeros(len(order))
+
+    def passing(levels: int) -> Bools:
+        rows = order[:levels]
+        return np.asarray(np.all(difference[rows] >= -allowed[rows, None] - 1e-9, axis=0))
+
+    for level in range(1, len(order) + 1):
+        for back in range(level, 0, -1):
+            if passing(level).any():
+                break
+            worst = -float(difference[order[back - 1]].min())
+            for step in range(max(0, math.ceil((worst - 1e-9) / STEP_OF_TOLERANCE)) + 1):
+                allowed[order[back - 1]] = step * STEP_OF_TOLERANCE
+                if passing(level).any():
+                    break
+    return passing(len(order))
+
+
+@given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_backtracking_relaxes_as_the_sequential_specification_does(
+    sources: int, nodes: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    difference = rng.integers(-90, 60, (sources, nodes)) / 100
+    hardness = rng.random(sources)
+    found = _tolerable(difference, hardness)
+    assert found.any()
+    assert found.tolist() == sequential(difference, hardness).tolist()
+
+
+def mixed() -> NodeLedger:
+    """Two fast nodes, the first with a noisy resident, and two slow ones."""
+    ledger = NodeLedger(cluster({"top": 2, "low": 2}))
+    noisy = profile({1: 1e3}, SPEEDS, name="noisy", caused=over_sources(0.0, disk=0.8))
+    Sizing(requested(1e3, noisy, ledger.cluster), ledger).add(0, 0)
+    return ledger
+
+
+def chosen(name: str, ledger: NodeLedger, tolerated: float) -> int:
+    new = profile({1: 1e3}, SPEEDS, tolerated=over_sources(1.0, disk=tolerated))
+    sizing = Sizing(requested(500, new, ledger.cluster), ledger)
+    scheduler(name).place(sizing)
+    (replica,) = sizing.replicas
+    return replica.node
+
+
+def test_a_scheduler_that_knows_platforms_only_takes_the_best_class_whatever_runs_there() -> None:
+    assert chosen("heterogeneity-only", mixed(), tolerated=0.1) == 0
+
+
+def test_a_scheduler_that_knows_interference_only_takes_the_tightest_fit_of_any_class() -> None:
+    assert chosen("interference-only", mixed(), tolerated=0.9) == 0
+    ledger = mixed()
+    quiet = profile({1: 1e3}, SPEEDS, name="quiet", caused=over_sources(0.0, disk=0.4))
+    Sizing(requested(1e3, quiet, ledger.cluster), ledger).add(3, 0)
+    assert chosen("interference-only", ledger, tolerated=0.5) == 3
+    assert chosen("paragon", ledger, tolerated=0.5) == 1
+
+
+def test_without_contention_paragon_takes_the_class_that_platforms_alone_choose() -> None:
+    for fast in (0, 1, 3):
+        classes = {"low": 2, "top": fast} if fast else {"low": 2}
+        ledger = NodeLedger(cluster(classes))
+        nodes = [chosen(name, ledger, tolerated=1.0) for name in ("paragon", "heterogeneity-only")]
+        assert ledger.cluster.class_of[nodes[0]] == ledger.cluster.class_of[nodes[1]]
+
+
+def test_few_nodes_and_many_are_scored_alike() -> None:
+    rng = np.random.default_rng(3)
+    large = NodeLedger(cluster({"top": 200, "low": 200}))
+    large.pressure[:] = rng.uniform(0, 1.2, large.pressure.shape)
+    large.slack[:] = rng.uniform(-0.2, 1, large.slack.shape)
+    large.free_cores[:] = rng.uniform(0, 10, 400)
+    assert len(large.free_cores) > FEW_NODES
+    for place in range(20):
+        tolerated, caused = rng.uniform(0.2, 1.4, len(SOURCES)), rng.uniform(-0.2, 0.3, len(SOURCES))
+        about = profile(
+            {1: 1e3, 4: 3e3},
+            SPEEDS,
+            tolerated=known(np.minimum(tolerated, 1)),
+            caused=known(np.maximum(caused, 0)),
+        )
+        request = requested(500 if place % 2 else None, about, large.cluster)
+        whole = node_scores(request, large, contention_on(request, large))
+        some = np.arange(place, 400, 7)
+        found = node_scores(request, large, contention_on(request, large, some))
+        assert found.size.tolist() == whole.size[some].tolist()
+        assert found.quality == pytest.approx(whole.quality[some])

@@ -1,0 +1,105 @@
+"""Schedulers that rank nodes once decide as plain ones that look at every node for every replica."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.placement import Cluster, DrawKind, NodeLedger, Request, Sizing
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.placement.schedulers.node_queue import first_places
+from kwiken.allocator.placement.schedulers.paragon import MARGIN
+from kwiken.allocator.workloads import SOURCES, Spread
+from tests.support import plain_schedulers as plain
+from tests.support.runtime.clusters import cluster, known, profile, requested
+
+SPEEDS = {"top": 1.0, "even": 1.0, "low": 0.6}
+PLAIN = {
+    "least-loaded": plain.least_loaded,
+    "heterogeneity-only": plain.heterogeneity_only,
+    "paragon": plain.paragon,
+    "interference-only": lambda sizing: plain.paragon(sizing, by_class=False),
+    "paragon-margin": lambda sizing: plain.paragon(sizing, kept=MARGIN),
+    "thrifty": plain.thrifty,
+}
+
+
+def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float) -> Request:
+    """Workload with random curves and scores; a higher delicacy leaves fewer nodes without a violation."""
+    about = profile(
+        {1: 3e3, 2: 5.5e3, 4: 10e3},
+        SPEEDS,
+        name=f"w{number}",
+        efficiency=[1 / (1 + 0.05 * rng.random() * n) for n in range(12)],
+        tolerated=known(rng.uniform(0.3, 1.2 - delicacy, len(SOURCES))),
+        caused=known(rng.uniform(0, 0.5 * delicacy, len(SOURCES))),
+    )
+    need = None if rng.random() < 0.15 else float(rng.uniform(2e3, 40e3))
+    spread = list(Spread)[int(rng.integers(3))]
+    request = requested(need, about, nodes, spread=spread)
+    return replace(request, shares={DrawKind.REISSUES: 0.1}) if rng.random() < 0.2 else request
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8))
+def test_the_same_nodes_as_by_looking_at_every_node_each_time(name: str, seed: int, delicacy: float) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = cluster({"top": 6, "even": 3, "low": 9}, zones=5)
+    fast, slow = NodeLedger(nodes), NodeLedger(nodes)
+    there: list[tuple[Sizing, Sizing]] = []
+    for number in range(8):
+        request = drawn(rng, nodes, number, delicacy)
+        one, other = Sizing(request, fast), Sizing(request, slow)
+        scheduler(name).place(one)
+        PLAIN[name](other)
+        assert [(r.node, r.size) for r in one.replicas] == [(r.node, r.size) for r in other.replicas]
+        there.append((one, other))
+        if rng.random() < 0.3:
+            for sizing in there.pop(int(rng.integers(len(there)))):
+                sizing.clear()
+    for one, other in there:
+        one.refresh()
+        assert one.forecast().performance == pytest.approx(plain.performance(other))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40),
+    st.integers(0, 45),
+)
+def test_the_first_places_are_those_of_a_full_sort(rows: list[tuple[int, int, int]], count: int) -> None:
+    keys = tuple(np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    expected = sorted(range(len(rows)), key=lambda place: (*rows[place], place))
+    assert first_places(keys, count).tolist() == expected[:count]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_forecasts_follow_every_change_of_the_replicas(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = cluster({"top": 3, "even": 1, "low": 2})
+    ledger = NodeLedger(nodes)
+    request = drawn(rng, nodes, 0, 0.4)
+    sizing = Sizing(request, ledger)
+    for _ in range(12):
+        sizes = [one.size for one in sizing.replicas]
+        place = int(rng.integers(len(sizes))) if sizes else 0
+        move = rng.random()
+        if sizes and move < 0.25:
+            alone = [one.node for one in sizing.replicas].count(sizing.replicas[place].node) == 1
+            without = sizing.supposed(place, None).performance
+            sizing.remove(place)
+            if alone:  # replicas on one node gain by each other's leaving
+                assert sizing.forecast().performance == pytest.approx(without)
+        elif sizes and move < 0.5:
+            supposed = sizing.supposed(place, 0).performance
+            sizing.resize(place, 0)
+            assert sizing.forecast().performance == pytest.approx(supposed)
+        else:
+            node, size = int(rng.integers(6)), int(rng.integers(len(request.cores)))
+            if ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size])) and len(
+                sizes
+            ) < len(request.efficiency):
+                sizing.add(node, size)
+        assert sizing.forecast().performance == pytest.approx(plain.performance(sizing))

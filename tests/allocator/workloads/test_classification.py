@@ -1,0 +1,281 @@
+"""Classification of a workload: composition, feedback, and the next measurement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.workloads import Classification, Classifier, KnownProfiles, Measure, Size
+from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Place, Run
+from kwiken.base.errors import InputError
+from kwiken.lab.fleet import replica_rows, score_rows, size_rows
+from kwiken.lab.reproduction.paragon import platform_rows
+
+SIZES = tuple(Size(cores, memory) for cores in (1, 2, 4) for memory in (2, 8))
+COUNTS = (1, 2, 4, 8)
+CLASSES = ("large", "medium", "small", "old")
+SOURCES = ("l3-capacity", "memory-bandwidth", "disk", "network")
+REFERENCE = Place(Size(2, 8), 1, "large")
+ROWS, NEW = 16, 4
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[Measurements, tuple[np.ndarray, ...]]:
+    """A history of 16 workloads, and the true rows of four new ones."""
+    rng = np.random.default_rng(8)
+    total = ROWS + NEW
+    up = size_rows(rng, total, 0.0)[:, [0, 2, 6, 8, 12, 14]]
+    out = replica_rows(rng, total, 0.0)[:, [0, 1, 3, 7]]
+    het = platform_rows(rng, total, 1)[:, :4]
+    tolerated, caused = (score_rows(rng, total, 1)[:, :4] for _ in range(2))
+    known = Measurements(
+        REFERENCE,
+        Matrix(SIZES, up[:ROWS], level=True),
+        Matrix(COUNTS, out[:ROWS], level=True),
+        Matrix(CLASSES, het[:ROWS], level=True),
+        Matrix(SOURCES, tolerated[:ROWS], level=False),
+        Matrix(SOURCES, caused[:ROWS], level=False),
+        (),
+    )
+    return known, tuple(rows[ROWS:] for rows in (up, out, het, tolerated, caused))
+
+
+def truth(rows: tuple[np.ndarray, ...], new: int, place: Place) -> float:
+    """True log performance of a new workload: a product of factors."""
+    up, out, het, *_ = rows
+    return float(
+        up[new, SIZES.index(place.size)]
+        + out[new, COUNTS.index(place.replicas)]
+        - out[new, 0]
+        + het[new, CLASSES.index(place.node_class)]
+        - het[new, 0]
+    )
+
+
+def measured(rows: tuple[np.ndarray, ...], new: int, places: list[Place]) -> Measured:
+    """Exact runs at some places, and two scores of each kind."""
+    runs = tuple(Run(place, float(np.exp(truth(rows, new, place)))) for place in places)
+    tolerated, caused = (dict(zip(SOURCES[:2], each[new, :2].tolist(), strict=True)) for each in rows[3:])
+    return Measured(f"new {new}", Measure.RATE, "", runs, tolerated, caused)
+
+
+FEW = [
+    REFERENCE,
+    replace(REFERENCE, size=Size(1, 2)),
+    replace(REFERENCE, replicas=4),
+    replace(REFERENCE, node_class="small"),
+]
+AXES = [
+    *(replace(REFERENCE, size=size) for size in SIZES),
+    *(replace(REFERENCE, replicas=count) for count in COUNTS[1:]),
+    *(replace(REFERENCE, node_class=name) for name in CLASSES[1:]),
+]
+World = tuple[Measurements, tuple[np.ndarray, ...]]
+ODD = Place(Size(4, 8), 8, "small")
+
+
+def test_exact_curves_of_a_product_compose_exactly(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 0, AXES))
+    for size in SIZES:
+        for count in COUNTS:
+            for name in CLASSES:
+                place = Place(size, count, name)
+                assert abs(found.predict(place)[0] - truth(rows, 0, place)) < 1e-9
+
+
+def test_the_profile_says_what_the_classification_says(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 1, FEW))
+    profile = found.profile()
+    place = Place(Size(4, 2), 8, "old")
+    composed = (
+        np.log(profile.base)
+        + profile.up.mean[SIZES.index(place.size)]
+        + profile.out.mean[COUNTS.index(8)]
+        + profile.het.mean[CLASSES.index("old")]
+    )
+    assert composed == pytest.approx(found.predict(place)[0], abs=1e-9)
+    assert profile.base == pytest.approx(np.exp(truth(rows, 1, REFERENCE)))
+    for estimate, at in ((profile.up, SIZES.index(REFERENCE.size)), (profile.out, 0), (profile.het, 0)):
+        assert estimate.mean[at] == 0.0
+        assert estimate.deviation[at] == pytest.approx(0.0, abs=1e-6)
+    assert len(profile.assumed) == 9
+    assert profile.tolerated.mean[0] == 1.0  # a source that nobody measured
+    assert profile.caused.mean[0] == 0.0
+
+
+def test_predictions_are_within_their_intervals(world: World) -> None:
+    known, rows = world
+    classifier = Classifier(known)
+    held = []
+    for new in range(NEW):
+        found = classifier.classify(measured(rows, new, FEW))
+        for place in AXES:
+            mean, deviation = found.predict(place)
+            held.append(abs(mean - truth(rows, new, place)) <= 1.645 * deviation + 1e-9)
+    assert np.mean(held) >= 0.8
+
+
+def test_a_pathological_place_is_learned_and_other_places_keep_their_predictions(world: World) -> None:
+    known, rows = world
+    classifier = Classifier(known)
+    found = classifier.classify(measured(rows, 2, AXES))
+    other = classifier.classify(measured(rows, 3, FEW))
+    halved = float(np.exp(truth(rows, 2, ODD))) / 2
+    learned = found.observed(Run(ODD, halved))
+    assert np.exp(learned.predict(ODD)[0]) == pytest.approx(halved, rel=0.05)
+    beside = replace(ODD, node_class="old")
+    assert abs(learned.predict(beside)[0] - found.predict(beside)[0]) < 0.02
+    assert classifier.classify(measured(rows, 3, FEW)).mean.tolist() == other.mean.tolist()
+    (correction,) = learned.profile().corrections
+    assert (correction.size, correction.replicas, correction.node_class) == (ODD.size, 8, "small")
+    assert correction.mean < -0.5
+
+
+def test_what_was_uncertain_learns_most_from_a_run(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 2, FEW))
+    run = Run(ODD, float(np.exp(found.predict(ODD)[0])) * 1.5)
+    moved = np.abs(found.observed(run).mean - found.mean)
+    sizes, counts = moved[1 : 1 + len(SIZES)], moved[1 + len(SIZES) : 1 + len(SIZES) + len(COUNTS)]
+    before = found.profile()
+    assert before.up.deviation[SIZES.index(ODD.size)] > 2 * before.out.deviation[COUNTS.index(8)]
+    assert sizes[SIZES.index(ODD.size)] > counts[COUNTS.index(8)]
+
+
+@pytest.fixture(scope="module")
+def few(world: World) -> Classification:
+    known, rows = world
+    return Classifier(known).classify(measured(rows, 2, FEW))
+
+
+@given(
+    factor=st.floats(0.2, 5.0),
+    size=st.sampled_from(SIZES),
+    count=st.sampled_from(COUNTS),
+    name=st.sampled_from(CLASSES),
+)
+def test_a_run_never_widens_a_prediction_and_brings_it_nearer(
+    few: Classification, factor: float, size: Size, count: int, name: str
+) -> None:
+    found = few
+    place = Place(size, count, name)
+    seen = found.predict(place)[0] + float(np.log(factor))
+    learned = found.observed(Run(place, float(np.exp(seen))))
+    assert (learned.covariance.diagonal() <= found.covariance.diagonal() + 1e-12).all()
+    assert abs(learned.predict(place)[0] - seen) <= abs(float(np.log(factor))) + 1e-12
+
+
+def test_runs_off_the_axes_are_learned_with_the_others(world: World) -> None:
+    known, rows = world
+    classifier = Classifier(known)
+    plain = classifier.classify(measured(rows, 1, FEW))
+    more = classifier.classify(measured(rows, 1, [*FEW, ODD]))
+    error = [abs(each.predict(ODD)[0] - truth(rows, 1, ODD)) for each in (plain, more)]
+    assert error[1] < error[0]
+    assert more.predict(ODD)[1] < plain.predict(ODD)[1]
+
+
+def test_the_first_proposal_lowers_the_variance_most(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 0, FEW))
+    runs = [proposal for proposal in found.proposals() if proposal.kind != "source"]
+    fields = {"size": "size", "replicas": "replicas", "class": "node_class"}
+    left = []
+    for proposal in runs:
+        place = replace(REFERENCE, **{fields[proposal.kind]: proposal.label})
+        learned = found.observed(Run(place, float(np.exp(found.predict(place)[0]))))
+        left.append(
+            np.mean(
+                [
+                    learned.predict(Place(size, count, name))[1] ** 2
+                    for size in SIZES
+                    for count in COUNTS
+                    for name in CLASSES
+                ]
+            )
+        )
+    assert left == sorted(left)
+    assert all(0 <= proposal.share <= 1 for proposal in found.proposals())
+    sources = [proposal.label for proposal in found.proposals() if proposal.kind == "source"]
+    assert sorted(sources) == ["disk", "network"]
+
+
+def test_a_workload_with_too_few_entries_is_told_what_to_measure(world: World) -> None:
+    known, rows = world
+    with pytest.raises(InputError, match=r"'new 0': needs 2 or more measurements by size, not 1; measure \d"):
+        Classifier(known).classify(measured(rows, 0, [REFERENCE]))
+    bare = Measured("bare", Measure.IPS, "", (), {}, {})
+    with pytest.raises(InputError, match=r"measurements by size, not 0; measure .* and .* next"):
+        Classifier(known).classify(bare)
+
+
+def test_a_history_of_one_column_each_needs_one_run() -> None:
+    empty, none = np.empty((0, 1)), np.empty((0, 0))
+    scores = Matrix((), none, level=False)
+    known = Measurements(
+        REFERENCE,
+        Matrix((REFERENCE.size,), empty, level=True),
+        Matrix((1,), empty, level=True),
+        Matrix(("large",), empty, level=True),
+        scores,
+        scores,
+        (),
+    )
+    run = Run(REFERENCE, 120.0)
+    profile = Classifier(known).classify(Measured("one", Measure.RATE, "", (run, run), {}, {})).profile()
+    assert profile.base == pytest.approx(120.0)
+    assert profile.base_deviation == pytest.approx(0.02 / np.sqrt(2))
+    with pytest.raises(InputError, match=r"needs 1 or more measurements by size, not 0$"):
+        Classifier(known).classify(Measured("none", Measure.RATE, "", (), {}, {}))
+
+
+def test_a_program_seen_before_is_found_by_its_identity(world: World) -> None:
+    known, rows = world
+    profile = Classifier(known).classify(replace(measured(rows, 0, FEW), identity="sha256:aa")).profile()
+    cache = KnownProfiles([profile])
+    again = Measured("again", Measure.RATE, "sha256:aa", (), {}, {})
+    found = cache.find(again, known)
+    assert found is not None
+    assert found.name == "again"
+    assert found.base == profile.base
+    assert cache.find(replace(again, identity="sha256:bb"), known) is None
+    assert cache.find(replace(measured(rows, 0, FEW), identity="sha256:aa"), known) is None
+    with pytest.raises(InputError, match="told as ips, and was known as rate"):
+        cache.find(replace(again, measure=Measure.IPS), known)
+    fewer = replace(known, het=Matrix(CLASSES[:3], known.het.rows[:, :3], level=True))
+    with pytest.raises(InputError, match="classified for other classes than the history's"):
+        cache.find(again, fewer)
+
+
+def test_a_matrix_that_is_measured_whole_has_the_noise_of_a_measurement(world: World) -> None:
+    known, rows = world
+    profile = Classifier(known).classify(measured(rows, 0, AXES)).profile()
+    for estimate, at in ((profile.up, SIZES.index(REFERENCE.size)), (profile.out, 0), (profile.het, 0)):
+        others = np.delete(estimate.deviation, at)
+        np.testing.assert_allclose(others, 0.02 * np.sqrt(2))
+
+
+def test_a_target_asks_for_what_decides_whether_the_target_is_met(world: World) -> None:
+    known, rows = world
+    found = Classifier(known).classify(measured(rows, 0, FEW))
+    base = float(np.exp(found.predict(REFERENCE)[0]))
+    places = [Place(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
+    for required in (base, 4 * base):
+        weights = found._undecided(required)
+        for at, place in zip(np.ndindex(weights.shape), places, strict=True):
+            mean, deviation = found.predict(place)
+            meets = NormalDist().cdf((mean - np.log(required)) / max(deviation, 1e-5))
+            assert weights[at] == pytest.approx(meets * (1 - meets), abs=1e-6)
+    near, far = (
+        [proposal.label for proposal in found.proposals(required) if proposal.kind != "source"]
+        for required in (0.6 * base, 8 * base)
+    )
+    assert near != far
+    plain = found.proposals()
+    assert found.proposals(1e-9 * base) == plain  # every place meets this: nothing to decide

@@ -1,0 +1,151 @@
+"""Stages that must not be reissued, marked by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kwiken.base.errors import InputError
+from kwiken.model.plan import Budgets, SpanMatch
+from kwiken.model.profile import (
+    OWN_TIME,
+    Evidence,
+    Profile,
+    StageProfile,
+    http_method,
+    kept_copyable,
+    kept_single,
+    says_read,
+    says_write,
+    taken_for,
+    why_write,
+)
+from kwiken.model.profile.notes import IdempotenceUnknown
+from kwiken.tail.planning import PlanSettings, make_plan, study_plan
+from tests.support.models.notes import of_kind
+
+
+def _profile() -> Profile:
+    rng = np.random.default_rng(3)
+    names = ("user:read", "post:write", "timeline:write_home")
+    stages = tuple(
+        StageProfile(
+            name=name,
+            match=SpanMatch(service=name.split(":", maxsplit=1)[0], operation=name.split(":")[1]),
+            calls_ms=rng.lognormal(2, 1, (2000, 1)),
+            censored=np.zeros((2000, 1), dtype=bool),
+        )
+        for name in names
+    )
+    latency = np.max([stage.latency_ms for stage in stages], axis=0)
+    return Profile(service="social", stages=stages, latency_ms=latency, started_s=np.arange(2000.0))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "copied"),
+    [
+        ((), {"user:read", "post:write", "timeline:write_home"}),
+        (("post:write",), {"user:read", "timeline:write_home"}),
+        (("*:write*",), {"user:read"}),
+        (("*",), set()),
+    ],
+)
+def test_named_stages_get_no_copies(patterns: tuple[str, ...], copied: set[str]) -> None:
+    (profile,) = kept_single([_profile()], patterns)
+    plan = make_plan(profile, budgets=Budgets(reissue=0.2), created="2026-01-01T00:00:00Z")
+    assert {name for name, stage in plan.stages.items() if stage.reissue is not None} == copied
+    assert (profile.digest == _profile().digest) == (not patterns)
+
+
+def test_a_pattern_that_is_no_stage_is_refused() -> None:
+    with pytest.raises(InputError, match=r"no stage is named 'writes'; there are: user:read, post"):
+        kept_single([_profile()], ("writes",))
+
+
+def test_a_plan_names_copies_of_stages_not_declared_idempotent() -> None:
+    profile = _profile()
+    own = [replace(s, match=SpanMatch(service=f"social-{s.name}", operation=s.name)) for s in profile.stages]
+    for known, warned in ((profile, True), (replace(profile, stages=tuple(own)), False)):
+        study = study_plan(known, PlanSettings(budgets=Budgets(reissue=0.2), created="2026-01-01T00:00:00Z"))
+        copied = tuple(s.name for s in known.stages if study.plan.stages[s.name].reissue is not None)
+        assert "post:write" in copied
+        assert of_kind(study.notes, IdempotenceUnknown) == ([IdempotenceUnknown(copied)] if warned else [])
+
+
+@pytest.mark.parametrize(
+    ("operation", "method"),
+    [("HTTP POST", "POST"), ("GET", "GET"), ("PUT /cart/{id}", "PUT"), ("GETTER", None), ("/cart", None)],
+)
+def test_the_method_in_the_name_of_a_span(operation: str, method: str | None) -> None:
+    assert http_method(operation) == method
+
+
+@pytest.mark.parametrize(
+    ("operation", "writes", "reads"),
+    [
+        ("INSERT ts.orders", True, False),
+        ("SELECT ts.updates", False, True),
+        ("OrderRepository.save", True, False),
+        ("OrderRepository.findById", False, True),
+        ("OrderController.createNewOrder", True, False),
+        ("OrderController.getTicketListByDate", False, True),
+        ("mongo_insert_client", True, False),
+        ("/api/v1/cart/add", True, False),
+        ("/api/v1/stationfoodservice/stores", False, False),
+        ("/api/{save}/list", False, False),
+        ("shop.Cart/AddItem", True, False),
+        ("<default> send", True, False),
+        ("HTTP DELETE", True, False),
+        ("HTTP POST", False, False),
+        ("HTTP GET", False, False),
+        ("Transaction.commit", False, False),
+        ("", False, False),
+    ],
+)
+def test_what_the_name_of_an_operation_says(operation: str, writes: bool, reads: bool) -> None:
+    assert (says_write(operation), says_read(operation)) == (writes, reads)
+
+
+NOTHING, READS = Evidence(), Evidence(read=True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "method", "seen", "why"),
+    [
+        ("/orders/{id}", "GET", Evidence(wrote="UPDATE orders"), "UPDATE orders"),
+        ("/orders", "PUT", READS, "PUT"),
+        ("/cart/add", "POST", READS, "/cart/add"),
+        ("/cart/add", "GET", NOTHING, ""),
+        ("Transaction.commit", None, NOTHING, "Transaction.commit"),
+        ("/search", "POST", READS, ""),
+        ("/search", "POST", NOTHING, "POST"),
+        ("/search", "GET", NOTHING, ""),
+        ("lookup", None, NOTHING, ""),
+    ],
+)
+def test_why_a_call_is_taken_for_a_write(
+    operation: str, method: str | None, seen: Evidence, why: str
+) -> None:
+    assert why_write(operation, method, seen) == why
+
+
+def test_a_write_may_be_said_to_be_copyable() -> None:
+    profile = _profile()
+    first, second, third = profile.stages
+    marked = replace(
+        profile,
+        stages=(
+            replace(first, name=f"social{OWN_TIME}", reissuable=False),
+            replace(second, reissuable=False, writes="POST"),
+            replace(third, reissuable=False, writes="INSERT"),
+        ),
+    )
+    assert taken_for(marked) == ([], {"post:write": "POST", "timeline:write_home": "INSERT"})
+    (allowed,) = kept_copyable([marked], ("post:*",))
+    assert taken_for(allowed) == (["post:write"], {"timeline:write_home": "INSERT"})
+    (every,) = kept_copyable([marked], ("*",))
+    assert not every.stages[0].reissuable, "the own time of a request cannot be copied"
+    with pytest.raises(InputError, match="copyable: no stage is named 'read'"):
+        kept_copyable([marked], ("read",))

@@ -1,0 +1,83 @@
+"""The reference of settings: every field is in `docs/reference.md`, with its default and its bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kwiken.model.service import (
+    MAX_FANOUT,
+    MAX_MS,
+    MAX_REPLICAS,
+    MAX_STAGES,
+    GrpcCall,
+    HttpCall,
+    Reissue,
+    Service,
+    Stage,
+)
+from kwiken.model.service.stage import MAX_COPIES, MAX_COST, MAX_THREADS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+
+
+def rows(title: str) -> dict[str, tuple[str, str]]:
+    """Type and default of each setting in a section."""
+    section = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return {name: (kind, default) for name, kind, default, _ in ROW.findall(section)}
+
+
+def shown(default: object, missing: object) -> str:
+    return "required" if default is missing else f"`{default!r}`"
+
+
+def defaults() -> dict[str, dict[str, str]]:
+    service = list(inspect.signature(Service).parameters.values())
+    return {
+        "Service": {one.name: shown(one.default, one.empty) for one in service},
+        "Stage": {one.name: shown(one.default, dataclasses.MISSING) for one in dataclasses.fields(Stage)},
+        **{struct.__name__: defaults_of(struct) for struct in (Reissue, HttpCall, GrpcCall)},
+    }
+
+
+def defaults_of(struct: type[msgspec.Struct]) -> dict[str, str]:
+    return {
+        one.name: "left out"
+        if one.default is msgspec.UNSET
+        else f"`{one.default_factory()!r}`"
+        if one.default_factory is not msgspec.NODEFAULT
+        else shown(one.default, msgspec.NODEFAULT)
+        for one in msgspec.structs.fields(struct)
+    }
+
+
+@pytest.mark.parametrize("title", ["Service", "Stage", "HttpCall", "GrpcCall", "Reissue"])
+def test_every_setting_is_in_the_reference_with_its_default(title: str) -> None:
+    assert {name: default for name, (_, default) in rows(title).items()} == defaults()[title]
+
+
+@pytest.mark.parametrize(
+    ("title", "setting", "bound"),
+    [
+        ("Stage", "fanout", f"1 to {MAX_FANOUT:,}"),
+        ("Stage", "replicas", f"1 to {MAX_REPLICAS:,}"),
+        ("Stage", "threads", f"1 to {MAX_THREADS:,}"),
+        ("Stage", "timeout_ms", f"at most {MAX_MS:,.0f}"),
+        ("Stage", "utility_weight", f"at most {MAX_COST:.0e}".replace("+", "")),
+        ("Stage", "cost", f"at most {MAX_COST:.0e}".replace("+", "")),
+        ("Reissue", "after_ms", f"0 to {MAX_MS:,.0f}"),
+        ("Reissue", "copies", f"1 to {MAX_COPIES}"),
+    ],
+)
+def test_bounds_are_those_of_the_code(title: str, setting: str, bound: str) -> None:
+    assert bound in rows(title)[setting][0]
+
+
+def test_the_bound_on_stages_is_that_of_the_code() -> None:
+    assert f"at most {MAX_STAGES:,}\nstages" in PAGE

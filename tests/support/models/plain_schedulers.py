@@ -1,0 +1,104 @@
+"""Schedulers in their plainest form: every node is looked at anew for every replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kwiken.allocator.placement import ROUNDING, Sizing, by_cost, by_quality, contention_loss, walk
+from kwiken.allocator.placement.schedulers.baselines import reservation
+from kwiken.allocator.placement.schedulers.paragon import _tolerable
+from kwiken.allocator.workloads import Spread
+
+
+def _free(sizing: Sizing, size: int) -> list[int]:
+    """Nodes with room that anti-affinity leaves."""
+    request, ledger, cluster = sizing.request, sizing.ledger, sizing.ledger.cluster
+    used = {one.node for one in sizing.replicas}
+    zones = {cluster.zone_of(node) for node in used}
+    spread = request.workload.spread
+    return [
+        node
+        for node in range(len(cluster.nodes))
+        if ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
+        and not (spread is Spread.NODE and node in used)
+        and not (spread is Spread.ZONE and cluster.zone_of(node) in zones)
+    ]
+
+
+def _fill(sizing: Sizing, chosen: Callable[[list[int], int], int]) -> None:
+    wanted = reservation(sizing.request)
+    while len(sizing.replicas) < wanted.count and (nodes := _free(sizing, wanted.size)):
+        sizing.add(chosen(nodes, wanted.size), wanted.size)
+
+
+def least_loaded(sizing: Sizing) -> None:
+    ledger = sizing.ledger
+
+    def chosen(nodes: list[int], size: int) -> int:
+        share = [ledger.free_cores[node] / ledger.cluster.cores[node] for node in nodes]
+        return max(zip(share, ledger.free_memory_gb[nodes], [-n for n in nodes], nodes, strict=True))[-1]
+
+    _fill(sizing, chosen)
+
+
+def heterogeneity_only(sizing: Sizing) -> None:
+    classes = sizing.ledger.cluster.class_of
+    _fill(sizing, lambda nodes, size: nodes[int(np.argmax(sizing.request.rate[size, classes[nodes]]))])
+
+
+def paragon(sizing: Sizing, *, by_class: bool = True, kept: float = 0.0) -> None:
+    request, ledger = sizing.request, sizing.ledger
+
+    def chosen(nodes: list[int], size: int) -> int:
+        rate = request.rate[size, ledger.cluster.class_of[nodes]]
+        spare = np.minimum(ledger.slack[:, nodes], 1.0) - request.all_caused[:, None] - kept
+        margin = request.tolerated[:, None] - kept - np.minimum(ledger.pressure[:, nodes], 1.0)
+        fine = np.all((spare >= -ROUNDING) & (margin >= -ROUNDING), axis=0)
+        if not fine.any():
+            fine = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
+        if not fine.any():
+            fine = np.ones(len(nodes), dtype=np.bool_)
+        if by_class:
+            fine &= rate >= rate[fine].max() * (1 - ROUNDING)
+        violation = np.maximum(-spare, 0) + np.maximum(-margin, 0)
+        distance = (np.abs(spare) + np.abs(margin) + 10 * violation).sum(axis=0)
+        distance[~fine] = np.inf
+        # Sums of other lengths may round otherwise; of equal distances the first node counts.
+        return nodes[int(np.flatnonzero(distance <= distance.min() * (1 + ROUNDING))[0])]
+
+    _fill(sizing, chosen)
+
+
+def thrifty(sizing: Sizing) -> None:
+    """Quasar's walk, and walks by cost for each largest size, over all nodes: the cheapest that meets it."""
+    request, kept = sizing.request, len(sizing.replicas)
+    best: tuple[tuple[bool, float], list[tuple[int, int]]] = ((False, 0.0), [])
+    for rank, largest in [(by_quality, None), *((by_cost, n) for n in reversed(range(len(request.cores))))]:
+        walk(sizing, rank, largest)
+        found = sizing.forecast()
+        met = found.met and request.required > 0
+        if (worth := (met, -sizing.cost if met else found.performance)) > best[0]:
+            best = worth, [(one.node, one.size) for one in sizing.replicas[kept:]]
+        sizing.clear(kept)
+    for node, size in best[1]:
+        sizing.add(node, size)
+    if not sizing.forecast().met:
+        sizing.clear(kept)
+        walk(sizing, by_quality)
+
+
+def performance(sizing: Sizing) -> float:
+    """Predicted performance of all replicas, from nothing but the ledger and the request."""
+    request, ledger = sizing.request, sizing.ledger
+    count = len(sizing.replicas)
+    total = 0.0
+    for replica in sizing.replicas:
+        node_class = int(ledger.cluster.class_of[replica.node])
+        outside = np.maximum(ledger.pressure[:, replica.node] - request.caused, 0.0)
+        loss = float(contention_loss(outside[:, None], request.tolerated).max())
+        kept_free = 0.0 if request.workload.best_effort else request.caution.later_loss
+        factor = np.exp(request.corrections.get((replica.size, count, node_class), 0.0))
+        total += request.rate[replica.size, node_class] * factor * (1 - max(loss, kept_free))
+    return float(request.efficiency[count - 1]) * total if count else 0.0

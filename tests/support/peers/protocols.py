@@ -1,0 +1,224 @@
+"""The two protocols between gateway and replicas, for tests that both must pass, and faults at their sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import grpc
+import msgspec
+import pytest
+from grpc import aio
+
+from kwiken.model.service import Service
+from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
+from kwiken.runtime.wire.grpc.messages import payload_message, stage_answer_message
+from kwiken.runtime.wire.transport import Call, LoadReport, Replica
+from kwiken.runtime.wire.transport.wire import format_traceparent
+from tests.support.peers.misbehaving import misbehaving, saying
+from tests.support.runtime.waiting import until
+
+Server = ReplicaServer | GrpcReplicaServer
+FIGURES = {"kw-busy-ms": "1", "kw-inflight": "1", "kw-latency-ms": "1"}
+UNFIT = msgspec.msgpack.encode(5)  # an answer of another type than any stage's in the tests
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol: its client, its server, and a server that answers every call in one wrong way."""
+
+    scheme: Literal["http", "grpc"]
+    transport: type[HttpTransport | GrpcTransport]
+    server: type[Server]
+    answering: Callable[[str], contextlib.AbstractAsyncContextManager[Replica]]
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        self, target: Service, stage: str, **settings: Any
+    ) -> AsyncIterator[tuple[Server, Replica]]:
+        """A replica of a stage in this process."""
+        server = self.server(target, stage, **settings)
+        await server.start()
+        try:
+            yield server, self.replica_at(server.url)
+        finally:
+            await server.stop(grace_s=0.0)
+
+    def replica_at(self, url: str, name: str = "r0") -> Replica:
+        return Replica(id=name, node="here", address=url)
+
+    def __str__(self) -> str:
+        return self.scheme
+
+
+# How a server that is no good replica answers a call, in the words of both protocols.
+WRONG_ANSWERS = ("of another type", "without figures", "of no message", "of another service", "full")
+
+
+@contextlib.asynccontextmanager
+async def _http_answering(how: str) -> AsyncIterator[Replica]:
+    figures = "".join(f"{name}: {value}\r\n" for name, value in FIGURES.items())
+    ok = f"HTTP/1.1 200 OK\r\nContent-Length: {len(UNFIT)}\r\n"
+    said = {
+        "of another type": ok + figures + "\r\n" + UNFIT.decode(),
+        "without figures": ok + "\r\n" + UNFIT.decode(),
+        "of no message": "220 mail.example ESMTP\r\n\r\n",
+        "of another service": "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        "full": "HTTP/1.1 503 Full\r\nContent-Length: 0\r\nkw-refused: full\r\n\r\n",
+    }
+    async with misbehaving(saying(said[how].encode())) as replica:
+        yield replica
+
+
+@contextlib.asynccontextmanager
+async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
+    async def call(_: bytes, context: Any) -> bytes:
+        if how == "full":
+            context.set_trailing_metadata((("kw-refused", "full"),))
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+        if how == "of no message":
+            return b"\xff"
+        if how == "without figures":
+            return payload_message(UNFIT)
+        return stage_answer_message(UNFIT, LoadReport(1.0, 1, 1.0))
+
+    service = "shop.Inventory" if how == "of another service" else "kwiken.v1.Stage"
+    server = aio.server()
+    handler = grpc.method_handlers_generic_handler(
+        service, {"Call": grpc.unary_unary_rpc_method_handler(call)}
+    )
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield Replica(id="r0", node="here", address=f"grpc://127.0.0.1:{port}")
+    finally:
+        await server.stop(None)
+
+
+HTTP = Protocol("http", HttpTransport, ReplicaServer, _http_answering)
+GRPC = Protocol("grpc", GrpcTransport, GrpcReplicaServer, _grpc_answering)
+PROTOCOLS = pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+
+
+def call_of(
+    stage: str,
+    *args: Any,
+    shard: int = 0,
+    deadline_s: float = 5.0,
+    priority: int = 0,
+    span_id: int = 7,
+    threads: int = 1,
+) -> Call:
+    return Call(
+        stage=stage,
+        args=args,
+        shard=shard,
+        attempt=0,
+        deadline=time.monotonic() + deadline_s,
+        priority=priority,
+        trace_id=5,
+        traceparent=format_traceparent(5, span_id),
+        threads=threads,
+    )
+
+
+class Relay:
+    """Relay of bytes before a server, at which connections can be held or cut."""
+
+    def __init__(self, target: Replica) -> None:
+        self._scheme, _, place = target.address.partition("://")
+        self._target = place.rpartition(":")
+        self._replica = target
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.carried = 0  # bytes
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Replica]:
+        """The replica, as it is reached through the relay."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            yield msgspec.structs.replace(
+                self._replica, id="relayed", address=f"{self._scheme}://127.0.0.1:{port}"
+            )
+        finally:
+            server.close()
+            self.flow()
+            self.cut()
+            await server.wait_closed()
+            await until(lambda: not self._writers)
+
+    def hold(self) -> None:
+        """Carry nothing more, and keep connections open: as a paused process does."""
+        self._flows.clear()
+
+    def flow(self) -> None:
+        self._flows.set()
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self._target
+        there, to_there = await asyncio.open_connection(host, int(port))
+        self._writers |= {writer, to_there}
+        try:
+            await asyncio.gather(self._carry(reader, to_there), self._carry(there, writer))
+        finally:
+            self._writers -= {writer, to_there}
+
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(1 << 16):
+                await self._flows.wait()
+                self.carried += len(data)
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+
+@contextlib.asynccontextmanager
+async def nothing_leaked() -> AsyncIterator[None]:
+    """Check that a block leaves no task and no descriptor behind."""
+    gc.freeze()  # a collection then scans what the block made, and not what all tests before it left
+    try:
+        await _warm_up()
+        tasks, descriptors = asyncio.all_tasks(), _descriptors()
+        yield
+
+        def is_clean() -> bool:
+            gc.collect()
+            return asyncio.all_tasks() <= tasks and _descriptors() <= descriptors
+
+        await until(is_clean, within_s=10.0)
+    finally:
+        gc.unfreeze()
+
+
+async def _warm_up() -> None:
+    """Open what gRPC's core opens once in a process, and never closes."""
+    async with aio.insecure_channel("ipv4:127.0.0.1:1") as channel:
+        with contextlib.suppress(aio.AioRpcError):
+            await channel.unary_unary("/a.B/C")(b"", timeout=5.0)
+    server = aio.server()
+    server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await server.stop(None)
+    del channel, server
+    gc.collect()
+    await asyncio.sleep(0)
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

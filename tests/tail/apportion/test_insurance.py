@@ -1,0 +1,68 @@
+"""Insurance of a plan: a part of the budget for stages that have not stalled yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kwiken.model.plan import Budgets
+from kwiken.model.profile import Profile, StageProfile, costs
+from kwiken.tail.apportion import sumvar, with_coins
+from kwiken.tail.apportion.insurance import insured
+from kwiken.tail.curves import stage_curves
+from kwiken.tail.planning import PlanSettings, study_plan
+
+StageOf = Callable[..., StageProfile]
+ProfileOf = Callable[..., Profile]
+
+
+@pytest.fixture
+def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
+    """A stage that stalls, and two that never have."""
+    rng = np.random.default_rng(2)
+    stalls = 300.0 * (rng.random(4000) < 0.02)
+    return profile_of(
+        stage_of("stalls", rng.uniform(9, 11, 4000) + stalls),
+        stage_of("calm", rng.uniform(9, 11, 4000), after=("stalls",)),
+        stage_of("quick", rng.uniform(0.9, 1.1, 4000), after=("calm",)),
+    )
+
+
+def test_every_stage_gets_the_same_share_more(profile: Profile) -> None:
+    curves, prices = stage_curves(profile), costs(profile).stages
+    own = with_coins(sumvar(curves, prices, 0.009), curves)
+    found = insured(own, curves, prices, 0.001)
+    more = {name: found.fractions[name] - own.fractions[name] for name in curves}
+    assert more == pytest.approx(dict.fromkeys(curves, 0.001))  # prices sum to 1
+    assert found.spent == pytest.approx(own.spent + 0.001)
+    assert {name: found.coins[name] for name in own.coins} == dict(own.coins)
+    assert found.path == own.path
+
+
+def test_no_stage_gets_more_than_all_of_its_calls(profile: Profile) -> None:
+    curves, prices = stage_curves(profile), costs(profile).stages
+    found = insured(sumvar(curves, prices, 2.0), curves, prices, 5.0)
+    assert set(found.fractions.values()) == {1.0}
+
+
+def shares_of(profile: Profile, **settings: object) -> dict[str, float]:
+    plan = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.02), created="", **settings)).plan  # type: ignore[arg-type]
+    return {name: stage.reissue.fraction for name, stage in plan.stages.items() if stage.reissue is not None}
+
+
+def test_a_plan_insures_what_has_not_stalled_and_the_source_does_not(profile: Profile) -> None:
+    found = shares_of(profile, insurance=0.2)
+    assert found["calm"] == pytest.approx(0.004, rel=0.2)
+    assert found["quick"] == pytest.approx(0.004, rel=0.2)
+    assert found["stalls"] > 0.02
+    assert set(shares_of(profile, objective="variance")) == {"stalls"}
+
+
+def test_a_stall_that_comes_later_surely_gets_a_copy(profile: Profile) -> None:
+    plan = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.02), created="")).plan
+    policy = plan.stages["calm"].reissue
+    assert policy is not None
+    assert policy.after_ms > 10.9, "the slowest calls"
+    assert policy.probability > 0.9
