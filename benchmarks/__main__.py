@@ -18,10 +18,16 @@ PREFIX = "bench_"
 ONLY_WHEN_NAMED = frozenset({"demo", "size_live"})  # they load this machine, for minutes or for hours
 
 
+def modules() -> dict[str, str]:
+    """Modules of all benchmarks by name: `bench_NAME` in any folder, each with `run(quick) -> list[Row]`."""
+    found = (module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks."))
+    by_file = {module.rpartition(".")[2]: module for module in found}
+    return {name.removeprefix(PREFIX): by_file[name] for name in sorted(by_file) if name.startswith(PREFIX)}
+
+
 def names() -> list[str]:
-    """Names of all benchmarks: modules `bench_NAME`, each with `run(quick) -> list[Row]`."""
-    found = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
-    return sorted(name.removeprefix(PREFIX) for name in found if name.startswith(PREFIX))
+    """Names of all benchmarks, sorted."""
+    return list(modules())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,11 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     results: dict[str, list[Row]] = {}
+    found = modules()
     failed = False
     for name in options.only or [name for name in names() if name not in ONLY_WHEN_NAMED]:
         print(f"{name} ...", file=sys.stderr, flush=True)
         try:
-            results[name] = importlib.import_module(f"benchmarks.{PREFIX}{name}").run(options.quick)
+            results[name] = importlib.import_module(found[name]).run(options.quick)
         except Exception:  # noqa: BLE001 - one that fails must not hide the others
             failed = True
             traceback.print_exc()

@@ -32,7 +32,7 @@ from kwiken.otel.fit import fit_profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.tail.planning import PlanSettings, study_plan
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples" / "foreign"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "foreign"
 BODY = b'{"sku": "tea"}'
 RATE_PER_S = 25.0
 BUDGET = 0.05

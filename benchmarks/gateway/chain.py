@@ -1,7 +1,7 @@
 """Chain of three trivial stages: as a service on this runtime, and written by hand on aiohttp.
 
-`python -m benchmarks.gateway.chain` runs the hand-written processes: it prints its address on one line and ends when
-its standard input closes.
+`python -m benchmarks.gateway.chain` runs the hand-written processes: it prints its address on one line and
+ends when its standard input closes.
 """
 
 from __future__ import annotations

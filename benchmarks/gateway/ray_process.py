@@ -53,7 +53,7 @@ def missing() -> list[str]:
 
 def environment(folder: str) -> dict[str, str]:
     """The environment of Ray's processes: ours without its settings, with those of this benchmark."""
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     paths = [root, *filter(None, [kept.get("PYTHONPATH")])]
     port = free_port()

@@ -1,7 +1,7 @@
 """Recordings for the benchmark `outside`: pairs of earlier requests to plan on and later ones to judge by.
 
-- Generator: services that do not stand still (`benchmarks.outside.drift`), in four blocks of time. Planned on the
-  first k blocks, judged on the next. Once as they are, where the ledger's floor of a few copies a second
+- Generator: services that do not stand still (`benchmarks.outside.drift`), in four blocks of time. Planned on
+  the first k blocks, judged on the next. Once as they are, where the ledger's floor of a few copies a second
   serves nearly all, and once as a sample of one request in 100 of a busy service, where horizon and peak
   decide.
 - Train Ticket: two days of traces of a public microservice application under injected faults. Every kind
@@ -24,7 +24,7 @@ from benchmarks.outside.drift import SCENARIOS, drifting_profile
 from kwiken.model.profile import Profile, part_of
 from kwiken.otel.fit import fit_profile, fit_profiles
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAIN_TICKET = ("2023-01-29.json.gz", "2023-01-30.json.gz")
 SOCIAL_NETWORK = "jaeger/socialnetwork-compose-post.json"
 NEXT_DAY = {"Train Ticket, day 2 by day 1": 1.0, "Train Ticket, day 2 by day 1, busy": 0.01}

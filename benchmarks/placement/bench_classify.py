@@ -15,10 +15,10 @@ from kwiken.allocator.workloads import (
     choose,
     measurements_from_text,
 )
-from kwiken.lab.reproduction.paragon import platform_rows
+from kwiken.lab.populations import platform_rows
 
 ROWS = 10_000
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "allocator" / "measurements.toml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "allocator" / "measurements.toml"
 KNOWN = 30  # known rows of the matrices that descents run over
 JOINT, FOUR = 7200, (12, 6, 10, 10)  # columns of one joint matrix, and of the four that replace it
 JOINT_ENTRIES, ENTRIES = 8, 2

@@ -34,7 +34,7 @@ from kwiken.runtime.probes import (
 )
 from kwiken.services.search.measures.queries import queries
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 40
 MEMORY_GB = 1.0
 REFERENCE_CORES = 0.5  # so that two processors hold several replicas
@@ -146,7 +146,8 @@ def head_of(crosstalk: Crosstalk) -> list[str]:
     threads = 1 + max(len(each) for each in facts.siblings.values())
     lines = [
         "History that `kwiken probe stage` starts a new file with: stages of kwiken's search service and",
-        "stressors of stress-ng, measured everywhere. Recorded by `python -m benchmarks.placement.record_history` on a",
+        "stressors of stress-ng, measured everywhere. Recorded by",
+        "`python -m benchmarks.placement.record_history` on a",
         f"machine with {len(facts.processors)} processors ({threads} a core), L3 of {facts.l3 >> 20} MiB.",
         "Record your own on a quiet machine.",
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population, population_profile
+from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.planning import PlanSettings, study_plan

@@ -27,6 +27,7 @@ from kwiken.allocator.capacity import Outcome
 from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
+from kwiken.apps.console import progress
 from kwiken.apps.demo import TerminalWatch
 from kwiken.apps.demo.pace import NothingToldError, Pace
 from kwiken.apps.demo.pace.health import MAX_UNREST
@@ -34,7 +35,6 @@ from kwiken.apps.demo.setup import TARGET, DemoSettings, Folder, write_queries
 from kwiken.apps.demo.site import Site
 from kwiken.apps.report.model import cut_with_interval
 from kwiken.base.arrays import Floats
-from kwiken.cli.shared import progress
 from kwiken.model.profile import Profile, costs
 from kwiken.otel.fit import fit_profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings

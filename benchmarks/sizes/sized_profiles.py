@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population, population_profile
+from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.model.latency import end_to_end, start_times
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kwiken.cli.shared import heed_signals, open_standard_files, unheed_signals
+from kwiken.apps.console import heed_signals, open_standard_files, unheed_signals
 
 if TYPE_CHECKING:
-    from kwiken.cli.verbs import kwiken
-
-__all__ = ["kwiken", "main"]
+    from kwiken.cli.verbs import kwiken as kwiken
 
 
 def main(args: Iterable[str] | None = None) -> NoReturn:

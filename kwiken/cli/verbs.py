@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
+from kwiken.apps.console import Terminated, note, silence
 from kwiken.base.errors import KwikenError
 from kwiken.base.printable import printable
-from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note, silence
+from kwiken.cli.shared import LazyCommand, LazyGroup
 
 # The help line of each verb, kept here so that `kwiken --help` imports no verb.
 VERBS = {

@@ -11,26 +11,12 @@ from kwiken.base.lazy import lazy_names
 from kwiken.loadtest.patching import without_patching
 
 if TYPE_CHECKING:
-    from kwiken.loadtest.inputs import LoadSettings
-    from kwiken.loadtest.results import LoadResult, Progress
-    from kwiken.loadtest.run import run_load
-    from kwiken.loadtest.user import DagUser
+    from kwiken.loadtest.inputs import LoadSettings as LoadSettings
+    from kwiken.loadtest.results import LoadResult as LoadResult, Progress as Progress
+    from kwiken.loadtest.run import run_load as run_load
+    from kwiken.loadtest.user import DagUser as DagUser
 
-__all__ = ["DagUser", "LoadResult", "LoadSettings", "Progress", "run_load"]
-
-_load = lazy_names(
-    __name__,
-    {
-        "kwiken.loadtest.results.result": (
-            "LoadResult",
-            "Progress",
-        ),
-        "kwiken.loadtest.run": ("run_load",),
-        "kwiken.loadtest.inputs.settings": ("LoadSettings",),
-        "kwiken.loadtest.user": ("DagUser",),
-    },
-    extra="load",
-)
+_load = lazy_names(__name__, __file__, extra="load")
 
 
 def __getattr__(name: str) -> Any:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from kwiken.runtime.decisions import Limits as Limits
     from kwiken.runtime.engine import Answer as Answer, Executor as Executor
     from kwiken.runtime.gateway import Gateway as Gateway, GatewaySettings as GatewaySettings
-    from kwiken.runtime.replica import ReplicaServer as ReplicaServer
+    from kwiken.runtime.replica import (
+        GrpcReplicaServer as GrpcReplicaServer,
+        ReplicaServer as ReplicaServer,
+    )
     from kwiken.runtime.wire.foreign import ForeignTransport as ForeignTransport
     from kwiken.runtime.wire.grpc import (
-        GrpcReplicaServer as GrpcReplicaServer,
         GrpcTransport as GrpcTransport,
         RemoteTransport as RemoteTransport,
     )

@@ -14,7 +14,7 @@ import pytest
 from kwiken.base.extras import EXTRAS, needs, require
 from tests.support.project.commands import one_refusal, refused, run
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = sorted({library for libraries in EXTRAS.values() for library in libraries})
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 BLOCKED = """

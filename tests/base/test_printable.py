@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.printable import printable, printable_json
-from kwiken.export.hedges import plain
+from kwiken.export.plans.hedges import plain
 
 ANY = st.text(
     st.characters(exclude_categories=()) | st.sampled_from("\x1b\x9b\x7f\u202e\u2028\u3164\ufe0f\n\r")

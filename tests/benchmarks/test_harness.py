@@ -215,7 +215,7 @@ def test_unknown_benchmark_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_every_benchmark_is_found() -> None:
-    files = Path(program.__file__).parent.glob("bench_*.py")
+    files = Path(program.__file__).parent.rglob("bench_*.py")
     assert program.names() == sorted(path.stem.removeprefix("bench_") for path in files)
     assert {"race", "dag"} <= set(program.names())
 

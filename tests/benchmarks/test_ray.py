@@ -13,7 +13,8 @@ from typing import ClassVar
 
 import pytest
 
-from benchmarks import __main__ as program, bench_ray, open_load as open_load_module, ray_process
+from benchmarks import __main__ as program
+from benchmarks.gateway import bench_ray, open_load as open_load_module, ray_process
 from benchmarks.gateway.bench_ray import Turn
 from benchmarks.gateway.open_load import arrivals, open_load
 
@@ -70,7 +71,7 @@ def test_no_orphan_outlives_the_process() -> None:
         f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}]).pid, flush=True)"
     )
     code = (
-        "import subprocess, sys; from benchmarks import ray_process; ray_process.adopt_orphans();"
+        "import subprocess, sys; from benchmarks.gateway import ray_process; ray_process.adopt_orphans();"
         f"subprocess.run([sys.executable, '-c', {child!r}]); print(ray_process.end_orphans(0.5))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

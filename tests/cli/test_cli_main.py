@@ -60,8 +60,8 @@ class TestHelp:
             "kwiken.cli.shared",
             "kwiken.cli.shared.errors",
             "kwiken.cli.shared.lazy_group",
-            "kwiken.cli.shared.output",
-            "kwiken.cli.shared.process",
+            "kwiken.apps.console.output",
+            "kwiken.apps.console.process",
         }
 
     def test_version(self) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export import Target, check_known, read_targets
-from kwiken.export.calls import Call, call_named, call_of
-from kwiken.export.grpc import grpc_config
-from kwiken.export.hedges import hedges, nanoseconds, seconds, whole_ms
+from kwiken.export.plans import Target, check_known, read_targets
+from kwiken.export.plans.calls import Call, call_named, call_of
+from kwiken.export.plans.grpc import grpc_config
+from kwiken.export.plans.hedges import hedges, nanoseconds, seconds, whole_ms
 from kwiken.model.plan import SpanMatch
 from kwiken.model.service import Reissue
 from tests.support.otel.exports import plan_with, stage

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from kwiken.export.envoy import envoy_bootstrap
+from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.model.plan import Plan
 from kwiken.model.service import Reissue
 from tests.support.otel.exports import plan_with, stage

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.export import Target
-from kwiken.export.grpc import grpc_config
-from kwiken.export.hedges import Exported
+from kwiken.export.plans import Target
+from kwiken.export.plans.grpc import grpc_config
+from kwiken.export.plans.hedges import Exported
 from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
 from kwiken.model.service import Reissue
 from tests.support.otel.exports import plan_with, read_json, stage

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export import Target
-from kwiken.export.envoy import envoy_bootstrap
-from kwiken.export.hedges import Exported
-from kwiken.export.istio import istio_documents
+from kwiken.export.plans import Target
+from kwiken.export.plans.envoy import envoy_bootstrap
+from kwiken.export.plans.hedges import Exported
+from kwiken.export.plans.istio import istio_documents
 from kwiken.model.plan import Plan
 from kwiken.model.service import Reissue
 from tests.support.otel.exports import comments, plan_with, read_yaml, stage

@@ -17,7 +17,7 @@ import yaml
 from kwiken.cli.verbs import kwiken
 from kwiken.services.search import search
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = "kwiken.services.search:search"
 OTLP = "http://jaeger:4318"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ import pytest
 
 from kwiken.cli.verbs import kwiken
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 ROOMS = "kwiken|tests|benchmarks|docs"
 WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")

@@ -28,7 +28,7 @@ import pytest
 
 from tests.support.project.source_trees import tree
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = (
     "kwiken",
     "kwiken.model.service",
@@ -85,7 +85,7 @@ SOURCES: Final = {
         "kwiken.tail.partial.learned_wait.tune_learned_wait",
     ),
     "Kwiken Figure 5.2": ("kwiken.tail.diagnosis.heat_map.heat_maps",),
-    "Kwiken Figures 2.1 to 2.5": ("kwiken.lab.reproduction.kwiken.population.population",),
+    "Kwiken Figures 2.1 to 2.5": ("kwiken.lab.populations.services.population",),
     "Kwiken equation 5.1": ("kwiken.model.latency.dag.end_to_end",),
     "Kwiken equation 5.4": (
         "kwiken.tail.planning.surface.surface",
@@ -123,13 +123,13 @@ SOURCES: Final = {
     "Kwiken section 5.4": ("kwiken.tail.simulation.trace_driven.simulate",),
     "Kwiken section 5.5": (
         "kwiken.model.plan.plan.CatchUpPolicy",
-        "kwiken.lab.reproduction.kwiken.global_reissue.GlobalReissue",
-        "kwiken.lab.reproduction.kwiken.catch_up_rates.Threads",
-        "kwiken.lab.reproduction.kwiken.catch_up_rates.speed_up",
-        "kwiken.lab.reproduction.kwiken.catch_up_rates.prioritise",
-        "kwiken.lab.reproduction.kwiken.global_reissue.run_global_reissue",
+        "kwiken.lab.reproduction.kwiken.late_requests.global_reissue.GlobalReissue",
+        "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.Threads",
+        "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.speed_up",
+        "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.prioritise",
+        "kwiken.lab.reproduction.kwiken.late_requests.global_reissue.run_global_reissue",
         "kwiken.tail.planning.catch_up.study_catch_up",
-        "kwiken.lab.reproduction.kwiken.global_reissue.tune_global_reissue",
+        "kwiken.lab.reproduction.kwiken.late_requests.global_reissue.tune_global_reissue",
     ),
     "Kwiken section 5.6": ("kwiken.tail.planning.levers.LeverPlanner",),
     "Mitzenmacher 2001": ("kwiken.tail.queueing.simulator.station.Station",),

@@ -15,7 +15,7 @@ from kwiken.otel.metrics import Metric, catalog
 from kwiken.otel.metrics.model import Kind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECTIONS = (
     ("## Of gateways", catalog.GATEWAY),

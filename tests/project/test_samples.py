@@ -15,7 +15,7 @@ from kwiken.model.profile import Profile, profile_to_json
 from kwiken.model.service import Reissue
 from tests.support.models.profiles import small_profile
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PLAN = Plan(
     version=1,

@@ -20,7 +20,7 @@ from kwiken.cli.live.demo import NOTHING_TOLD
 from tests.support.project.commands import one_refusal
 from tests.support.runtime.server_processes import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 300.0  # bounds one command; the slowest takes half a minute on an idle machine
 TRIES = 3  # of a demo that other programs on the machine disturb
 LOAD_S = 4  # the pages' loads last longer than a test needs

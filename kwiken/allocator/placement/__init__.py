@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.placement.admission import (
-    MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
-    Admission as Admission,
-    Scheduler as Scheduler,
-    Status as Status,
-    admit_all as admit_all,
-)
 from kwiken.allocator.placement.anti_affinity import AntiAffinity as AntiAffinity
 from kwiken.allocator.placement.explanations import (
     Explanation as Explanation,
     explain_placement as explain_placement,
 )
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION as SOURCE_CAUTION, Caution as Caution
-from kwiken.allocator.placement.manifests import MANIFESTS as MANIFESTS
 from kwiken.allocator.placement.node_ledger import (
     ROUNDING as ROUNDING,
     Draw as Draw,
@@ -27,6 +19,13 @@ from kwiken.allocator.placement.nodes import (
     Node as Node,
     NodeClass as NodeClass,
     nodes_from_toml as nodes_from_toml,
+)
+from kwiken.allocator.placement.order import (
+    MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
+    Admission as Admission,
+    Scheduler as Scheduler,
+    Status as Status,
+    admit_all as admit_all,
 )
 from kwiken.allocator.placement.placement import (
     VERSION as VERSION,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement.admission import Admission
 from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.order import Admission
 from kwiken.allocator.placement.quality import contention_loss, contention_on
 from kwiken.allocator.placement.request import Request
 from kwiken.allocator.workloads import SOURCES

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.placement.admission import Admission, Status
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
 from kwiken.allocator.placement.nodes import Cluster
+from kwiken.allocator.placement.order import Admission, Status
 from kwiken.allocator.placement.request import Request
 from kwiken.allocator.placement.sizing import Forecast, Sizing
 from kwiken.base.errors import InputError

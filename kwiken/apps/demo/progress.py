@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from kwiken.apps.console import Bar, note
 from kwiken.apps.demo.faults import DisturbedStage
 from kwiken.apps.demo.pace import Finding, Pace
 from kwiken.apps.report.model import percent
-from kwiken.cli.shared import Bar, note
 
 
 class Watch(Protocol):

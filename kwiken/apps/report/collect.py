@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kwiken.apps.console import note_sentences, read_text
 from kwiken.apps.report.charts import Request, pauses_of, pick_requests
 from kwiken.apps.report.inputs import JAEGER, MAX_BYTES, Found
 from kwiken.apps.report.model import DemoResult, Loads, read_result, read_rows
 from kwiken.apps.report.sections import Material, curve_views
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import note_sentences, read_text
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile, profile_from_json
 from kwiken.otel.fit import fit_profile

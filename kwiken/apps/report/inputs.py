@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import reason_of
 
 HEAD = 1 << 16  # bytes that are read to tell a document from traces
 MAX_BYTES = 1 << 30

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.base.errors import InputError
-from kwiken.cli.shared import (
-    MAX_PROFILES,
-    MAX_WORKLOADS_FILE,
+from kwiken.apps.console import (
     MIB,
-    json_option,
-    needs_extra,
     note_written,
-    out_option,
     print_json,
     print_table,
     progress,
@@ -23,6 +17,8 @@ from kwiken.cli.shared import (
     say,
     write_text,
 )
+from kwiken.base.errors import InputError
+from kwiken.cli.shared import MAX_PROFILES, MAX_WORKLOADS_FILE, json_option, needs_extra, out_option
 
 if TYPE_CHECKING:
     from kwiken.allocator.workloads import Classification, Measured, Proposal, Workload, WorkloadProfile

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, note, print_json, print_table, say, seed_option
+from kwiken.cli.shared import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from kwiken.apps.console import print_json, print_table, progress
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, print_json, print_table, progress
+from kwiken.cli.shared import json_option, needs_extra
 
 MAX_SEEDS: Final = 64
 COLUMNS: Final = (

@@ -6,6 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import (
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    write_text,
+)
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.cli.shared import (
@@ -17,16 +27,8 @@ from kwiken.cli.shared import (
     json_option,
     load_plan,
     needs_extra,
-    note,
-    note_written,
     out_option,
-    print_json,
-    print_table,
-    progress,
-    read_text,
-    say,
     seed_option,
-    write_text,
 )
 
 if TYPE_CHECKING:

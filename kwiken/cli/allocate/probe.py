@@ -7,7 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kwiken.cli.shared import LazyCommand, LazyGroup, Terminated, note
+from kwiken.apps.console import Terminated, note
+from kwiken.cli.shared import LazyCommand, LazyGroup
 
 T = TypeVar("T")
 QUIET_S: Final = (

@@ -6,22 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.cli.allocate.probe import run_probe
-from kwiken.cli.shared import (
-    POSITIVE,
-    json_option,
-    needs_extra,
-    note_written,
-    out_option,
-    print_json,
-    print_table,
-    progress,
-    refuse_shared_stdout,
-    say,
-    write_text,
-)
+from kwiken.cli.shared import POSITIVE, json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

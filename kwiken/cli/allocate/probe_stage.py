@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.base.errors import InputError
-from kwiken.cli.allocate.probe import run_probe
-from kwiken.cli.shared import (
+from kwiken.apps.console import (
     MIB,
-    Real,
-    json_option,
-    load_service,
-    needs_extra,
     note,
     note_written,
     print_json,
@@ -22,6 +16,9 @@ from kwiken.cli.shared import (
     read_text,
     write_text,
 )
+from kwiken.base.errors import InputError
+from kwiken.cli.allocate.probe import run_probe
+from kwiken.cli.shared import Real, json_option, load_service, needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable

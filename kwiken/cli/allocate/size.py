@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import note, print_json, print_table, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.base.printable import printable_json
@@ -22,15 +23,8 @@ from kwiken.cli.shared import (
     json_option,
     load_profile,
     needs_extra,
-    note,
     once_option,
-    print_json,
-    print_table,
-    progress,
-    read_text,
-    say,
     seed_option,
-    write_text,
 )
 
 if TYPE_CHECKING:
@@ -132,7 +126,7 @@ def command(
     A replica more, a faster node and more copies all have a cost; the cheapest mix is searched. The answer is
     a plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator.
     """
-    from kwiken.cli.shared import note_words
+    from kwiken.apps.console import note_words
 
     if picture is not None:
         require("size --picture", "report")
@@ -344,7 +338,7 @@ def _arm_row(arm: Arm) -> tuple[str, str, str, str, str]:
 
 
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
-    from kwiken.cli.shared import note_summaries
+    from kwiken.apps.console import note_summaries
 
     return {
         "target_p99_ms": target_ms,

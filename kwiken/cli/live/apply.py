@@ -8,8 +8,9 @@ from typing import Final
 
 import click
 
+from kwiken.apps.console import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import load_plan, note
+from kwiken.cli.shared import load_plan
 
 TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
 MAX_TOKEN: Final = 4096  # bytes of a token file

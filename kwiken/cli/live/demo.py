@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from kwiken.apps.console import Terminated, note, print_json, print_table, progress, say
 from kwiken.cli.live.server_options import transport_option
-from kwiken.cli.shared import (
-    POSITIVE,
-    SHARE,
-    Terminated,
-    json_option,
-    needs_extra,
-    note,
-    print_json,
-    print_table,
-    progress,
-    say,
-    seed_option,
-)
+from kwiken.cli.shared import POSITIVE, SHARE, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
     from kwiken.apps.report.model import DemoResult

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kwiken.apps.console import note, room_in
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.cli.shared import note, room_in
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import ClusterState, StateFiles

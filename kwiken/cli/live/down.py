@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.apps.console import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import note
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import StateFiles

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.apps.console import note
 from kwiken.base.errors import InputError
 from kwiken.cli.live.server_options import (
     ServerSettings,
@@ -17,7 +18,7 @@ from kwiken.cli.live.server_options import (
     server_options,
     trace_options,
 )
-from kwiken.cli.shared import load_service, note
+from kwiken.cli.shared import load_service
 
 if TYPE_CHECKING:
     from kwiken.model.service import Service
@@ -113,7 +114,7 @@ def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) ->
         InputError: for text of another form, or a stage that no replica could ever serve.
         DefinitionError: for an unknown stage.
     """
-    from kwiken.runtime.gateway import parse_endpoint
+    from kwiken.runtime.gateway.control import parse_endpoint
 
     found: dict[str, list[str]] = {}
     for text in replicas:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
-from kwiken.cli.shared import MIB, NOT_NEGATIVE
+from kwiken.apps.console import MIB
+from kwiken.cli.shared import NOT_NEGATIVE
 
 if TYPE_CHECKING:
     from kwiken.runtime.process import LogFormat, TraceMode

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from kwiken.apps.console import note
 from kwiken.base.errors import DefinitionError
 from kwiken.cli.live.server_options import ServerSettings, server_options
-from kwiken.cli.shared import load_service, note
+from kwiken.cli.shared import load_service
 
 
 @click.command(short_help="Run one replica of one stage.")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.status_watch import replica_columns, replica_rows, watch
-from kwiken.cli.shared import json_option, note, print_json, print_table, say
+from kwiken.cli.live.status_tables import STAGES, replica_columns, replica_rows, stage_rows
+from kwiken.cli.shared import json_option
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import ClusterState, StateFiles
@@ -26,18 +26,16 @@ UNWELL: Final = 1
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
 )
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
-@click.option("--watch", "watched", is_flag=True, help="Show it again and again, with each stage's latency.")
 @json_option
-def command(*, service: str | None, state: str, page: bool, watched: bool, as_json: bool) -> int:
+def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
 
-    With --watch: rate, p50 and p99 of the last 10 s by stage, and spend by stage and lever, every 2 s. A
-    process that is gone stays in the table for a minute.
+    Rates and latencies of stages are of the last 10 s. The live page (--page) shows them as they change.
 
     Exit code 1 when the supervisor of one has died, or its gateway does not answer.
     """
-    if sum((page, watched, as_json)) > 1:
-        raise click.UsageError("--page, --watch and --json exclude one another")
+    if page and as_json:
+        raise click.UsageError("--page and --json exclude one another")
     from kwiken.runtime.cluster.state import StateFiles
 
     folder = Path(state)
@@ -49,9 +47,6 @@ def command(*, service: str | None, state: str, page: bool, watched: bool, as_js
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
         raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
-    if watched:
-        watch(lambda: [describe(*pair) for pair in _read(files)[0]], _state, clear=sys.stdout.isatty())
-        return 0
     if page:
         for each, read in found:
             say(_live_page(each, read))
@@ -202,7 +197,9 @@ def _show(cluster: dict[str, Any]) -> None:
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
-    say(_spend(cluster["runtime"]))
+    print_table("", STAGES, stage_rows(cluster["runtime"]), to_stdout=True)
+    for line in _spend(cluster["runtime"]):
+        say(line)
     for each in cluster["replicas"]:
         if trouble := each.get("trouble"):
             note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
@@ -242,27 +239,29 @@ def _state(replica: dict[str, Any]) -> str:
     return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
 
 
-def _spend(figures: dict[str, Any]) -> str:
-    plan = f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
-    return (
-        f"{plan}; {_reissues(figures['ledger'])}"
-        + "".join(f"; {lever}" for lever in _levers(figures))
-        + f"; {figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
-        f"{figures['retries']} retries, {figures['shed']} turned away" + _traces(figures.get("traces"))
+def _spend(figures: dict[str, Any]) -> Iterable[str]:
+    """Lines on the plan, the spend of each lever, the counts of requests, and the traces kept."""
+    yield f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
+    yield from _reissues(figures["ledger"])
+    yield from _levers(figures)
+    yield (
+        f"{figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
+        f"{figures['retries']} retries, {figures['shed']} turned away"
     )
+    yield from _traces(figures.get("traces"))
 
 
-def _traces(traces: dict[str, Any] | None) -> str:
+def _traces(traces: dict[str, Any] | None) -> Iterable[str]:
     """Requests whose spans were kept, by reason; empty where every request's are, or none's."""
     if traces is None:
-        return ""
+        return
     kept = {reason: count for reason, count in traces["kept"].items() if count}
     reasons = f" ({', '.join(f'{reason} {count}' for reason, count in kept.items())})" if kept else ""
     total = sum(kept.values())
-    return f"; spans of {total} requests kept{reasons}, of {traces['dropped']} not"
+    yield f"spans of {total} requests kept{reasons}, of {traces['dropped']} not"
 
 
-def _reissues(ledger: dict[str, Any]) -> str:
+def _reissues(ledger: dict[str, Any]) -> Iterable[str]:
     """Spend of reissues beside their bounds: over the horizon, over the worst 10 s, and by the floor."""
     told = f"reissue budget {ledger['fraction']:.2%}, spent {_over_horizon(ledger)}"
     if ledger["worst_10s"] is not None:
@@ -273,8 +272,9 @@ def _reissues(ledger: dict[str, Any]) -> str:
         reasons = (
             f"{name.replace('_', ' ')} {times}" for name, times in ledger["denied_by"].items() if times
         )
-        told += f", {ledger['denied']} times denied ({', '.join(reasons)})"
-    return told
+        yield told
+        told = f"reissues denied: {ledger['denied']} ({', '.join(reasons)})"
+    yield told
 
 
 def _over_horizon(account: dict[str, Any], places: int = 2) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from kwiken.apps.console import note, say
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes, placement_options
 from kwiken.cli.live.server_options import (
@@ -27,7 +28,7 @@ from kwiken.cli.live.server_options import (
     trace_options,
     transport_option,
 )
-from kwiken.cli.shared import NOT_NEGATIVE, load_service, note, say
+from kwiken.cli.shared import NOT_NEGATIVE, load_service
 from kwiken.runtime.base.log_events import Event, about
 
 if TYPE_CHECKING:

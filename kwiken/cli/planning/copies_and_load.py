@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.cli.shared import note, print_table
+from kwiken.apps.console import note, print_table
 
 if TYPE_CHECKING:
     from kwiken.tail.planning import LoadStudy

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
+from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.shared import (
@@ -20,17 +21,10 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
-    note,
     note_contradicted,
     note_few,
-    note_written,
-    print_json,
-    print_table,
-    progress,
     sampled_option,
-    say,
     seed_option,
-    write_text,
 )
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from kwiken.apps.console import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import POSITIVE, Real, given, note
+from kwiken.cli.shared import POSITIVE, Real, given
 
 if TYPE_CHECKING:
     from kwiken.tail.planning import LoadStudy

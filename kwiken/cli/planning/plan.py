@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import (
+    MIB,
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    write_text,
+)
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.planning.copies_and_load import show_thresholds
@@ -23,7 +33,6 @@ from kwiken.cli.planning.plan_findings import gain_between, learned_summary, sho
 from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
 from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
-    MIB,
     OBJECTIVES,
     SHARE,
     copyable_option,
@@ -31,17 +40,10 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
-    note,
-    note_written,
     once_option,
     out_option,
-    print_json,
-    print_table,
-    progress,
-    read_text,
     refuse_shared_stdout,
     seed_option,
-    write_text,
 )
 
 if TYPE_CHECKING:
@@ -244,7 +246,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
     """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
-    from kwiken.cli.shared import note_summaries
+    from kwiken.apps.console import note_summaries
 
     plan, allocation = study.plan, study.allocation
     stages = {}

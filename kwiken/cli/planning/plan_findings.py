@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.cli.shared import drift_summary, note, print_table
+from kwiken.apps.console import note, print_table
+from kwiken.cli.shared import drift_summary
 
 if TYPE_CHECKING:
     from kwiken.model.plan import Plan
@@ -84,7 +85,7 @@ def show_classes(profile: Profile, plan: Plan) -> None:
 
 def show_notes(notes: Iterable[planning.Note]) -> None:
     """Print a line for each note on a plan or on a simulation at a load, on stderr."""
-    from kwiken.cli.shared import note_words
+    from kwiken.apps.console import note_words
 
     for each in notes:
         note(f"note: {note_words(each)}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kwiken.cli.shared import SHARE, note, print_table
+from kwiken.apps.console import note, print_table
+from kwiken.cli.shared import SHARE
 
 if TYPE_CHECKING:
     from kwiken.tail.partial import StopRule

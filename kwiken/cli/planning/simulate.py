@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.apps.console import note, print_json, print_table, progress, say
 from kwiken.base.errors import InputError
 from kwiken.cli.planning.load_options import LOAD, queue_options
 from kwiken.cli.planning.plan import ladder_rows
@@ -21,13 +22,8 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
-    note,
     note_contradicted,
     note_few,
-    print_json,
-    print_table,
-    progress,
-    say,
     seed_option,
 )
 

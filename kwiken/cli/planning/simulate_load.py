@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kwiken.apps.console import print_json, print_table, progress, say
 from kwiken.cli.planning.copies_and_load import hurt_from
 from kwiken.cli.planning.load_options import queue_settings
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
-from kwiken.cli.shared import print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from kwiken.model.plan import Plan
@@ -57,7 +57,7 @@ def simulate_loaded(
 def _loaded_document(
     result: LoadSimulation, above: Mapping[str, float | None], whole: float | None, requests: int, seed: int
 ) -> dict[str, object]:
-    from kwiken.cli.shared import note_summaries
+    from kwiken.apps.console import note_summaries
 
     return {
         "before": result.before,

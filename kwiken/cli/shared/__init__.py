@@ -1,4 +1,4 @@
-"""Shared parts of the verbs: options, input and output, error messages, signals."""
+"""Shared parts of the verbs: options, input files, error messages, findings on a profile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.cli.shared.bands import BANDS as BANDS
     from kwiken.cli.shared.document_sizes import (
         MAX_NODES_FILE as MAX_NODES_FILE,
         MAX_PLACEMENT as MAX_PLACEMENT,
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
         named_by as named_by,
     )
     from kwiken.cli.shared.lazy_group import LazyCommand as LazyCommand, LazyGroup as LazyGroup
-    from kwiken.cli.shared.notes import (
-        note_sentences as note_sentences,
-        note_summaries as note_summaries,
-        note_words as note_words,
-    )
     from kwiken.cli.shared.options import (
         NOT_NEGATIVE as NOT_NEGATIVE,
         OBJECTIVES as OBJECTIVES,
@@ -45,27 +39,6 @@ if TYPE_CHECKING:
         sampled_option as sampled_option,
         seconds_of as seconds_of,
         seed_option as seed_option,
-    )
-    from kwiken.cli.shared.output import (
-        MIB as MIB,
-        Bar as Bar,
-        note as note,
-        note_written as note_written,
-        print_json as print_json,
-        print_table as print_table,
-        progress as progress,
-        read_text as read_text,
-        reason_of as reason_of,
-        room_in as room_in,
-        say as say,
-        write_text as write_text,
-    )
-    from kwiken.cli.shared.process import (
-        Terminated as Terminated,
-        heed_signals as heed_signals,
-        open_standard_files as open_standard_files,
-        silence as silence,
-        unheed_signals as unheed_signals,
     )
     from kwiken.cli.shared.profile_findings import (
         drift_summary as drift_summary,

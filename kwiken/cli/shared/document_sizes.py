@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.cli.shared.output import MIB
+from kwiken.apps.console import MIB
 
 MAX_NODES_FILE: Final = 64 * MIB
 MAX_WORKLOADS_FILE: Final = 16 * MIB

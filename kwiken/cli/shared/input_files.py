@@ -12,8 +12,8 @@ from typing import Final
 
 import click
 
+from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
-from kwiken.cli.shared.output import reason_of
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
 # Parameters that name an output file.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from kwiken.apps.console import MIB, note, read_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared.output import MIB, note, read_text
 
 if TYPE_CHECKING:
     from kwiken.model.plan import Plan

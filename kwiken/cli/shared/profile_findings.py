@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.cli.shared.output import note
+from kwiken.apps.console import note
 
 if TYPE_CHECKING:
     from kwiken.model.profile import Drift, Profile
@@ -22,7 +22,7 @@ def note_few(profile: Profile) -> None:
 
 def note_contradicted(profile: Profile) -> None:
     """Note that measured request latencies contradict those of the stages, if so."""
-    from kwiken.cli.shared.notes import note_words
+    from kwiken.apps.console import note_words
     from kwiken.model.profile import contradiction
 
     found = contradiction(profile)
@@ -63,7 +63,7 @@ def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
 
 def show_drift(found: tuple[Drift, ...]) -> None:
     """Print a line for each stage that changed, on stderr."""
-    from kwiken.cli.shared.notes import drift_words
+    from kwiken.apps.console import drift_words
 
     for each in found:
         note(f"changed while it was traced: {drift_words(each)}")

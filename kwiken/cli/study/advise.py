@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
@@ -17,16 +18,10 @@ from kwiken.cli.shared import (
     json_option,
     named_by,
     needs_extra,
-    note_written,
     once_option,
-    print_json,
-    print_table,
-    progress,
     refuse_shared_stdout,
     sampled_option,
-    say,
     seed_option,
-    write_text,
 )
 from kwiken.cli.study.fit import note_scattered
 

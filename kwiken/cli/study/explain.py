@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kwiken.apps.console import BANDS, note, print_json, print_table, progress, say
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.cli.shared import (
-    BANDS,
     SHARE,
     Real,
     check_belongs,
@@ -20,13 +20,8 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
-    note,
     note_cut_short,
     note_few,
-    print_json,
-    print_table,
-    progress,
-    say,
     seed_option,
 )
 
@@ -188,7 +183,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
 
 def _note_unread(story: Explanation) -> None:
     """Note on the stages whose answers lay unread at a busy gateway, in the words of a plan's note."""
-    from kwiken.cli.shared import note_words
+    from kwiken.apps.console import note_words
     from kwiken.tail.planning.notes import AnswersUnread
 
     if unread := {stage.name: stage.unread for stage in story.stages if stage.unread}:

@@ -7,25 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kwiken.apps.console import MIB, note, note_written, read_text, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import (
-    MAX_PLACEMENT,
-    MIB,
-    given,
-    load_plan,
-    needs_extra,
-    note,
-    note_written,
-    out_option,
-    read_text,
-    write_text,
-)
+from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra, out_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kwiken.export import Target
+    from kwiken.export.plans import Target
     from kwiken.model.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
@@ -67,7 +57,7 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
         _write_manifest(plan, program, out)
         return
     learned = load_plan(plan)
-    from kwiken.export import PROGRAMS as EXPORTERS, missing_calls
+    from kwiken.export.plans import PROGRAMS as EXPORTERS, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
@@ -85,7 +75,8 @@ def _write_manifest(path: str, program: str, out: str) -> None:
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
     text = read_text(path, MAX_PLACEMENT)
-    from kwiken.allocator.placement import MANIFESTS as WRITERS, Placement
+    from kwiken.allocator.placement import Placement
+    from kwiken.export.placements import MANIFESTS as WRITERS
 
     write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
     note_written(out)
@@ -103,7 +94,7 @@ def _write_template(path: str, missing: Mapping[str, Mapping[str, object]]) -> N
 
 def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:
     """Load the map of stages to calls; empty if no file is given."""
-    from kwiken.export import check_known, read_targets
+    from kwiken.export.plans import check_known, read_targets
 
     if path is None:
         return {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
@@ -24,20 +25,13 @@ from kwiken.cli.shared import (
     load_profile,
     named_by,
     needs_extra,
-    note,
     note_cut_short,
     note_few,
-    note_written,
     once_option,
     out_option,
-    print_json,
-    print_table,
-    progress,
     refuse_shared_stdout,
-    say,
     seconds_of,
     show_drift,
-    write_text,
 )
 from kwiken.cli.study.fit_histograms import facts_of, is_prometheus, learn_from_prometheus, note_losses
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.cli.shared import given, note, progress
+from kwiken.apps.console import note, progress
+from kwiken.cli.shared import given
 
 if TYPE_CHECKING:
     from kwiken.otel.histograms import HistogramFit

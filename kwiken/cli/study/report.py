@@ -7,16 +7,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from kwiken.cli.shared import (
-    SHARE,
-    check_exist,
-    needs_extra,
-    note,
-    out_option,
-    progress,
-    seed_option,
-    write_text,
-)
+from kwiken.apps.console import note, progress, write_text
+from kwiken.cli.shared import SHARE, check_exist, needs_extra, out_option, seed_option
 
 
 def _check_address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -12,19 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kwiken.apps.console import Bar, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import (
-    Bar,
-    json_option,
-    needs_extra,
-    note_written,
-    print_json,
-    print_table,
-    progress,
-    refuse_shared_stdout,
-    say,
-    write_text,
-)
+from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
 
 if TYPE_CHECKING:
     from kwiken.lab.reproduction import Row

@@ -1,8 +1,8 @@
 """Budget ledger: decides whether an extra copy, retry or partial answer can be paid for.
 
 Pure: amounts and times in, decisions out. The rule of an account, and the numbers in it, stand in
-`kwiken.model.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage and
-its service at once, or to none of them. Each lever has an account of its own: reissues, catch-up, and the
+`kwiken.model.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage
+and its service at once, or to none of them. Each lever has an account of its own: reissues, catch-up, and the
 utility that partial answers lose. Only reissues have a floor: where everything is late or broken, catch-up
 and partial answers must end.
 """

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.gateway.control import Control as Control
-from kwiken.runtime.gateway.front_door import FrontDoor as FrontDoor
-from kwiken.runtime.gateway.live_page.allowed_origins import is_loopback as is_loopback
-from kwiken.runtime.gateway.name_resolver import (
-    NameResolver as NameResolver,
-    parse_endpoint as parse_endpoint,
-)
-from kwiken.runtime.gateway.plans.plan_files import PlanFile as PlanFile, SharedPlan as SharedPlan
-from kwiken.runtime.gateway.plans.plan_store import PlanStore as PlanStore
-from kwiken.runtime.gateway.responses import BAD_GATEWAY as BAD_GATEWAY, Failure as Failure, judge as judge
+from typing import TYPE_CHECKING
+
+from kwiken.base.lazy import lazy_names
+from kwiken.runtime.gateway.live_page import is_loopback as is_loopback
+from kwiken.runtime.gateway.responses import judge as judge
 from kwiken.runtime.gateway.server import Gateway as Gateway
-from kwiken.runtime.gateway.settings import MAX_REQUEST as MAX_REQUEST, GatewaySettings as GatewaySettings
+from kwiken.runtime.gateway.settings import GatewaySettings as GatewaySettings
+
+if TYPE_CHECKING:
+    from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer as GrpcGatewayServer
+
+__getattr__ = lazy_names(__name__, __file__)  # gRPC takes long to import, and most replicas need none

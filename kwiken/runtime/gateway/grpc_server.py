@@ -12,10 +12,10 @@ import msgspec
 
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, timing_of
-from kwiken.runtime.gateway import BAD_GATEWAY, MAX_REQUEST, Failure, FrontDoor, judge
-from kwiken.runtime.wire.grpc.messages import answer_message, payload_of
-from kwiken.runtime.wire.grpc.server import GrpcServer
-from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
+from kwiken.runtime.gateway.front_door import FrontDoor
+from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
+from kwiken.runtime.gateway.settings import MAX_REQUEST
+from kwiken.runtime.wire.grpc import ASK_METHOD, RETRY_PUSHBACK, GrpcServer, answer_message, payload_of
 from kwiken.runtime.wire.http_server import ByteBudget
 from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 

@@ -16,13 +16,11 @@ from kwiken.model.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, Denied
+from kwiken.runtime.gateway.control import Control, Denied, GatewayMetrics
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.live_page import LivePage
-from kwiken.runtime.gateway.live_page.allowed_origins import AllowedOrigins
-from kwiken.runtime.gateway.live_page.pages import Pages
-from kwiken.runtime.gateway.metrics import GatewayMetrics
+from kwiken.runtime.gateway.live_page import AllowedOrigins, LivePage
 from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
+from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage

@@ -20,10 +20,9 @@ from kwiken.runtime.base.files import read_file
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import (
+from kwiken.runtime.gateway import Gateway, GatewaySettings
+from kwiken.runtime.gateway.control import (
     Control,
-    Gateway,
-    GatewaySettings,
     NameResolver,
     PlanFile,
     PlanStore,
@@ -143,7 +142,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
     if spec.grpc_port is None:
         yield
         return
-    from kwiken.runtime.wire.grpc import GrpcGatewayServer
+    from kwiken.runtime.gateway import GrpcGatewayServer
 
     server = GrpcGatewayServer(
         gateway.door,

@@ -30,8 +30,7 @@ from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report
 from kwiken.runtime.replica import MeteredThreads
 
 if TYPE_CHECKING:
-    from kwiken.runtime.replica import ReplicaServer
-    from kwiken.runtime.wire.grpc import GrpcReplicaServer
+    from kwiken.runtime.replica import GrpcReplicaServer, ReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -169,7 +168,7 @@ async def _serve_replica(
 
 def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
     if transport == "grpc":
-        from kwiken.runtime.wire.grpc import GrpcReplicaServer
+        from kwiken.runtime.replica import GrpcReplicaServer
 
         return GrpcReplicaServer
     from kwiken.runtime.replica import ReplicaServer

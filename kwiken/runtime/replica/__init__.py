@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from kwiken.base.lazy import lazy_names
 from kwiken.runtime.replica.cpu_meter import MeteredThreads as MeteredThreads
 from kwiken.runtime.replica.metrics import ReplicaMetrics as ReplicaMetrics
 from kwiken.runtime.replica.server import ReplicaServer as ReplicaServer
 from kwiken.runtime.replica.stage_calls import (
-    NOT_TAKEN as NOT_TAKEN,
     CallObserver as CallObserver,
-    EndedCall as EndedCall,
     Ending as Ending,
     ReceivedCall as ReceivedCall,
     StageCalls as StageCalls,
 )
+
+if TYPE_CHECKING:
+    from kwiken.runtime.replica.grpc_server import GrpcReplicaServer as GrpcReplicaServer
+
+__getattr__ = lazy_names(__name__, __file__)  # gRPC takes long to import, and most replicas need none

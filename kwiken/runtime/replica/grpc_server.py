@@ -13,10 +13,15 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.model.service import Service
-from kwiken.runtime.replica import NOT_TAKEN, CallObserver, EndedCall, Ending, ReceivedCall, StageCalls
-from kwiken.runtime.wire.grpc.messages import stage_answer_message, stage_inputs_of
-from kwiken.runtime.wire.grpc.server import GrpcServer
-from kwiken.runtime.wire.grpc.settings import CALL_METHOD, FAILURE
+from kwiken.runtime.replica.stage_calls import (
+    NOT_TAKEN,
+    CallObserver,
+    EndedCall,
+    Ending,
+    ReceivedCall,
+    StageCalls,
+)
+from kwiken.runtime.wire.grpc import CALL_METHOD, FAILURE, GrpcServer, stage_answer_message, stage_inputs_of
 from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.wire.transport import LoadReport, wire
 

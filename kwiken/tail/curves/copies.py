@@ -2,9 +2,10 @@
 
 A slow request is often slow on every replica, so the latencies of a call and its copy are correlated. The
 model is a Gaussian copula: both have the stage's distribution, and their normal scores have correlation rho.
-With rho = 0 the closed form of `kwiken.tail.curves.fan_out` applies. Otherwise the conditional distribution of a
-copy given its call is sampled at a few points of equal probability. Both give moments over all copies that
-might be drawn; `kwiken.tail.simulation.block_race` draws one. tests/tail/simulation/test_races.py holds them equal.
+With rho = 0 the closed form of `kwiken.tail.curves.fan_out` applies. Otherwise the conditional distribution
+of a copy given its call is sampled at a few points of equal probability. Both give moments over all copies
+that might be drawn; `kwiken.tail.simulation.block_race` draws one. tests/tail/simulation/test_races.py holds
+them equal.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Every latency is known beforehand and no call waits for another, so all calls take the same step at once. The
 runtime's race (`kwiken.runtime.decisions.race`) decides one live call; the queueing simulator's
-(`kwiken.tail.queueing.simulator.race`) has queues; the curves (`kwiken.tail.curves.fan_out`) compute only moments.
-tests/tail/simulation/test_races.py holds the four equal.
+(`kwiken.tail.queueing.simulator.race`) has queues; the curves (`kwiken.tail.curves.fan_out`) compute only
+moments. tests/tail/simulation/test_races.py holds the four equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replay of the budget ledger over requests in the order of time: which copies it grants, and why not others.
 
-The accounts are the runtime's own (`kwiken.model.plan.accounts`). Copies are decided one by one; the work between
-two of them is added at once for each bucket of time.
+The accounts are the runtime's own (`kwiken.model.plan.accounts`). Copies are decided one by one; the work
+between two of them is added at once for each bucket of time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LedgerReplay:
     """Decisions of the ledger on the copies of requests.
 
     Attributes:
-        verdicts: (n,) verdict on each request's copies, an index of `kwiken.model.plan.VERDICTS`; `WITHIN` for a
-            request that wants none.
+        verdicts: (n,) verdict on each request's copies, index of `kwiken.model.plan.VERDICTS`; `WITHIN` for
+            a request that wants none.
         account: account of the service at the end, with what was spent, denied and granted by the floor.
     """
 

@@ -21,7 +21,7 @@ from kwiken.allocator.contention import (
 from kwiken.allocator.workloads import Classifier, Measurements, Size, measurements_from_text
 from kwiken.base.errors import InputError
 
-EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "allocator" / "measurements.toml").read_text()
+EXAMPLE = (Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml").read_text()
 HEAD = without_workloads(EXAMPLE)
 SPEEDS = {"large": 1.0, "small": 0.4}
 

@@ -13,7 +13,7 @@ from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.placement.schedulers.node_queue import first_places
 from kwiken.allocator.placement.schedulers.paragon import MARGIN
 from kwiken.allocator.workloads import SOURCES, Spread
-from tests.support import plain_schedulers as plain
+from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, profile, requested
 
 SPEEDS = {"top": 1.0, "even": 1.0, "low": 0.6}

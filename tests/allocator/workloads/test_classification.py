@@ -13,7 +13,7 @@ from kwiken.allocator.workloads import Classification, Classifier, KnownProfiles
 from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Place, Run
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.reproduction.paragon import platform_rows
+from kwiken.lab.populations import platform_rows
 
 SIZES = tuple(Size(cores, memory) for cores in (1, 2, 4) for memory in (2, 8))
 COUNTS = (1, 2, 4, 8)

@@ -18,7 +18,8 @@ from kwiken.allocator.workloads.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.scalability import Scalability
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.reproduction.paragon import Episode, drawn, platform_rows
+from kwiken.lab.populations import platform_rows
+from kwiken.lab.reproduction.paragon import Episode, drawn
 from kwiken.lab.reproduction.paragon.tables import descents, platforms, scores
 from kwiken.lab.reproduction.quasar.tables import matrix
 

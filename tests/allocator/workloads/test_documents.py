@@ -208,7 +208,7 @@ def test_profiles_of_another_version_or_given_twice_are_refused() -> None:
         profiles_from_json(json.dumps(twice), where="p.json")
 
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "allocator" / "measurements.toml"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"
 
 
 def document() -> dict[str, Any]:

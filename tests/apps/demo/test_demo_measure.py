@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from kwiken.apps.console import Bar
 from kwiken.apps.demo import TerminalWatch
 from kwiken.apps.demo.faults import DisturbedStage, Disturber, choose
 from kwiken.apps.demo.faults.disturb import DisturbanceError
@@ -39,7 +40,6 @@ from kwiken.apps.demo.setup.settings import MAX_SECONDS, MIN_SECONDS
 from kwiken.apps.demo.trial import run_blocks
 from kwiken.apps.demo.trial.measure import assign, attach, calls_of, spent_of, under_another_plan
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import Bar
 from kwiken.model.plan import Budgets, Plan
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from kwiken.tail.planning import make_plan

@@ -19,11 +19,16 @@ def figures(**more: Any) -> dict[str, Any]:
     plain = dict.fromkeys(
         ("requests", "failed", "reissues", "retries", "shed", "late_reissues", "partial"), 0
     )
-    return {"plan": None, "ledger": account, "catch_up": account, "utility": account} | plain | more
+    empty = {"plan": None, "stages": {}, "ledger": account, "catch_up": account, "utility": account}
+    return empty | plain | more
+
+
+def spend(found: dict[str, Any]) -> str:
+    return "\n".join(_spend(found))
 
 
 def test_unused_levers_are_not_named() -> None:
-    said = _spend(figures())
+    said = spend(figures())
     assert "catch-up" not in said
     assert "utility" not in said
 
@@ -31,7 +36,7 @@ def test_unused_levers_are_not_named() -> None:
 def test_levers_in_use_say_what_they_spent() -> None:
     late = account_of(fraction=0.01, spent=3.0, horizon_share=0.004, share_10s=0.008)
     lost = account_of(fraction=0.001, spent=1.0, horizon_share=0.0005, share_10s=0.0009, horizon_s=90.0)
-    said = _spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
+    said = spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
     assert "catch-up budget 1.00%, spent 0.40% over 1 h, last 10 s 0.80% (7 late reissues)" in said
     assert "utility budget 0.100%, lost 0.050% over 1.5 min, last 10 s 0.090% (12 partial answers)" in said
 
@@ -49,20 +54,20 @@ def test_reissues_stand_beside_their_bounds() -> None:
         denied_by={"horizon": 0, "peak": 4, "stage_peak": 3},
     )
     assert (
-        "reissue budget 4.90%, spent 3.10% over 30 s, worst 10 s 15.20% of 19.60%, 5% of it by the floor, "
-        "7 times denied (peak 4, stage peak 3)"
-    ) in _spend(figures(ledger=ledger))
-    quiet = _spend(figures())
-    assert "reissue budget 0.00%, spent 0.00% over 1 h;" in quiet
+        "reissue budget 4.90%, spent 3.10% over 30 s, worst 10 s 15.20% of 19.60%, 5% of it by the floor\n"
+        "reissues denied: 7 (peak 4, stage peak 3)\n"
+    ) in spend(figures(ledger=ledger))
+    quiet = spend(figures())
+    assert "reissue budget 0.00%, spent 0.00% over 1 h\n" in quiet
     assert "denied" not in quiet
 
 
 def test_sampled_traces_are_counted_by_the_reason_for_which_they_were_kept() -> None:
     kept = {"first": 200, "slow": 27, "failed": 0, "drawn": 50}
-    said = _spend(figures(traces={"kept": kept, "dropped": 1239}))
-    assert said.endswith("; spans of 277 requests kept (first 200, slow 27, drawn 50), of 1239 not")
-    assert "spans" not in _spend(figures(traces=None)), "every request is traced, or none"
-    assert _spend(figures(traces={"kept": {}, "dropped": 0})).endswith("; spans of 0 requests kept, of 0 not")
+    said = spend(figures(traces={"kept": kept, "dropped": 1239}))
+    assert said.endswith("\nspans of 277 requests kept (first 200, slow 27, drawn 50), of 1239 not")
+    assert "spans" not in spend(figures(traces=None)), "every request is traced, or none"
+    assert spend(figures(traces={"kept": {}, "dropped": 0})).endswith("\nspans of 0 requests kept, of 0 not")
 
 
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])
@@ -98,7 +103,11 @@ def test_replicas_missing_from_the_state_file_are_reported(
         "restarts": 0,
         "address": "http://h:a",
     }
-    stages = {"rank": {"replicas": [{"address": f"http://h:{serving}"}]}}
+    recent = {"rate_per_s": 0.0, "p50_ms": None, "p99_ms": None}
+    stage = {"recent": recent, "reissues": 0, "ledger": account_of()}
+    stages = {
+        "rank": stage | {"replicas": [{"address": f"http://h:{serving}", "ejected": False, "inflight": 0}]}
+    }
     _show(
         {
             "service": "shop",

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from kwiken.apps.console import print_json, print_table, progress, read_text, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import print_json, print_table, progress, read_text, write_text
 from kwiken.model.plan import Budgets, Ladder
 
 

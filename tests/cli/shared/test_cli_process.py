@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.shared import Bar
+from kwiken.apps.console import Bar
 from kwiken.cli.study.reproduce import _spread
 from kwiken.model.profile import profile_to_json
 from tests.support.models.profiles import small_profile

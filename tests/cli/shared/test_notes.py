@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.cli.shared import note_sentences, note_summaries, note_words
+from kwiken.apps.console import note_sentences, note_summaries, note_words
 from kwiken.model.profile import Drift, notes as profile
 from kwiken.tail.apportion import notes as apportion
 from kwiken.tail.partial import notes as partial

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kwiken.cli.study.export import PROGRAMS
-from kwiken.export import PROGRAMS as EXPORTERS
+from kwiken.export.plans import PROGRAMS as EXPORTERS
 from kwiken.model.plan import Plan, SpanMatch, StagePlan
 from kwiken.model.service import Reissue
 from tests.support.otel.exports import plan_with, stage

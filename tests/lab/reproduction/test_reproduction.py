@@ -8,7 +8,8 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.lab.reproduction import reproduction, run
-from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, incomplete, late, reissues, search
+from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, incomplete, reissues, search
+from kwiken.lab.reproduction.kwiken.late_requests import timeline
 from kwiken.lab.reproduction.rows import Findings, Reproduction
 
 # The whole reproduction takes a minute and more however small: on a busy machine longer than a test usually may.
@@ -27,7 +28,7 @@ def found() -> Findings:
         patch.setattr(beyond, "CALLS", 20_000)
         patch.setattr(search, "SEARCH_DAGS", 2)
         patch.setattr(search, "SEARCH_TRIES", 60)
-        patch.setattr(late, "REQUESTS", 20_000)
+        patch.setattr(timeline, "REQUESTS", 20_000)
         patch.setattr(held_out, "EARLIER", 1200)
         patch.setattr(held_out, "LATER", 2000)
         patch.setattr(held_out, "CASES", (("C", 0.05, 9), ("C", 0.01, 15)))
@@ -97,8 +98,8 @@ def test_p99_follows_the_sum_of_variances() -> None:
 
 
 def test_a_reproduction_repeats_for_a_seed() -> None:
-    assert late.measure(3) == late.measure(3)
-    assert late.measure(3) != late.measure(4)
+    assert timeline.measure(3) == timeline.measure(3)
+    assert timeline.measure(3) != timeline.measure(4)
 
 
 @pytest.mark.parametrize(("name", "seeds"), [("nothing", 1), ("kwiken", 0), ("paragon", 0)])

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from kwiken.cli.shared import note_sentences
+from kwiken.apps.console import note_sentences
 from kwiken.cli.study.explain import command as explain_command
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile, gateway_lag, part_of, profile_to_json, unread_shares

@@ -23,7 +23,7 @@ from kwiken.model.service import (
 )
 from kwiken.model.service.stage import MAX_COPIES, MAX_COST, MAX_THREADS
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 

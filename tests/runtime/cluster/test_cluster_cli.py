@@ -17,7 +17,7 @@ import pytest
 
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state import StateFiles
-from tests.support import commands
+from tests.support.project import commands
 from tests.support.runtime.server_processes import KWIKEN, ROOT, address_of, ask, running
 
 TARGET = "tests.support.services.http:service"

@@ -20,15 +20,10 @@ from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings, PlanFile, parse_endpoint
+from kwiken.runtime.gateway import Gateway, GatewaySettings
+from kwiken.runtime.gateway.control import PlanFile, parse_endpoint
 from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import HttpTransport, LocalTransport, local_replicas
-from kwiken.runtime.wire.transport.wire import (
-    RequestReader,
-    format_traceparent,
-    parse_traceparent,
-    split_address,
-)
+from kwiken.runtime.wire.transport import HttpTransport, LocalTransport, local_replicas, wire
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, plan_for, service
 
@@ -237,7 +232,7 @@ async def test_a_bad_traceparent_starts_a_trace_of_its_own(traceparent: str) -> 
 async def test_the_callers_trace_is_continued() -> None:
     async with local() as front:
         status, _, answer = await front.ask(
-            {"text": "a"}, traceparent=format_traceparent(0xABC, 0xDEF), kw_timing="1"
+            {"text": "a"}, traceparent=wire.format_traceparent(0xABC, 0xDEF), kw_timing="1"
         )
     assert status == 200
     assert answer["timing"]["trace_id"] == f"{0xABC:032x}"
@@ -245,13 +240,13 @@ async def test_the_callers_trace_is_continued() -> None:
 
 def test_traceparents_of_later_versions_may_say_more() -> None:
     known = f"{1:032x}-{2:016x}"
-    assert parse_traceparent(f"00-{known}-01") == (1, 2, True)
-    assert parse_traceparent(f"00-{known}-00") == (1, 2, False)
-    assert parse_traceparent(f"cc-{known}-01-what-the-future-brings") == (1, 2, True)
-    assert parse_traceparent(f"00-{known}-01-more") is None
-    assert parse_traceparent(f"00-{known.upper()}-01") == (1, 2, True)  # digits only here
-    assert parse_traceparent("00-" + "A" * 32 + "-" + "b" * 16 + "-01") is None
-    assert parse_traceparent(f"00-{known}-01\n") is None
+    assert wire.parse_traceparent(f"00-{known}-01") == (1, 2, True)
+    assert wire.parse_traceparent(f"00-{known}-00") == (1, 2, False)
+    assert wire.parse_traceparent(f"cc-{known}-01-what-the-future-brings") == (1, 2, True)
+    assert wire.parse_traceparent(f"00-{known}-01-more") is None
+    assert wire.parse_traceparent(f"00-{known.upper()}-01") == (1, 2, True)  # digits only here
+    assert wire.parse_traceparent("00-" + "A" * 32 + "-" + "b" * 16 + "-01") is None
+    assert wire.parse_traceparent(f"00-{known}-01\n") is None
 
 
 async def test_timing_shows_every_attempt() -> None:
@@ -526,7 +521,7 @@ def test_sources_of_different_types_are_refused() -> None:
         Stage(name="end", handler=end, after=("text", "number")),
     ]
     with pytest.raises(DefinitionError, match="a request has one type"):
-        RequestReader(Service.of("two", stages))
+        wire.RequestReader(Service.of("two", stages))
 
 
 @pytest.mark.parametrize(
@@ -557,15 +552,15 @@ def test_bad_endpoints(text: str) -> None:
 )
 def test_bad_addresses(text: str) -> None:
     with pytest.raises(InputError, match="http://HOST:PORT"):
-        split_address(text, where="x")
+        wire.split_address(text, where="x")
 
 
 def test_addresses() -> None:
-    assert split_address("http://[::1]:8080", where="x") == ("::1", 8080)
-    assert split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
-    assert split_address("grpc://a:1", where="x", schemes=("http", "grpc")) == ("a", 1)
+    assert wire.split_address("http://[::1]:8080", where="x") == ("::1", 8080)
+    assert wire.split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
+    assert wire.split_address("grpc://a:1", where="x", schemes=("http", "grpc")) == ("a", 1)
     with pytest.raises(InputError, match="must be http://HOST:PORT or grpc://HOST:PORT, not 'ftp://a:1'"):
-        split_address("ftp://a:1", where="x", schemes=("http", "grpc"))
+        wire.split_address("ftp://a:1", where="x", schemes=("http", "grpc"))
 
 
 @pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])

@@ -9,8 +9,8 @@ import pytest
 from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Control, NameResolver
-from kwiken.runtime.gateway.name_resolver import Endpoint
+from kwiken.runtime.gateway.control import Control, NameResolver
+from kwiken.runtime.gateway.control.name_resolver import Endpoint
 from kwiken.runtime.wire.transport import LocalTransport
 
 

@@ -14,7 +14,7 @@ from kwiken.model.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Control, PlanStore
+from kwiken.runtime.gateway.control import Control, PlanStore
 from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
 from tests.support.services.http import plan_for, service

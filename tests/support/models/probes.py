@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.runtime.leftovers import groups_of, new_mark, processes_with
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MARK = "KWIKEN_TEST_PROBE"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from kwiken.export.hedges import Exported
+from kwiken.export.plans.hedges import Exported
 from kwiken.model.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
 from kwiken.model.service import Reissue
 

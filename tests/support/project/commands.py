@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from kwiken.cli.verbs import kwiken
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*args: str, stdin: str | bytes | None = None) -> Result:

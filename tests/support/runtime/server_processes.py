@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

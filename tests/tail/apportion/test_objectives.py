@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
+from kwiken.lab.populations import POPULATIONS, StageDistribution, population
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile, costs, part_of
 from kwiken.tail.apportion import choices_of, cross_validated, sumvar, with_coins

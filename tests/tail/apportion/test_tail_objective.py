@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population, population_profile
+from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile
 from kwiken.tail.apportion import allocation_of, sumvar

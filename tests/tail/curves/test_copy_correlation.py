@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population
+from kwiken.lab.populations import POPULATIONS, population
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import (
     EmpiricalDistribution,

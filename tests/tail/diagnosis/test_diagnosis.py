@@ -12,13 +12,13 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.global_reissue import (
+from kwiken.lab.populations import POPULATIONS, StageDistribution, population
+from kwiken.lab.reproduction.kwiken.late_requests import (
     GlobalReissue,
     run_global_reissue,
     tune_global_reissue,
 )
 from kwiken.lab.reproduction.kwiken.order_statistics import order_quantile, rank_for, wait_for_fraction_gain
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
 from kwiken.model.latency import end_to_end, parents_first
 from kwiken.tail.apportion import sumvar
 from kwiken.tail.curves import Curve, reissue_curve

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from scipy.special import ndtri
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import fan_out_queries
+from kwiken.lab.populations import fan_out_queries
 from kwiken.tail.partial import Responders, apply_rule, tune_fixed_timeout
 from kwiken.tail.partial.comparison import RULES, compare_stop_rules
 from kwiken.tail.partial.learned_wait import LearnedWait, _Sums, tune_learned_wait

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import fan_out_queries
+from kwiken.lab.populations import fan_out_queries
 from kwiken.model.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
 from kwiken.model.profile import Profile, StageProfile
 from kwiken.model.service import Reissue

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import fan_out_queries
+from kwiken.lab.populations import fan_out_queries
 from kwiken.tail.partial import (
     Responders,
     StopRule,

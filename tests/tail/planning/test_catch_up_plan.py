@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, StageDistribution, population
+from kwiken.lab.populations import POPULATIONS, StageDistribution, population
 from kwiken.model.latency import end_to_end
 from kwiken.model.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
 from kwiken.model.profile import Profile, StageProfile, costs

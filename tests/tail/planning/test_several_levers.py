@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.kwiken.population import fan_out_queries
+from kwiken.lab.populations import fan_out_queries
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile, costs
 from kwiken.tail.curves import stage_curves

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from kwiken.apps.console import room_in, write_text
 from kwiken.apps.report.model import LoadRow
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import room_in, write_text
 
 TRACES = "traces"
 SPAN_SUFFIXES = (".jsonl", ".jsonl.part", ".jsonl.gz", ".jsonl.gz.new")

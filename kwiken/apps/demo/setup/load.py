@@ -67,7 +67,7 @@ class Load:
             "--seed": seed,
             "--zipf": 0,  # the file is a sample already
         }
-        self._command = [sys.executable, "-m", "kwiken.apps.demo.setup.tied_process", "load", url, "--json"]
+        self._command = [sys.executable, "-m", "kwiken.cli.tied_process", "load", url, "--json"]
         self._command += [str(part) for pair in options.items() for part in pair]
         self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Task[tuple[bytes, bytes]] | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from kwiken.apps.console import note_sentences
 from kwiken.apps.demo.pace import NothingToldError, Pace, check_outcome, check_unrest
 from kwiken.apps.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
 from kwiken.apps.demo.trial.arms import Trial
@@ -35,7 +36,6 @@ from kwiken.apps.report.model import (
 from kwiken.apps.report.sections import Material, budget_shares, curve_views
 from kwiken.base.errors import KwikenError
 from kwiken.base.machine import processors_given
-from kwiken.cli.shared import note_sentences
 from kwiken.model.latency import PERCENTILES
 from kwiken.model.profile import cost_of_one_call, profile_to_json
 from kwiken.otel.trace import read_forest, requests_in

@@ -6,7 +6,10 @@ from kwiken.apps.report.charts.curves import CurveView as CurveView, draw_curve 
 from kwiken.apps.report.charts.dag import MAX_BOXES as MAX_BOXES, Box as Box, draw_dag as draw_dag
 from kwiken.apps.report.charts.gantt import Request as Request, draw_gantt as draw_gantt
 from kwiken.apps.report.charts.heat_map import LEGEND as LEGEND, draw_heat as draw_heat
-from kwiken.apps.report.charts.judgement import LEGEND as LEGEND, draw_judgement as draw_judgement
+from kwiken.apps.report.charts.judgement import (
+    JUDGEMENT_LEGEND as JUDGEMENT_LEGEND,
+    draw_judgement as draw_judgement,
+)
 from kwiken.apps.report.charts.percentiles import Band as Band, Line as Line, draw_ladder as draw_ladder
 from kwiken.apps.report.charts.plots import draw_plot as draw_plot
 from kwiken.apps.report.charts.requests import pauses_of as pauses_of, pick_requests as pick_requests

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from kwiken.apps.console import BANDS
 from kwiken.apps.report.charts.scales import Scale, linear_ticks
 from kwiken.apps.report.charts.svg import Drawing, short_name
 from kwiken.apps.report.model import ms
-from kwiken.cli.shared import BANDS
 from kwiken.tail.diagnosis import Heat
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 190, 12, 8, 40

@@ -19,7 +19,7 @@ GAP = 26  # between the panels
 MAX_LABELS = 12  # of stretches below the chart
 MAX_LABEL = 14  # characters of a label, its last ones: they fit beside each other
 TONES = {PLAN: "after", EVEN: "even", HINDSIGHT: "expected"}
-LEGEND = (
+JUDGEMENT_LEGEND = (
     ("before", "no plan"),
     ("after", "the plan"),
     ("even", "the budget spread evenly"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, note, read_text
+from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,9 +17,10 @@ from kwiken.allocator.placement import (
 )
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Workload, profiles_from_json, workloads_from_toml
+from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
-from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE, note, read_text
+from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
 from kwiken.runtime.cluster import PlayedNode
 from kwiken.runtime.upkeep import Assignment
 

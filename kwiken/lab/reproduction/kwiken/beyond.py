@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population, population_profile
+from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.lab.reproduction.kwiken.trial import Trial
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.tail.apportion import sumvar

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.population import (
+from kwiken.lab.populations import (
     POPULATIONS,
     StageDistribution,
     fan_out_queries,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kwiken.lab.reproduction.kwiken.population import (
+from kwiken.lab.populations import (
     POPULATIONS,
     StageDistribution,
     population,

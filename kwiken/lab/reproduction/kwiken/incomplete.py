@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
+from kwiken.lab.populations import fan_out_queries
 from kwiken.lab.reproduction.kwiken.order_statistics import rank_for, wait_for_fraction_gain
-from kwiken.lab.reproduction.kwiken.population import fan_out_queries
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
 from kwiken.tail.partial import (
     Responders,

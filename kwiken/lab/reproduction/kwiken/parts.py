@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, incomplete, late, reissues, search
+from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, incomplete, reissues, search
+from kwiken.lab.reproduction.kwiken.late_requests import late_parts
 from kwiken.lab.reproduction.rows import Part
 
 
@@ -17,7 +18,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         reissues.other_populations(),
         reissues.curves_part(0),
         *incomplete.parts(0),
-        *late.parts(0),
+        *late_parts(0),
         combined.part(0, dags=3),
         *search.parts(0),
         *beyond.parts(0),

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.global_reissue import run_global_reissue, tune_global_reissue
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population
+from kwiken.lab.populations import POPULATIONS, population
+from kwiken.lab.reproduction.kwiken.late_requests import (
+    run_global_reissue,
+    tune_global_reissue,
+)
 from kwiken.lab.reproduction.kwiken.shape import (
     SYNTHETIC,
     Shape,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from kwiken.lab.reproduction.kwiken.population import POPULATIONS, population
+from kwiken.lab.populations import POPULATIONS, population
 from kwiken.lab.reproduction.kwiken.trial import Trial
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
 from kwiken.tail.apportion import Allocation, sumvar

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.global_reissue import GlobalReissue, run_global_reissue
-from kwiken.lab.reproduction.kwiken.population import StageDistribution
+from kwiken.lab.populations import StageDistribution
+from kwiken.lab.reproduction.kwiken.late_requests import GlobalReissue, run_global_reissue
 from kwiken.model.latency import end_to_end
 from kwiken.tail.apportion import Allocation
 from kwiken.tail.curves import Curve, reissue_curve

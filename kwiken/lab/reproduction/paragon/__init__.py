@@ -9,5 +9,4 @@ from kwiken.lab.reproduction.paragon.episodes import (
     drawn as drawn,
     two_entries as two_entries,
 )
-from kwiken.lab.reproduction.paragon.generators import platform_rows as platform_rows
 from kwiken.lab.reproduction.paragon.parts import all_parts as all_parts

@@ -8,6 +8,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import score_rows
+from kwiken.lab.populations import platform_rows
 from kwiken.lab.reproduction.paragon.episodes import (
     DENSITIES,
     Episode,
@@ -16,7 +17,6 @@ from kwiken.lab.reproduction.paragon.episodes import (
     drawn,
     two_entries,
 )
-from kwiken.lab.reproduction.paragon.generators import platform_rows
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
 
 KNOWN = 20  # applications that are known whole, as on the source's local cluster

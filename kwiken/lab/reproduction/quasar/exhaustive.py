@@ -7,7 +7,7 @@ import numpy as np
 from kwiken.allocator.workloads import FoldIn, GaussianModel
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.reproduction.paragon import platform_rows
+from kwiken.lab.populations import platform_rows
 
 SHAPE = (12, 6, 10, 10)  # sizes, numbers of nodes, platforms and patterns of contention: 7,200 columns
 KNOWN, NEW = 30, 60

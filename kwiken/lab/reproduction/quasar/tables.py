@@ -7,14 +7,8 @@ from functools import partial
 import numpy as np
 
 from kwiken.lab.fleet import MAX_REPLICAS, replica_rows, score_rows, size_rows
-from kwiken.lab.reproduction.paragon import (
-    Episode,
-    TwoEntries,
-    by_density,
-    drawn,
-    platform_rows,
-    two_entries,
-)
+from kwiken.lab.populations import platform_rows
+from kwiken.lab.reproduction.paragon import Episode, TwoEntries, by_density, drawn, two_entries
 from kwiken.lab.reproduction.quasar.exhaustive import compare
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
 

@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.runtime.gateway.live_page.allowed_origins import (
+    AllowedOrigins as AllowedOrigins,
+    is_loopback as is_loopback,
+)
 from kwiken.runtime.gateway.live_page.page import LivePage as LivePage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grpc import StatusCode, aio
+
 from kwiken.runtime.wire.grpc.settings import HEALTH_METHOD
 from kwiken.runtime.wire.grpc.transport import target_of
 from kwiken.runtime.wire.transport import wire

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Any, Final
 
+import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-import grpc
-from grpc import aio
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.grpc.settings import server_options
 from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES, ByteBudget, listen, max_connections

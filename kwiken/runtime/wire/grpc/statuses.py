@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from grpc import StatusCode, aio
+
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.wire.grpc.settings import FAILURE
 from kwiken.runtime.wire.transport import failure_of_handler, is_replicas, wire

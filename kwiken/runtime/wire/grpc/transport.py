@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from grpc import StatusCode, aio
+
 from kwiken.base.errors import InputError
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock

@@ -5,8 +5,8 @@ calls ask for another copy. Arrivals are sorted beforehand. First time-outs pass
 only for calls that were not certain to be answered by then at arrival. Only races, the few calls with a copy,
 need a heap. A call that is answered in time costs its place in a queue and nothing else.
 
-Here copies wait in the queues that they load; where nothing queues, `kwiken.tail.simulation.block_race` races all
-calls at once. tests/tail/simulation/test_races.py holds both equal to the runtime's race of one live call.
+Here copies wait in the queues that they load; where nothing queues, `kwiken.tail.simulation.block_race` races
+all calls at once. tests/tail/simulation/test_races.py holds both equal to the runtime's race of one call.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kwiken.model.service import Partial, Service
 from kwiken.runtime import Gateway, LocalTransport, SystemClock, local_replicas
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.grpc import GrpcGatewayServer
+from kwiken.runtime.gateway import GrpcGatewayServer
 from tests.support.peers.grpc_messages import Answer, Request, ask_of
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import service

@@ -1,6 +1,6 @@
 """Verb of `kwiken` in a process that ends when its standard input is closed.
 
-Run as `python -m kwiken.apps.demo.setup.tied_process VERB ...`. The parent holds the other end of the pipe, so
+Run as `python -m kwiken.cli.tied_process VERB ...`. The parent holds the other end of the pipe, so
 not even a SIGKILL of the demo leaves its load behind.
 """
 

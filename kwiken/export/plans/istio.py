@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
-from kwiken.export.calls import Call, Target
-from kwiken.export.envoy import (
+from kwiken.export.plans.calls import Call, Target
+from kwiken.export.plans.envoy import (
     failure_notes,
     most_exact,
     prefix_notes,
@@ -22,7 +22,7 @@ from kwiken.export.envoy import (
     retry_percent,
     rounded_notes,
 )
-from kwiken.export.hedges import (
+from kwiken.export.plans.hedges import (
     NEEDS_HOST,
     Exported,
     Hedge,

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from kwiken.allocator.placement import MANIFESTS, Cluster, Node, NodeLedger, Placement, admit_all, document
+from kwiken.allocator.placement import Cluster, Node, NodeLedger, Placement, admit_all, document
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.base.errors import InputError
+from kwiken.export.placements import MANIFESTS
 from tests.support.project.commands import refused, run
 from tests.support.runtime.clusters import cluster, profile, requested
 

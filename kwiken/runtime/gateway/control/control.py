@@ -15,7 +15,7 @@ from kwiken.model.plan import Plan
 from kwiken.model.service import Service
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.metrics import targets_of
+from kwiken.runtime.gateway.control.metrics import targets_of
 from kwiken.runtime.wire.transport import Replica, wire
 
 MAX_REPLICAS: Final = 10_000

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.export.calls import Target
-from kwiken.export.hedges import NEEDS_GRPC, Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
+from kwiken.export.plans.calls import Target
+from kwiken.export.plans.hedges import NEEDS_GRPC, Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
 from kwiken.model.plan import Plan
 
 MAX_ATTEMPTS: Final = 5  # clients treat more as 5

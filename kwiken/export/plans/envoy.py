@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.export.calls import Call, Target
-from kwiken.export.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
+from kwiken.export.plans.calls import Call, Target
+from kwiken.export.plans.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
 from kwiken.model.plan import STAGE_SLACK, Plan
 

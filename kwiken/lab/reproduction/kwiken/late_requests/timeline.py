@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.catch_up_rates import Threads, prioritise, speed_up
+from kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates import Threads, prioritise, speed_up
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
 from kwiken.tail.diagnosis import Blame, blame
 
@@ -183,7 +183,7 @@ def timeline(seed: int) -> Plot:
     return Plot("Figure 2.1", "course of a web search", "ms", axis, series)
 
 
-def parts(seed: int) -> tuple[Part, ...]:
+def late_parts(seed: int) -> tuple[Part, ...]:
     """Figures 2.1, 5.1 and 5.7a."""
     return (
         Part("course", ((timeline, (seed,)),), lambda plots: Findings(plots=tuple(plots))),

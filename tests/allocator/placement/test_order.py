@@ -16,7 +16,7 @@ from kwiken.allocator.placement import (
     document,
     resume,
 )
-from kwiken.allocator.placement.admission import Admission, Status
+from kwiken.allocator.placement.order import Admission, Status
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested

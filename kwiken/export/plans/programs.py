@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from kwiken.export.calls import Target
-from kwiken.export.envoy import envoy_bootstrap
-from kwiken.export.grpc import grpc_config
-from kwiken.export.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
-from kwiken.export.istio import istio_documents
+from kwiken.export.plans.calls import Target
+from kwiken.export.plans.envoy import envoy_bootstrap
+from kwiken.export.plans.grpc import grpc_config
+from kwiken.export.plans.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
+from kwiken.export.plans.istio import istio_documents
 from kwiken.model.plan import Plan
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kwiken.allocator.placement.placement import PlacedReplica, PlacedWorkload, Placement
+from kwiken.allocator.placement import PlacedReplica, PlacedWorkload, Placement
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
-from kwiken.export import dump
+from kwiken.export.yaml import dump
 
 MAX_LABEL: Final = 63  # characters of a name in Kubernetes
 MEBIBYTES_PER_GB: Final = 1e9 / 2**20

@@ -10,8 +10,8 @@ from typing import Final
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.files import read_file
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.gateway.control import Control
-from kwiken.runtime.gateway.plans.plan_store import PlanStore, stamp_of
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.plan_store import PlanStore, stamp_of
 
 LOG = logging.getLogger("kwiken.gateway")
 POLL_S: Final = 0.5  # interval of looks at a file

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.gateway.control import Control
+from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.wire.transport import Replica, wire
 
 LOG = logging.getLogger("kwiken.gateway")

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kwiken.apps.console.process import silence
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable, printable_json
-from kwiken.cli.shared.process import silence
 
 if TYPE_CHECKING:
     from pathlib import Path

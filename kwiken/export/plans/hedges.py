@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
-from kwiken.export.calls import Call, Target, call_of, entry_for
+from kwiken.export.plans.calls import Call, Target, call_of, entry_for
 from kwiken.model.plan import Plan, SpanMatch
 from kwiken.model.service import Reissue
 

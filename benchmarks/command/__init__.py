@@ -1,0 +1,1 @@
+"""Benchmarks of the command: its start, and the demo."""

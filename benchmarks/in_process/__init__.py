@@ -1,0 +1,1 @@
+"""Benchmarks of calls within one process: race, DAG, threads."""

@@ -1,0 +1,1 @@
+"""Benchmarks of plans on later requests that do not stand still."""

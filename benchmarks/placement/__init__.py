@@ -1,0 +1,1 @@
+"""Benchmarks of the allocator: classification, placement, simulated fleets."""

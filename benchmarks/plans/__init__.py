@@ -1,0 +1,1 @@
+"""Benchmarks of planning: curves, plans, replays, queues."""

@@ -1,0 +1,1 @@
+"""Benchmarks of sizing: replicas and reissues together beside each alone."""

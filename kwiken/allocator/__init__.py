@@ -1,0 +1,1 @@
+"""Allocator: workloads and unequal nodes in, a placement out; classification, sizes, moves."""

@@ -1,0 +1,1 @@
+"""Applications on all wings: the report, the demo, the demo of placement."""

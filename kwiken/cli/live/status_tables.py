@@ -1,0 +1,77 @@
+"""Tables of `kwiken status`: stages and replicas of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "in flight", "copies", "denied", "spent")
+COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
+NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
+
+Rows = list[tuple[str, ...]]
+
+
+def stage_rows(figures: dict[str, Any]) -> Rows:
+    """Rows of the stages, in the service's order; rates and latencies are of the last 10 s.
+
+    Args:
+        figures: status of the gateway.
+    """
+    return [
+        (
+            name,
+            f"{sum(not each['ejected'] for each in stage['replicas'])} of {len(stage['replicas'])}",
+            number(stage["recent"]["rate_per_s"]),
+            number(stage["recent"]["p50_ms"]),
+            number(stage["recent"]["p99_ms"]),
+            str(sum(each["inflight"] for each in stage["replicas"])),
+            str(stage["reissues"]),
+            str(stage["ledger"]["denied"]),
+            f"{stage['ledger']['horizon_share']:.2%}",
+        )
+        for name, stage in figures["stages"].items()
+    ]
+
+
+def replica_columns(replicas: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Headings of `replica_rows`; nodes only where a replica was placed on one."""
+    return (*COLUMNS, *(NODE_COLUMNS if _placed(replicas) else ()))
+
+
+def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[str, Any]], str]) -> Rows:
+    """Rows of the replicas.
+
+    Args:
+        replicas: replicas, as `kwiken status --json` has them.
+        state_of: word for the state of a replica.
+    """
+    return [
+        (
+            each["replica"],
+            number(each["pid"]),
+            state_of(each),
+            number(each["inflight"]),
+            number(each["latency_ms"]),
+            number(each["restarts"]),
+            each["address"],
+            *(_node(each) if _placed(replicas) else ()),
+        )
+        for each in replicas
+    ]
+
+
+def _placed(replicas: Sequence[dict[str, Any]]) -> bool:
+    return any(each.get("node") is not None for each in replicas)
+
+
+def _node(replica: dict[str, Any]) -> tuple[str, ...]:
+    """Node of a replica with its class and speed, and the cores that the replica may use."""
+    if replica.get("node") is None:
+        return "-", "-", "-", "-"
+    return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
+
+
+def number(value: float | None) -> str:
+    """A figure in three digits; a dash for None."""
+    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,5 @@
+"""Placements as settings of Compose and Kubernetes."""
+
+from __future__ import annotations
+
+from kwiken.export.placements.manifests import MANIFESTS as MANIFESTS

@@ -1,0 +1,10 @@
+"""Plans as settings of gRPC, Envoy and Istio, with notes on what these cannot express."""
+
+from __future__ import annotations
+
+from kwiken.export.plans.calls import (
+    Target as Target,
+    check_known as check_known,
+    read_targets as read_targets,
+)
+from kwiken.export.plans.programs import PROGRAMS as PROGRAMS, missing_calls as missing_calls

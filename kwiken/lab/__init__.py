@@ -1,0 +1,1 @@
+"""Lab: simulated clusters, and published tables and figures computed anew."""

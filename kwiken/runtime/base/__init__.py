@@ -1,0 +1,1 @@
+"""Base of the runtime: errors, clock, timers, tasks, log events."""

@@ -1,0 +1,1 @@
+"""Tail: a profile in, a plan out; curves, apportionment, simulation, judgement and advice."""

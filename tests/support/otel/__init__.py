@@ -1,0 +1,1 @@
+"""Support for tests of traces and metrics: collectors, exports, spans."""

@@ -1,0 +1,1 @@
+"""Support for tests against other programs: servers and clients that misbehave, Envoy, foreign services."""

@@ -1,0 +1,1 @@
+"""Support for tests of the runtime: clusters, replicas, processes, waiting."""

@@ -1,0 +1,1 @@
+"""Services for tests: steady, late, failing, broken."""
