@@ -186,7 +186,7 @@ def test_figures(value: float, text: str) -> None:
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, run: object) -> None:
-    module = ModuleType(f"benchmarks.bench_{name}")
+    module = ModuleType(f"benchmarks.fake.bench_{name}")
     module.run = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -194,7 +194,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, run: object) -> None:
 def test_the_program_runs_and_writes_all_and_reports_failures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "names", lambda: ["broken", "fine"])
+    found = {name: f"benchmarks.fake.bench_{name}" for name in ("broken", "fine")}
+    monkeypatch.setattr(program, "modules", lambda: found)
     fake(monkeypatch, "broken", lambda quick: 1 / 0)
     fake(monkeypatch, "fine", lambda quick: [Row(name=f"quick={quick}", ours=1.0, unit="s")])
     out, doc = tmp_path / "deep" / "out", tmp_path / "page.md"

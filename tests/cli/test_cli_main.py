@@ -50,7 +50,7 @@ class TestHelp:
 
     def test_help_loads_no_verb(self) -> None:
         code = "import sys; from kwiken.cli import kwiken\ntry: kwiken.main(['--help'])\nexcept SystemExit: pass\n"
-        code += "print('LOADED', *[m for m in sys.modules if m.startswith('kwiken.cli.')])"
+        code += "print('LOADED', *[m for m in sys.modules if m.startswith(('kwiken.cli.', 'kwiken.apps.'))])"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
         )
@@ -60,6 +60,7 @@ class TestHelp:
             "kwiken.cli.shared",
             "kwiken.cli.shared.errors",
             "kwiken.cli.shared.lazy_group",
+            "kwiken.apps.console",
             "kwiken.apps.console.output",
             "kwiken.apps.console.process",
         }

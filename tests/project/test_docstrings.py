@@ -26,6 +26,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.project import source_trees
 from tests.support.project.source_trees import tree
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ PACKAGES: Final = (
     "kwiken.tail.queueing.load",
     "kwiken.tail.evaluation",
     "kwiken.tail.diagnosis",
-    "kwiken.export",
+    "kwiken.export.plans",
     "kwiken.allocator.workloads",
     "kwiken.allocator.placement",
     "kwiken.allocator.placement.schedulers",
@@ -163,12 +164,8 @@ def file_of(module: str) -> Path:
 
 
 def exported(package: str) -> list[str]:
-    lists = [
-        node.value
-        for node in tree(file_of(package)).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    ]
-    return [name for each in lists for name in ast.literal_eval(each)]
+    """Names of a package's face."""
+    return sorted(source_trees.exported(file_of(package)))
 
 
 def written(module: str, name: str) -> tuple[Path, ast.ClassDef | Function] | None:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.project.source_trees import nodes, tree
+from tests.support.project import source_trees
+from tests.support.project.source_trees import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "kwiken"
@@ -96,6 +97,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.otel.metrics",
         "kwiken.otel.read",
         "kwiken.otel.trace",
+        "kwiken.otel.fit.calls",
+        "kwiken.otel.fit.foreign",
         "kwiken.otel.fit",
         "kwiken.otel.histograms",
         "kwiken.otel",
@@ -200,7 +203,6 @@ OPEN_MODULES = {
     *(f"kwiken.services.search.index.{name}" for name in ("store", "synonyms", "text")),
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),
 }
-CHECKED = "TYPE_CHECKING"
 MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__main__` are not counted
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
@@ -261,22 +263,9 @@ def imported(path: Path) -> Iterator[tuple[int, str, str | None]]:
                 yield (line, whole, None) if whole in MODULES else (line, module, name or None)
 
 
-@cache
 def exported(package: str) -> frozenset[str]:
-    """Names of a package's face: those that its `__init__` imports by `X as X`, or defines itself."""
-    body = tree(MODULES[package]).body
-    checked = (node.body for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == CHECKED)
-    named: set[str] = set()
-    for node in (*body, *(inner for block in checked for inner in block)):
-        if isinstance(node, ast.ImportFrom):
-            named |= {alias.asname for alias in node.names if alias.asname is not None}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            named.add(node.name)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            named.add(node.targets[0].id)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            named.add(node.target.id)
-    return frozenset(name for name in named if not name.startswith("_"))
+    """Names that a package's face offers."""
+    return source_trees.exported(MODULES[package])
 
 
 def listed(rule: Iterator[str]) -> str:
@@ -447,9 +436,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
 @pytest.mark.parametrize("package", [name for name in WING_OF if MODULES[name].name == "__init__.py"])
 def test_every_exported_name_exists(package: str) -> None:
     module = importlib.import_module(package)
-    names = getattr(module, "__all__", [])
-    assert sorted(set(names)) == sorted(names)
-    missing = [name for name in names if not hasattr(module, name)]
+    missing = [name for name in exported(package) if not hasattr(module, name)]
     assert not missing
     with pytest.raises(AttributeError):
         module.no_such_name  # noqa: B018 - the lookup is the test

@@ -11,7 +11,7 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.status_tables import STAGES, replica_columns, replica_rows, stage_rows
+from kwiken.cli.live.gateway import STAGES, replica_columns, replica_rows, stage_rows
 from kwiken.cli.shared import json_option
 
 if TYPE_CHECKING:

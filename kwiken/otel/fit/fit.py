@@ -12,11 +12,16 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.model.profile import Profile, decayed, weighted
-from kwiken.otel.fit.callees import Below, seen_below
-from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.like_profile import fit_like, origin_of
+from kwiken.otel.fit.foreign import (
+    Below,
+    fit_foreign,
+    fit_like,
+    origin_of,
+    seen_below,
+    short_ends,
+    short_names,
+)
 from kwiken.otel.fit.own import fit_own, sample_shares
-from kwiken.otel.fit.stage_names import short_ends, short_names
 from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
     BY_ROOT,

@@ -14,8 +14,7 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Profile, gateway_lag, guess_copies
-from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, build, in_order
-from kwiken.otel.fit.precedence import acyclic
+from kwiken.otel.fit.calls import NS_PER_MS, Floats, StageCalls, acyclic, build, in_order
 from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, columns as c, taken
 from kwiken.otel.trace import Forest, Requests, roles
 from kwiken.otel.write import AttemptKind, Outcome

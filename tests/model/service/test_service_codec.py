@@ -13,8 +13,8 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from kwiken import service as codec
 from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model import service as codec
 from kwiken.model.service import Reissue, Service, Stage
 from kwiken.model.service.codec import StageDoc
 

@@ -15,9 +15,9 @@ from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
 from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile
-from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.precedence import closure
-from kwiken.otel.fit.stage_names import distinct
+from kwiken.otel.fit.calls.stage_order import closure
+from kwiken.otel.fit.foreign.foreign import fit_foreign
+from kwiken.otel.fit.foreign.stage_names import distinct
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
 from tests.support.otel.span_trees import MS, T0, Span

@@ -15,9 +15,9 @@ from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
 from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
-from kwiken.otel.fit.foreign import fit_foreign
-from kwiken.otel.fit.precedence import acyclic, closure, precedence, reduction
-from kwiken.otel.fit.repeated_calls import turns
+from kwiken.otel.fit.calls.repeated_calls import turns
+from kwiken.otel.fit.calls.stage_order import acyclic, closure, precedence, reduction
+from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
 from tests.support.otel.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
@@ -435,10 +435,10 @@ def test_a_reduction_has_the_same_closure_and_no_edge_too_many(seed: int, stages
 
 
 def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kwiken.otel.fit import precedence as precedence_module
+    from kwiken.otel.fit.calls import stage_order
 
     start = np.arange(1000.0)[:, None] * 100 + np.array([0.0, 10.0])
-    monkeypatch.setattr(precedence_module, "_MAX_COMPARISONS", 40)
+    monkeypatch.setattr(stage_order, "_MAX_COMPARISONS", 40)
     np.testing.assert_array_equal(precedence(start, start + 5), [[False, True], [False, False]])
 
 

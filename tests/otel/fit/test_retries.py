@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.otel.fit.retries import merge_retries
+from kwiken.otel.fit.foreign.retries import merge_retries
 from tests.otel.fit.test_fit_foreign import edges, learn, many, replayed, short
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.otel.fit.stage_names import MAX_NAME, fitted, short_ends, short_names
+from kwiken.otel.fit.foreign.stage_names import MAX_NAME, fitted, short_ends, short_names
 
 WORDS = st.text("ab/{}*: ._", max_size=12)
 

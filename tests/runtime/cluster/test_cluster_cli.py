@@ -101,7 +101,7 @@ def test_bad_usage_of_serve(tmp_path: Path, taken_port: str) -> None:
     refused(["serve", TARGET, "--local", "--port", taken_port], f"127.0.0.1:{taken_port}: the port is in use")
     refused(
         ["serve", "tests.support.services.broken:fails", "--local", "--port", "0"],
-        r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services_broken\.py:\d+\)",
+        r"stage 'work': its setup failed: RuntimeError: no index here \(at .*services/broken\.py:\d+\)",
     )
     for words, pattern in (
         (["--port", "0"], "no replica of first, middle, last"),

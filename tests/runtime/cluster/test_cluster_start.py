@@ -30,7 +30,7 @@ def files_in(folder: Path) -> list[str]:
     [
         (
             "fails",
-            "work-0: stage .work.: its setup failed: RuntimeError: no index here .at .*services_broken.py:",
+            "work-0: stage .work.: its setup failed: RuntimeError: no index here .at .*services/broken.py:",
         ),
         ("exits", "work-0: ended with exit code 7 before it was ready"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, message_factory
 
-FOLDER = Path(__file__).resolve().parents[3] / "kwiken" / "runtime" / "grpc"
+FOLDER = Path(__file__).resolve().parents[3] / "kwiken" / "runtime" / "wire" / "grpc"
 DESCRIPTORS = descriptor_pb2.FileDescriptorSet.FromString((FOLDER / "kwiken.binpb").read_bytes())
 _CLASSES: dict[str, Any] = message_factory.GetMessages(list(DESCRIPTORS.file))
 Request, Answer, StageInputs, StageAnswer = (

@@ -4,3 +4,9 @@ from __future__ import annotations
 
 from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
 from kwiken.cli.live.gateway.figures import figures_of as figures_of
+from kwiken.cli.live.gateway.status_tables import (
+    STAGES as STAGES,
+    replica_columns as replica_columns,
+    replica_rows as replica_rows,
+    stage_rows as stage_rows,
+)

@@ -107,7 +107,15 @@ class ForeignTransport:
         return GrpcCaller(self._service, stage, self._max_body, self._now)
 
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
-        """Send one call; see `Transport`."""
+        """Send one call; see `Transport`.
+
+        Args:
+            replica: replica to send the call to.
+            call: call to send.
+
+        Raises:
+            DeadlineError: the deadline has passed before the call is sent.
+        """
         caller = self._callers.get(call.stage)
         return self._inner.call(replica, call) if caller is None else self._call(caller, replica, call)
 
@@ -122,7 +130,12 @@ class ForeignTransport:
         return await caller.call(replica, call, remaining_s)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Probe whether a replica is alive; see `Transport`."""
+        """Probe whether a replica is alive; see `Transport`.
+
+        Args:
+            replica: replica to probe.
+            heard: receives whether the replica answered.
+        """
         caller = self._callers.get(self._stage_at.get(replica.address, ""))
         if caller is None:
             self._inner.ask(replica, heard)

@@ -11,12 +11,12 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Origin, Profile
-from kwiken.otel.fit.call_matrices import build
-from kwiken.otel.fit.callees import Below, Callees, seen_below
-from kwiken.otel.fit.child_calls import Children
-from kwiken.otel.fit.nested_stages import MAX_DEPTH, Graph, Step, stages_below
-from kwiken.otel.fit.service_times import service_times
-from kwiken.otel.fit.stage_names import distinct, fitted, short_names
+from kwiken.otel.fit.calls import build
+from kwiken.otel.fit.foreign.callees import Below, Callees, seen_below
+from kwiken.otel.fit.foreign.child_calls import Children
+from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, Step, stages_below
+from kwiken.otel.fit.foreign.service_times import service_times
+from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
 from kwiken.otel.trace import Forest, Requests, find_service_calls, label
 
 _OWN: Final = "\0"  # marks the name of a stage's own time, until names are unique

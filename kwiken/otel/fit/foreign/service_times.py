@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.fit.precedence import MAX_OVERLAP
+from kwiken.otel.fit.calls import MAX_OVERLAP
 from kwiken.otel.read import Ints
 from kwiken.otel.trace import DETACHED, Forest, ServiceCalls, levels, services_of
 

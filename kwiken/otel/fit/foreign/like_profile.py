@@ -8,10 +8,9 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.model.profile import Origin, Profile, StageProfile
-from kwiken.otel.fit.call_matrices import NS_PER_MS, StageCalls, build, matrix
-from kwiken.otel.fit.child_calls import Calls, Children, sorted_out
-from kwiken.otel.fit.repeated_calls import turns
-from kwiken.otel.fit.service_times import service_times
+from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
+from kwiken.otel.fit.foreign.child_calls import Calls, Children, sorted_out
+from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.read import Ints
 from kwiken.otel.trace import ROOT, Forest, Requests, find_service_calls, label
 

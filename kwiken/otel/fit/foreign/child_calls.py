@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.otel.fit.repeated_calls import MAX_TURNS, turns
-from kwiken.otel.fit.retries import merge_retries
+from kwiken.otel.fit.calls import MAX_TURNS, turns
+from kwiken.otel.fit.foreign.retries import merge_retries
 from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace import DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 

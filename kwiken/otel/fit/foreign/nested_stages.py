@@ -9,9 +9,18 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kwiken.model.latency import end_to_end
-from kwiken.otel.fit.call_matrices import NS_PER_MS, Floats, StageCalls, in_order, matrix
-from kwiken.otel.fit.callees import Callees
-from kwiken.otel.fit.child_calls import (
+from kwiken.otel.fit.calls import (
+    NS_PER_MS,
+    Floats,
+    StageCalls,
+    acyclic,
+    in_order,
+    matrix,
+    precedence,
+    reduction,
+)
+from kwiken.otel.fit.foreign.callees import Callees
+from kwiken.otel.fit.foreign.child_calls import (
     Calls,
     Children,
     Staged,
@@ -20,7 +29,6 @@ from kwiken.otel.fit.child_calls import (
     inner_calls,
     sorted_out,
 )
-from kwiken.otel.fit.precedence import acyclic, precedence, reduction
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import ROOT, Forest, label
 

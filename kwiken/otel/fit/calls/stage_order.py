@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.fit.repeated_calls import MIN_SHARE
+from kwiken.otel.fit.calls.repeated_calls import MIN_SHARE
 from kwiken.otel.read import Bools
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,19 @@
+"""Calls of requests as matrices: their order, repeated calls, and the stages that they become."""
+
+from __future__ import annotations
+
+from kwiken.otel.fit.calls.call_matrices import (
+    NS_PER_MS as NS_PER_MS,
+    Floats as Floats,
+    StageCalls as StageCalls,
+    build as build,
+    in_order as in_order,
+    matrix as matrix,
+)
+from kwiken.otel.fit.calls.repeated_calls import MAX_TURNS as MAX_TURNS, turns as turns
+from kwiken.otel.fit.calls.stage_order import (
+    MAX_OVERLAP as MAX_OVERLAP,
+    acyclic as acyclic,
+    precedence as precedence,
+    reduction as reduction,
+)
