@@ -15,7 +15,7 @@ from kwiken.tail.planning import PlanSettings, study_plan
 from kwiken.tail.simulation import simulate
 
 CREATED = "2026-01-01T00:00:00Z"
-OBJECTIVES = ("variance", "tail", "p99", "cvar", "auto")
+OBJECTIVES = ("variance", "tail")
 BUDGETS = (0.01, 0.05)
 REQUESTS, LATER = 8000, 20_000
 MOST_BEHIND = 3.0  # points of p99 cut, in the median

@@ -88,10 +88,6 @@ SOURCES: Final = {
     "Kwiken Figure 5.2": ("kwiken.tail.diagnosis.heat_map.heat_maps",),
     "Kwiken Figures 2.1 to 2.5": ("kwiken.lab.populations.services.population",),
     "Kwiken equation 5.1": ("kwiken.model.latency.dag.end_to_end",),
-    "Kwiken equation 5.4": (
-        "kwiken.tail.planning.surface.surface",
-        "kwiken.tail.planning.two_budgets.two_budgets",
-    ),
     "Kwiken section 2.1": ("kwiken.model.latency.dag.critical_path",),
     "Kwiken section 5.1": ("kwiken.tail.diagnosis.explanation.explain",),
     "Kwiken section 5.2": ("kwiken.tail.planning.planner.study_plan",),

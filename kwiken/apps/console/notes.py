@@ -19,7 +19,6 @@ from kwiken.tail.queueing.load import notes as load
 
 MAX_NAMES: Final = 6  # stages named in one sentence; JSON has all
 MAX_CHANGES: Final = 3  # stages whose change is described in one sentence
-_WAYS: Final = {"separate": "one after the other", "joint": "together"}
 
 
 def note_words(note: planning.Note) -> str:  # noqa: PLR0911 - one line for each group of notes
@@ -98,11 +97,6 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
                 f"interval {low:.2f} to {high:.2f}), and their copies took {spent:.2f} times the work "
                 "expected"
             )
-        case planning.ObjectiveChosen(objective, cuts):
-            return (
-                f"objective {objective}: p99 cut on later requests than those planned on was "
-                f"{_shares(cuts, 1)}"
-            )
         case planning.FewRequests(requests):
             return f"only {requests} requests: high percentiles rest on a few of them, so intervals are wide"
         case planning.SpendRefused(share):
@@ -128,12 +122,6 @@ def _reissue_words(note: planning.ReissueNote) -> str:  # noqa: C901, PLR0911, P
             return f"a copy would be as slow as its call, so none are sent: {_listed(stages)}"
         case planning.TooFewCalls(stages):
             return f"too few calls to plan for: {_listed(stages)}"
-        case planning.LeversCompared(taken, cuts):
-            ahead = 100 * (cuts["joint"] - cuts["separate"])
-            return (
-                f"copies and partial answers were planned {_WAYS[taken]}: p99 cut on later requests was "
-                f"{_shares(cuts, 1)} ({abs(ahead):.1f} points {'for' if ahead > 0 else 'against'} joint)"
-            )
         case _:
             assert_never(note)
 

@@ -74,8 +74,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     default="tail",
     show_default=True,
     help="What to lower. tail: variances and means of the stages, as far as they count for p99. variance: "
-    "their variances alone. p99, cvar: the p99 of whole requests, or the mean of the slowest 1%. auto: tail "
-    "or p99, whichever served later requests better.",
+    "their variances alone.",
 )
 @click.option(
     "--cost",
@@ -141,7 +140,6 @@ def command(
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
-    levers: str,
     guarded: bool,
     load: float | None,
     tried: tuple[str, str] | None,
@@ -181,7 +179,6 @@ def command(
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
-        levers=levers,
         guarded=guarded,
         load=load,
         queues=queue_settings(**queues),
@@ -269,8 +266,6 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
         "profile": plan.profile,
         "budgets": plan.budgets,
         "apportioned": allocation.spent / plan.budgets.reissue if plan.budgets.reissue else 0.0,
-        "objective": study.verdict.objective,
-        "held_out_p99_cut": dict(study.verdict.cuts),
         "cost_model": plan.cost.model,
         "stages": stages,
         "expected": plan.expected,

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12
 LOST: Final = ("utility lost, of its own", "of the whole answer")
-LEVER_MODES: Final = ("separate", "joint", "auto")
 
 
 def _weights(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, float] | None:
@@ -77,19 +76,9 @@ WEIGHT: Final = click.option(
 )
 
 
-LEVERS: Final = click.option(
-    "--levers",
-    type=click.Choice(LEVER_MODES),
-    default="auto",
-    show_default=True,
-    help="How copies and partial answers are planned: one after the other (separate), together (joint), or "
-    "together only where that served later requests better (auto).",
-)
-
-
 def lever_options(command: F) -> F:
     """Add the options for partial answers and catch-up to a command."""
-    for option in (LEVERS, WEIGHT, PARTIAL, CATCH_UP, UTILITY_LOSS):
+    for option in (WEIGHT, PARTIAL, CATCH_UP, UTILITY_LOSS):
         command = option(command)
     return command
 
@@ -108,7 +97,6 @@ def lever_summary(study: PlanStudy) -> dict[str, Any]:
                 for name, curve in study.partial.curves.items()
             },
         },
-        "levers": {"taken": study.levers.taken, "held_out_p99_cut": dict(study.levers.cuts)},
         "catch_up": {
             "after_ms": study.late.after_ms,
             "late": study.late.late,

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
 MAX_PLAN: Final = 16 * MIB
 # Copied from the planner, so that a help text does not load NumPy.
-OBJECTIVES: Final = ("tail", "variance", "p99", "cvar", "auto")
+OBJECTIVES: Final = ("tail", "variance")
 
 
 class Real(click.FloatRange):

@@ -51,5 +51,5 @@ from kwiken.model.profile.profile import (
     Profile as Profile,
     StageProfile as StageProfile,
 )
-from kwiken.model.profile.subset import part_of as part_of, rows_of as rows_of
+from kwiken.model.profile.subset import part_of as part_of
 from kwiken.model.profile.weighting import KEPT_OF_SAMPLED as KEPT_OF_SAMPLED, weighted as weighted

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kwiken.model.profile import Profile
-from kwiken.tail.apportion.descent import descend
 from kwiken.tail.apportion.insurance import insured
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.tail.apportion.objectives import with_coins
@@ -19,7 +18,6 @@ from kwiken.tail.apportion.sum_of_variances import (
     uniform_fraction,
 )
 from kwiken.tail.curves import Curve
-from kwiken.tail.simulation import RISKS
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
 SPREADS: Mapping[str, Spread] = {
@@ -36,10 +34,10 @@ class Apportioner:
         profile: profile of the service.
         curves: curve of each stage that may be reissued, by its name.
         prices: by stage: cost of reissuing all of its calls, as a share of the cost model's total.
-        objective: one of `OBJECTIVES` other than `auto`.
+        objective: one of `OBJECTIVES`.
         spread: one of `SPREADS`; all but `sumvar` ignore the objective.
         insurance: share of the budget that insures stages that have not stalled yet, 0 to 1.
-        seed: seed of the copies, the coins and the draws that replace cancelled calls.
+        seed: seed of the draws that replace cancelled calls.
 
     Attributes:
         shrinkage: shrunk curves that the budget is apportioned by, and their confidence.
@@ -57,7 +55,7 @@ class Apportioner:
     ) -> None:
         self._profile, self._curves, self._prices = profile, curves, prices
         self._objective, self._spread = objective, spread
-        self._insurance, self._seed = insurance, seed
+        self._insurance = insurance
         self.shrinkage = Shrinkage(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
@@ -66,8 +64,8 @@ class Apportioner:
         There are three cases:
         1. A spread other than `sumvar`, for comparison: by the rule of that spread.
         2. `variance`: by the sum of variances alone, as in the source.
-        3. Any other objective: a part of the budget insures stages that have not stalled yet, and the rest is
-           apportioned by the objective.
+        3. `tail`: a part of the budget insures stages that have not stalled yet, and the rest is
+           apportioned by mean and variance.
 
         Args:
             budget: the most that may be spent, as a share of the cost model's total.
@@ -79,14 +77,10 @@ class Apportioner:
             shares = sumvar(hulls, self._prices, budget).fractions
             return with_coins(allocation_of(self._curves, self._prices, shares), self._curves)
         premium = self._insurance * budget
-        return insured(self._by_objective(budget - premium), self._curves, self._prices, premium)
+        return insured(self._by_tail(budget - premium), self._curves, self._prices, premium)
 
-    def _by_objective(self, budget: float) -> Allocation:
-        """Allocation by mean and variance on shrunk hulls; for a percentile, a descent starts from there."""
+    def _by_tail(self, budget: float) -> Allocation:
+        """Allocation by mean and variance on shrunk hulls."""
         by_tail = MeanVarianceApportioner(self._profile, self._curves)
         hulls = self.shrinkage.hulls(self._prices, budget)
-        start = with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)
-        if self._objective == "tail":
-            return start
-        risk = RISKS[self._objective]
-        return descend(self._profile, self._curves, self._prices, start, risk=risk, seed=self._seed)
+        return with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)

@@ -6,7 +6,6 @@ from kwiken.tail.partial.loss_budget import (
     PartialSettings as PartialSettings,
     PartialStudy as PartialStudy,
     fan_outs as fan_outs,
-    learnable as learnable,
     loss_weights as loss_weights,
     shortened as shortened,
     study_partial as study_partial,

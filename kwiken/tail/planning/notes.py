@@ -78,19 +78,6 @@ class ExpectationCorrected:
 
 
 @dataclass(frozen=True)
-class ObjectiveChosen:
-    """The objective was chosen by plans made on earlier requests and judged on later ones.
-
-    Attributes:
-        objective: the objective that was taken.
-        cuts: share by which p99 of the later requests fell, by objective tried.
-    """
-
-    objective: str
-    cuts: Mapping[str, float]
-
-
-@dataclass(frozen=True)
 class FewRequests:
     """High percentiles rest on a few requests.
 
@@ -165,19 +152,6 @@ class TooFewCalls:
     """
 
     stages: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class LeversCompared:
-    """Planning of copies and partial answers was chosen by results on later requests.
-
-    Attributes:
-        taken: `separate` or `joint`.
-        cuts: mean share by which p99 of the later requests fell, by both names.
-    """
-
-    taken: str
-    cuts: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -330,7 +304,6 @@ ReissueNote: TypeAlias = (
     | LargerBudgetHelps
     | NoBudgetHelps
     | ExpectationCorrected
-    | ObjectiveChosen
     | FewRequests
     | SpendRefused
     | CallsCancelled
@@ -338,7 +311,6 @@ ReissueNote: TypeAlias = (
     | AnswersUnread
     | CopiesAsSlow
     | TooFewCalls
-    | LeversCompared
 )
 CatchUpNote: TypeAlias = (
     CatchUpUnspent | PriorityOnly | LateRequestsHelped | NoThreadsForLate | NoCopiesForLate

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,10 +15,8 @@ from kwiken.tail.apportion import (
     INSURANCE,
     Allocation,
     Apportioner,
-    Verdict,
     caution_notes,
     chosen,
-    cross_validated,
 )
 from kwiken.tail.apportion.notes import ApportionNote
 from kwiken.tail.curves import MIN_CALLS_FOR_CURVE, Curve, CurveBounds, stage_curves
@@ -30,7 +27,6 @@ from kwiken.tail.planning.notes import (
     CopiesCorrelated,
     FewRequests,
     Note,
-    ObjectiveChosen,
     SpendRefused,
     TooFewCalls,
 )
@@ -58,7 +54,6 @@ class ReissueStudy:
     Attributes:
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, with the gains of the policies chosen.
-        verdict: objective that was taken.
         policies: reissue policy by stage that has one.
         bounds: confidence bounds of the curve of each stage considered for budget.
         between: low and high gain of each policy, ms² (90% interval).
@@ -67,7 +62,6 @@ class ReissueStudy:
 
     curves: Mapping[str, Curve]
     allocation: Allocation
-    verdict: Verdict
     policies: Mapping[str, Reissue]
     bounds: Mapping[str, CurveBounds]
     between: Mapping[str, tuple[float, float]]
@@ -83,36 +77,20 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         budget: upper bound of the spend, as a share of all work.
         settings: objective, spread, seed and correlation of copies.
     """
-    curves_of = partial(stage_curves, seed=settings.seed, copy_correlation=settings.copy_correlation)
-    curves = curves_of(profile)
+    curves = stage_curves(profile, seed=settings.seed, copy_correlation=settings.copy_correlation)
     prices = {name: shares.stages[name] for name in curves}
-    verdict = Verdict(settings.objective, {})
-    if settings.objective == "auto":
-        verdict = cross_validated(
-            profile, prices, budget, curves_of=curves_of, curves=curves, seed=settings.seed
-        )
     aim = Apportioner(
-        profile, curves, prices, verdict.objective, settings.spread, settings.insurance, settings.seed
+        profile, curves, prices, settings.objective, settings.spread, settings.insurance, settings.seed
     )
     found = chosen(profile, curves, prices, aim(budget), seed=settings.seed)
     return ReissueStudy(
         curves,
         found.allocation,
-        verdict,
         found.policies,
         bounds=aim.shrinkage.bounds,
         between=found.between,
         notes=caution_notes(aim.shrinkage.bounds),
     )
-
-
-def verdict_notes(verdict: Verdict) -> tuple[ObjectiveChosen, ...]:
-    """Note on the objective that was chosen, with the results of those tried; empty if none was tried.
-
-    Args:
-        verdict: choice of the objective.
-    """
-    return (ObjectiveChosen(verdict.objective, dict(verdict.cuts)),) if verdict.cuts else ()
 
 
 def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, LedgerTerms
 from kwiken.model.profile import CostModel
 from kwiken.tail.apportion import INSURANCE, OBJECTIVES, SPREADS
 from kwiken.tail.queueing.load import QueueSettings
-
-WAYS: Final = ("separate", "joint", "auto")
-VARIANCE_OBJECTIVES: Final = {"tail", "variance"}  # objectives that every spread goes with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +21,7 @@ class PlanSettings:
         budgets: upper bounds of the spend, by lever.
         created: RFC 3339 time to note in the plan.
         objective: `tail`, the stages' variances and means by their effect on p99; `variance`, the sum of the
-            variances alone, as in the source; `p99` or `cvar` (mean of the slowest 1%) of whole requests, by
-            descent from the answer of `tail`; `auto`, the better of `tail` and `p99` on requests later than
-            those planned on.
+            variances alone, as in the source.
         cost: cost model, as `costs` takes it.
         spread: `sumvar`; or, for comparison, `equal` (the same budget for every stage) or `uniform` (the same
             fraction of calls at every stage).
@@ -42,8 +36,6 @@ class PlanSettings:
             budget.
         utility_weights: relative part of each stage in the utility of the whole answer, where parts count
             independently; by default an answer needs every stage's part.
-        levers: planning of copies and partial answers: `separate`, one after the other; `joint`, by one price
-            for each budget; `auto`, together only if that is better on requests later than those planned on.
         guarded: whether to account for the load of copies, where some stage is busy enough for it to matter,
             and send none where that hurts.
         load: load to plan for, as a factor of the profile's, which is accounted for in any case; None for
@@ -51,8 +43,8 @@ class PlanSettings:
         queues: what is known of replicas and queues beside the profile.
 
     Raises:
-        InputError: for an unknown objective, spread or way of planning levers, settings that do not go
-            together, a load that is not a finite number above 0, or an insurance that is no share.
+        InputError: for an unknown objective or spread, settings that do not go together, a load that is not a
+            finite number above 0, or an insurance that is no share.
     """
 
     budgets: Budgets
@@ -66,7 +58,6 @@ class PlanSettings:
     copy_correlation: float | None = None
     partial: Collection[str] | None = None
     utility_weights: Mapping[str, float] | None = None
-    levers: str = "auto"
     guarded: bool = True
     load: float | None = None
     queues: QueueSettings = field(default_factory=QueueSettings)
@@ -74,12 +65,6 @@ class PlanSettings:
     def __post_init__(self) -> None:
         _check_known("objective", self.objective, OBJECTIVES)
         _check_known("spread", self.spread, SPREADS)
-        _check_known("levers", self.levers, WAYS)
-        if self.spread != "sumvar":
-            if self.objective not in VARIANCE_OBJECTIVES:
-                raise InputError(f"{self.objective!r} goes with the spread 'sumvar' only", where="objective")
-            if self.levers == "joint":
-                raise InputError("'joint' goes with the spread 'sumvar' only", where="levers")
         if not 0 <= self.insurance <= 1:
             raise InputError(f"must be a share from 0 to 1, not {self.insurance}", where="insurance")
         if self.load is not None and not 0 < self.load < math.inf:

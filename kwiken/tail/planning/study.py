@@ -10,18 +10,17 @@ import msgspec
 from kwiken.model.plan import LedgerTerms, Plan, StagePlan, later, tidied
 from kwiken.model.profile import Drift, Profile, costs, drift, idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
-from kwiken.tail.apportion import Allocation, Verdict, sumvar
+from kwiken.tail.apportion import Allocation, sumvar
 from kwiken.tail.curves import Curve, CurveBounds
 from kwiken.tail.partial import PartialSettings, PartialStudy
 from kwiken.tail.planning.catch_up import LateStudy, study_catch_up
-from kwiken.tail.planning.levers import LeverPlanner, LeverVerdict
+from kwiken.tail.planning.levers import LeverPlanner
 from kwiken.tail.planning.notes import Note
 from kwiken.tail.planning.reissues import (
     ReissueSettings,
     ReissueStudy,
     data_notes,
     spend_notes,
-    verdict_notes,
 )
 from kwiken.tail.planning.settings import PlanSettings
 from kwiken.tail.queueing.load import Guard, LoadSimulation
@@ -61,10 +60,8 @@ class PlanStudy:
         allocation: budget of each stage, the gain of its policy, and the gain of a little more budget.
         simulation: effect of the plan on the profile's own requests.
         notes: what a reader of the plan should know.
-        verdict: objective that was taken, and the results of the tried ones on later requests.
         partial: partial answers for the utility budget: rules, curves of variance against loss, losses.
         late: help for late requests for the catch-up budget: age, policies and gain.
-        levers: choice between planning copies and partial answers separately or together.
         bounds: confidence bounds of the curve of each stage considered for reissue budget.
         drift: stages whose latencies changed during the recording.
         between: low and high gain of each stage that gets copies, ms² (90% interval); left out where there is
@@ -77,10 +74,8 @@ class PlanStudy:
     allocation: Allocation
     simulation: Simulation
     notes: tuple[Note, ...]
-    verdict: Verdict = field(default_factory=lambda: Verdict("variance", {}))
     partial: PartialStudy = field(default_factory=PartialStudy)
     late: LateStudy = field(default_factory=LateStudy)
-    levers: LeverVerdict = field(default_factory=LeverVerdict)
     bounds: Mapping[str, CurveBounds] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -110,7 +105,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         ),
         PartialSettings(stages=settings.partial, weights=settings.utility_weights, seed=settings.seed),
     )
-    found = planner.plan(profile, settings.levers)
+    found = planner.plan(profile)
     stopping, reissues = found.partial, found.reissues
     draft = planner.draft(profile, found, settings.created)
     draft = msgspec.structs.replace(draft, ledger=settings.ledger or LedgerTerms())
@@ -132,20 +127,16 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         allocation=reissues.allocation,
         simulation=simulation,
         notes=(
-            *verdict_notes(reissues.verdict),
             *data_notes(profile, reissues.curves),
             *spend_notes(simulation.refused),
             *stopping.notes,
-            *found.verdict.notes,
             *late.notes,
             *reissues.notes,
             *idempotence_notes(profile, [name for name, stage in plan.stages.items() if _copied(stage)]),
             *((StagesChanged(changed),) if changed else ()),
         ),
-        verdict=reissues.verdict,
         partial=stopping,
         late=late,
-        levers=found.verdict,
         bounds=reissues.bounds,
         drift=changed,
         between=reissues.between,

@@ -8,7 +8,7 @@ import numpy as np
 
 from kwiken.model.plan import Plan
 from kwiken.model.profile import Profile
-from kwiken.tail.apportion import apportion, choices_of
+from kwiken.tail.apportion import MeanVarianceApportioner, choices_of
 from kwiken.tail.curves import Curve
 from kwiken.tail.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.tail.simulation import ROWS, PairedSimulation
@@ -61,11 +61,11 @@ def _larger(
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
     paired = PairedSimulation(profile, curves, rows, seed=seed)
     base = _p99(paired, {})
+    by_tail = MeanVarianceApportioner(profile, curves)
     budget = plan.budgets.reissue
     while budget < MAX_BUDGET_NAMED:
         budget = min(MAX_BUDGET_NAMED, BUDGET_RATIO * budget)
-        found = apportion(profile, curves, prices, budget, objective="tail", seed=seed)
-        yield budget, _cut(base, _p99(paired, choices_of(curves, found)))
+        yield budget, _cut(base, _p99(paired, choices_of(curves, by_tail(prices, budget))))
 
 
 def _p99(paired: PairedSimulation, choices: Mapping[str, tuple[float, float]]) -> float:

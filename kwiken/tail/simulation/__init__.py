@@ -9,13 +9,9 @@ from kwiken.tail.simulation.bootstrap import (
     interval as interval,
 )
 from kwiken.tail.simulation.common_random_numbers import (
-    RISKS as RISKS,
     ROWS as ROWS,
-    TAIL as TAIL,
     Choice as Choice,
     PairedSimulation as PairedSimulation,
-    Risk as Risk,
-    Rows as Rows,
     smooth_p99 as smooth_p99,
 )
 from kwiken.tail.simulation.expectation import expect as expect

@@ -11,13 +11,11 @@ import pytest
 from msgspec import structs
 
 from kwiken.cli.planning.plan import COST_MODELS, SPREADS
-from kwiken.cli.planning.plan_levers import LEVER_MODES
 from kwiken.cli.shared import OBJECTIVES
 from kwiken.model.plan import Plan
 from kwiken.model.profile import profile_to_json
 from kwiken.model.profile.cost_models import MODELS
 from kwiken.tail.apportion import OBJECTIVES as KNOWN_OBJECTIVES, SPREADS as KNOWN_SPREADS
-from kwiken.tail.planning.settings import WAYS as KNOWN_WAYS
 from tests.apps.demo.test_demo_meanwhile import write as written
 from tests.otel.fit.test_fit_guesses import one
 from tests.support.models.profiles import small_profile
@@ -50,7 +48,6 @@ def test_the_choices_are_those_that_exist() -> None:
     assert COST_MODELS == MODELS
     assert set(SPREADS) == set(KNOWN_SPREADS)
     assert set(OBJECTIVES) == set(KNOWN_OBJECTIVES)
-    assert LEVER_MODES == KNOWN_WAYS
 
 
 class TestPlan:
@@ -104,13 +101,10 @@ class TestPlan:
         assert 0 < plan.expected.spent.reissue <= MOST_SPENT
 
     @pytest.mark.parametrize("objective", OBJECTIVES)
-    def test_every_objective_keeps_the_budget_and_is_named(self, profile: str, objective: str) -> None:
+    def test_every_objective_keeps_the_budget(self, profile: str, objective: str) -> None:
         plan = plan_of(profile, "--objective", objective)
         assert plan.expected is not None
         assert 0 < plan.expected.spent.reissue <= MOST_SPENT
-        told = data_of("plan", profile, "--objective", objective)
-        assert told["objective"] in ({objective} if objective != "auto" else {"tail", "p99"})
-        assert set(told["held_out_p99_cut"]) <= {"variance", "p99"}
 
     def test_costs_come_from_a_model_or_a_file(self, profile: str, tmp_path: Path) -> None:
         assert plan_of(profile).cost.model == "typical"
@@ -187,10 +181,8 @@ class TestPlan:
         assert data["catch_up"]["after_ms"] == data["stages"]["lookup"]["catch_up"]["after_ms"]
         assert data["catch_up"]["held_out_p99_cut"] > 0
 
-    @pytest.mark.parametrize("way", LEVER_MODES)
-    def test_levers_are_planned_one_after_the_other_or_together(self, profile: str, way: str) -> None:
-        data = data_of("plan", profile, "--utility-loss", "0.02", "--levers", way)
-        assert data["levers"]["taken"] in ({way} if way != "auto" else {"separate", "joint"})
+    def test_two_levers_keep_their_budgets(self, profile: str) -> None:
+        data = data_of("plan", profile, "--utility-loss", "0.02")
         assert data["expected"]["spent"]["reissue"] <= MOST_SPENT
         assert 0 < data["expected"]["spent"]["utility_loss"] <= 0.02
 

@@ -227,12 +227,8 @@ class TestOptions:
             ),
             (["--partial", "lookup"], "--partial: means nothing without a budget of utility"),
             (["--utility-weight", "lookup=1"], "--utility-weight: means nothing without a budget of utility"),
-            (
-                ["--levers", "joint", "--spread", "equal"],
-                "--levers: 'joint' goes with the spread 'sumvar' only",
-            ),
             (["--replicas", "lookup=1", "--replicas", "lookup=2"], "stage 'lookup' is given twice"),
-            (["--objective", "p98"], "'p98' is not"),
+            (["--objective", "p99"], "'p99' is not one of 'tail', 'variance'"),
             (["--spread", "wide"], "'wide' is not one of 'sumvar'"),
             (["--seed", "-1"], "Invalid value for '--seed'"),
             (["--seed", "1.5"], "Invalid value for '--seed'"),

@@ -32,10 +32,7 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "tuple[Drift, ...]": st.lists(CHANGES, min_size=1, max_size=5).map(tuple),
     "tuple[StageLoad, ...]": st.lists(LOADS, min_size=1).map(tuple),
 }
-BY_FIELD: dict[tuple[type[planning.Note], str], st.SearchStrategy[Any]] = {
-    (planning.LeversCompared, "taken"): st.sampled_from(["separate", "joint"]),
-    (planning.LeversCompared, "cuts"): st.fixed_dictionaries({"separate": SHARES, "joint": SHARES}),
-}
+BY_FIELD: dict[tuple[type[planning.Note], str], st.SearchStrategy[Any]] = {}
 
 
 @st.composite
@@ -95,13 +92,6 @@ def test_kinds_in_json_are_all_different() -> None:
             ),
         ),
         (planning.LargerBudgetHelps(0.08, 0.62), "a reissue budget of 0.08 should cut p99 by 62%"),
-        (
-            planning.LeversCompared("separate", {"separate": 0.31, "joint": 0.295}),
-            (
-                "copies and partial answers were planned one after the other: p99 cut on later requests was "
-                "separate 31.0%, joint 29.5% (1.5 points against joint)"
-            ),
-        ),
         (
             planning.LateRequestsHelped(41.25, 0.021, ("rank",), ("fetch", "rank"), 0.11),
             (

@@ -10,9 +10,10 @@ from hypothesis import given, strategies as st
 
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.apportion import allocation_of, sumvar
+from kwiken.tail.apportion import sumvar
 from kwiken.tail.apportion.notes import GainsMayBeChance
 from kwiken.tail.apportion.shrinkage import Shrinkage
+from kwiken.tail.apportion.sum_of_variances import allocation_of
 from kwiken.tail.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
 from kwiken.tail.planning import PlanSettings, study_plan
 from tests.support.models.notes import of_kind
@@ -69,7 +70,7 @@ def test_uncertain_gains_still_get_budget_that_no_other_stage_needs(
 
 def test_the_plan_is_as_timid(stage_of: StageOf, profile_of: ProfileOf) -> None:
     profile = profile_of(stage_of("lucky", lucky(400)), stage_of("late", late(400), after=("lucky",)))
-    for objective in ("variance", "p99"):
+    for objective in ("variance", "tail"):
         study = study_plan(
             profile,
             PlanSettings(budgets=Budgets(reissue=0.01), created=CREATED, objective=objective, cost="calls"),

@@ -12,8 +12,9 @@ from kwiken.base.errors import InputError
 from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.apportion import allocation_of, sumvar
+from kwiken.tail.apportion import sumvar
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
+from kwiken.tail.apportion.sum_of_variances import allocation_of
 from kwiken.tail.curves import stage_curves
 from kwiken.tail.planning import PlanSettings, study_plan
 from kwiken.tail.simulation import replay

@@ -264,7 +264,6 @@ def test_curves_are_of_the_stages_that_may_be_reissued(profile: Profile) -> None
     ("setting", "words"),
     [
         ({"objective": "median"}, "objective: must be one of tail, variance"),
-        ({"objective": "p99", "spread": "equal"}, "objective: 'p99' goes with the spread"),
         ({"spread": "random"}, "spread: must be one of sumvar"),
         ({"insurance": 1.5}, "insurance: must be a share from 0 to 1"),
         ({"cost": "free"}, "cost: must be one of typical"),
