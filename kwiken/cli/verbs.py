@@ -15,38 +15,49 @@ from kwiken.base.errors import KwikenError
 from kwiken.base.printable import printable
 from kwiken.cli.shared import LazyCommand, LazyGroup
 
-# The help line of each verb, kept here so that `kwiken --help` imports no verb.
-VERBS = {
-    "demo": "Start a real service, learn, plan, apply, and show what it bought.",
-    "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
-    "fit": "Learn a service's stages and latencies from its traces.",
-    "plan": "Apportion one budget across the stages of a profile.",
-    "explain": "Say which stages make slow requests slow, and what a budget buys there.",
-    "simulate": "Replay a profile, with a plan or without.",
-    "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
-    "export": "Write a plan for gRPC, Envoy or Istio, or a placement for Compose or Kubernetes.",
-    "report": "Write one page with charts of what was learned, planned and measured.",
-    "serve": "Run a service's gateway.",
-    "stage": "Run one replica of one stage.",
-    "up": "Start a local cluster: a gateway and every stage's replicas.",
-    "down": "Stop the local cluster.",
-    "status": "Show the local cluster.",
-    "apply": "Put a plan in force at a running gateway.",
-    "load": "Send open-loop load to a gateway.",
-    "probe": "Measure this machine's contention, and stages in a sandbox.",
-    "classify": "Predict workloads' performance on every node from a few measurements.",
-    "place": "Size workloads for their targets and place them on unequal nodes.",
-    "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
-    "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
-    "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
-    "reproduce": "Recompute the tables and figures of a published source beside its values.",
-}
-# Folder of each verb; the verbs of `study` are the others.
+# Verbs by the folder that holds their modules: the verb V of folder F is `kwiken/cli/F/V.py`. The help lines
+# are kept here so that `kwiken --help` imports no verb.
 FOLDERS = {
-    **dict.fromkeys(("apply", "demo", "serve", "stage", "up", "down", "status", "load"), "live"),
-    **dict.fromkeys(("plan", "simulate", "judge"), "planning"),
-    **dict.fromkeys(("probe", "classify", "place", "size", "fleet", "demo-place"), "allocate"),
+    "study": {
+        "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
+        "fit": "Learn a service's stages and latencies from its traces.",
+        "explain": "Say which stages make slow requests slow, and what a budget buys there.",
+        "export": "Write a plan for gRPC, Envoy or Istio, or a placement for Compose or Kubernetes.",
+        "report": "Write one page with charts of what was learned, planned and measured.",
+        "reproduce": "Recompute the tables and figures of a published source beside its values.",
+    },
+    "planning": {
+        "plan": "Apportion one budget across the stages of a profile.",
+        "simulate": "Replay a profile, with a plan or without.",
+        "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
+    },
+    "live": {
+        "demo": "Start a real service, learn, plan, apply, and show what it bought.",
+        "serve": "Run a service's gateway.",
+        "stage": "Run one replica of one stage.",
+        "up": "Start a local cluster: a gateway and every stage's replicas.",
+        "down": "Stop the local cluster.",
+        "status": "Show the local cluster.",
+        "apply": "Put a plan in force at a running gateway.",
+        "load": "Send open-loop load to a gateway.",
+    },
+    "allocate": {
+        "probe": "Measure this machine's contention, and stages in a sandbox.",
+        "classify": "Predict workloads' performance on every node from a few measurements.",
+        "place": "Size workloads for their targets and place them on unequal nodes.",
+        "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
+        "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
+        "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
+    },
 }
+# Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
+ORDER = (
+    *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
+    *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
+    *("classify", "place", "size", "fleet", "demo-place", "reproduce"),
+)
+_FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
+VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -57,7 +68,7 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    return f"kwiken.cli.{FOLDERS.get(verb, 'study')}.{verb.replace('-', '_')}"
+    return f"kwiken.cli.{_FOLDER_OF[verb]}.{verb.replace('-', '_')}"
 
 
 class Verbs(LazyGroup):

@@ -512,3 +512,24 @@ def test_no_face_exports_a_name_of_its_own_modules() -> None:
                 )
 
     assert not listed(offences())
+
+
+DOORS = ("runtime", "services", "loadtest")
+
+
+def test_doors_lead_to_their_rooms() -> None:
+    assert {door: (ROOT / door).resolve().relative_to(ROOT).as_posix() for door in DOORS} == {
+        door: f"kwiken/{door}" for door in DOORS
+    }
+
+
+def test_nothing_imports_through_a_door() -> None:
+    """The links at the top are for readers; a module reached by two paths would be loaded twice."""
+
+    def offences() -> Iterator[str]:
+        for path in (*MODULES.values(), *ROOT.glob("tests/**/*.py"), *ROOT.glob("benchmarks/**/*.py")):
+            for line, target, _ in imports(path):
+                if target.partition(".")[0] in DOORS:
+                    yield f"{path.relative_to(ROOT)}:{line}: import kwiken.{target}"
+
+    assert not listed(offences())

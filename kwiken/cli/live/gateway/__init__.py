@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
-from kwiken.cli.live.gateway.figures import figures_of as figures_of
-from kwiken.cli.live.gateway.status_tables import (
-    STAGES as STAGES,
-    replica_columns as replica_columns,
-    replica_rows as replica_rows,
-    stage_rows as stage_rows,
-)
+from typing import TYPE_CHECKING
+
+from kwiken.base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
+    from kwiken.cli.live.gateway.figures import figures_of as figures_of
+    from kwiken.cli.live.gateway.status_tables import (
+        STAGES as STAGES,
+        replica_columns as replica_columns,
+        replica_rows as replica_rows,
+        stage_rows as stage_rows,
+    )
+
+__getattr__ = lazy_names(__name__, __file__)
