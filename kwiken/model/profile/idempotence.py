@@ -1,6 +1,7 @@
-"""Idempotence of stages: which calls write and must not run twice, by method, name and the spans below.
+"""Idempotence of stages: which calls only read and may run twice, by method, name and the spans below.
 
-Traces do not state which calls may run twice. The rule here errs on the safe side and can be overruled.
+Traces do not state which calls may run twice. A call counts as a read only where something says that the call
+reads; every other call counts as a write. The user can overrule both.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from typing import Final
 
 from kwiken.base.errors import InputError
@@ -21,23 +23,38 @@ WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))
 # fmt: off
 WRITE_WORDS: Final = frozenset(
     {
-        "add", "append", "book", "buy", "cancel", "charge", "checkout", "collect", "create", "delete",
-        "enqueue", "execute", "insert", "merge", "pay", "persist", "produce", "publish", "purchase",
-        "put", "register", "remove", "reserve", "save", "send", "set", "store", "submit", "transfer",
-        "update", "upload", "upsert", "write"
+        "acquire", "add", "append", "assign", "book", "buy", "cancel", "charge", "checkout", "claim",
+        "clear", "collect", "confirm", "create", "decr", "decrement", "del", "delete", "deposit", "drop",
+        "empty", "enqueue", "execute", "expire", "hdel", "hincrby", "hmset", "hset", "incr", "incrby",
+        "increment", "insert", "lease", "lock", "login", "logout", "lpop", "lpush", "mark", "merge",
+        "modify", "mset", "mutation", "notify", "pay", "persist", "place", "pop", "produce", "publish",
+        "purchase", "push", "put", "refund", "register", "release", "remove", "replace", "reserve",
+        "reset", "rpop", "rpush", "sadd", "save", "send", "set", "setex", "setnx", "ship", "srem", "store",
+        "submit", "swap", "transfer", "truncate", "unlock", "update", "upload", "upsert", "withdraw",
+        "write", "zadd", "zrem"
     }
 )
 # Writes in the name of a call itself. In a span below a call they say nothing: reads are committed too.
 COMMIT_WORDS: Final = frozenset(("commit",))
 READ_WORDS: Final = frozenset(
     {
-        "check", "count", "exists", "fetch", "find", "get", "hget", "list", "load", "lookup", "mget",
-        "query", "read", "scan", "search", "select", "show", "view"
+        "check", "count", "describe", "exists", "fetch", "find", "get", "hget", "hgetall", "hmget", "list",
+        "lookup", "mget", "query", "read", "scan", "search", "select", "show", "view", "zrange"
     }
 )
+# Words after a word for reading that turn the name into that of a write: GetOrCreate, CheckAndSet, FindThenLock.
+JOINING_WORDS: Final = frozenset(("and", "or", "then"))
+NO_CHECKS: Final = frozenset(("in", "out"))  # CheckIn, CheckOut
 # fmt: on
 # `HTTP POST`, `POST`, `POST /cart`, as tracers name spans of HTTP calls.
 _HTTP: Final = re.compile(r"^(?:HTTP )?(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)(?:[: ]|\Z)")
+# `/package.Service/Method`, as some tracers name gRPC calls.
+_GRPC_PATH: Final = re.compile(r"^/(?=[^/]*\.[^/]*/[^/]+\Z)")
+_SQL_COMMENT: Final = re.compile(r"^(?:\s|/\*.*?\*/|--[^\n]*\n)+", re.DOTALL)
+# A query that locks rows or fills a table is no read.
+_SQL_WRITE: Final = re.compile(
+    r"\b(?:for\s+(?:update|share)|into|insert|update|delete|merge)\b", re.IGNORECASE
+)
 _VARIABLE: Final = re.compile(r"^[{:<*]")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -87,22 +104,44 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
 def says_read(operation: str) -> bool:
     """Whether the name of an operation, other than that of an HTTP call, says that it reads.
 
+    There are four cases:
+
+    1. The name is a path or states an HTTP method: the method decides, not the name.
+    2. The last part does not begin with a word for reading: no.
+    3. The word for reading is joined with another action (`GetOrCreate`, `findOneAndUpdate`, `CheckIn`,
+       `GetSet`), or a query locks rows or fills a table (`SELECT ... FOR UPDATE`): no.
+    4. Otherwise yes.
+
     Args:
         operation: name of a span.
     """
-    if http_method(operation) is not None or operation.startswith("/"):
+    route = _SQL_COMMENT.sub("", operation)
+    if http_method(route) is not None or (route.startswith("/") and not _GRPC_PATH.match(route)):
         return False
-    parts = _parts(operation)
+    if route[:6].upper() == "SELECT" and _SQL_WRITE.search(route):
+        return False
+    parts = _parts(route)
     return bool(parts) and _reads(parts[-1])
 
 
 def _reads(words: Sequence[str]) -> bool:
-    return bool(words) and words[0] in READ_WORDS
+    """Whether words begin with one for reading that is not joined with another action."""
+    if not words or words[0] not in READ_WORDS:
+        return False
+    follower = words[1] if len(words) > 1 else ""
+    if words[0] == "check" and follower in NO_CHECKS:
+        return False
+    if len(words) == 2 and follower in WRITE_WORDS - {"book", "place", "store"}:  # noqa: PLR2004 - GetSet
+        return False
+    joined = [(place, after) for place, (word, after) in enumerate(pairwise(words)) if word in JOINING_WORDS]
+    return not any(
+        after in WRITE_WORDS or (place == 1 and after not in READ_WORDS) for place, after in joined
+    )
 
 
 def _parts(operation: str) -> list[list[str]]:
     """Lower-case words of each part of a name: a segment of a path, or the text between dots or slashes."""
-    route = _HTTP.sub("", operation)
+    route = _GRPC_PATH.sub("", _HTTP.sub("", _SQL_COMMENT.sub("", operation)))
     if route.startswith("/"):
         parts = [part for part in route.split("/") if part and not _VARIABLE.match(part)]
     else:
@@ -116,13 +155,15 @@ def _parts(operation: str) -> list[list[str]]:
 def why_write(operation: str, method: str | None, seen: Evidence) -> str:
     """Reason to take a call for a write; empty for a call that is taken for a read.
 
-    There are five cases:
+    A call that nothing is known of is a write. There are seven cases:
 
     1. A span below the call writes, whatever the method of the call: the name of that span.
-    2. The method writes (PUT, DELETE, PATCH), or the name says so: the method or the name.
-    3. POST, and spans below only read: the call is taken for a read.
-    4. POST, and no spans below say what it does: `POST`.
-    5. Otherwise the call is taken for a read.
+    2. The method writes (PUT, DELETE, PATCH): the method.
+    3. The method reads (GET, HEAD, OPTIONS): the call is taken for a read.
+    4. The name says that the call writes: the name.
+    5. The name says that the call reads, and the call is no POST: the call is taken for a read.
+    6. Spans below read, and none writes: the call is taken for a read.
+    7. Otherwise nothing says that the call reads: the method, or the name.
 
     Args:
         operation: route or name of the callee's span.
@@ -133,9 +174,13 @@ def why_write(operation: str, method: str | None, seen: Evidence) -> str:
         return seen.wrote
     if method in WRITING_METHODS:
         return str(method)
-    if says_write(operation, commits=True) and method not in SAFE_METHODS:
+    if method in SAFE_METHODS:
+        return ""
+    if says_write(operation, commits=True):
         return operation
-    return "POST" if method == "POST" and not seen.read else ""
+    if seen.read or (says_read(operation) and method != "POST"):
+        return ""
+    return method or operation
 
 
 def kept_single(profiles: Sequence[Profile], patterns: Collection[str]) -> tuple[Profile, ...]:

@@ -11,7 +11,6 @@ from kwiken.tail.partial.loss_budget import (
     study_partial as study_partial,
 )
 from kwiken.tail.partial.loss_costs import sequential_costs as sequential_costs
-from kwiken.tail.partial.loss_curve import FanOut as FanOut
 from kwiken.tail.partial.responders import Responders as Responders
 from kwiken.tail.partial.rules_by_fan_out import fan_out_rules as fan_out_rules
 from kwiken.tail.partial.stop_rules import StopRule as StopRule, apply_rule as apply_rule
