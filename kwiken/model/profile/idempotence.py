@@ -42,7 +42,7 @@ READ_WORDS: Final = frozenset(
         "lookup", "mget", "query", "read", "scan", "search", "select", "show", "view", "zrange"
     }
 )
-# Words after a word for reading that turn the name into that of a write: GetOrCreate, CheckAndSet, FindThenLock.
+# Words that join a word for reading with another action: GetOrCreate, CheckAndSet, FindThenLock.
 JOINING_WORDS: Final = frozenset(("and", "or", "then"))
 NO_CHECKS: Final = frozenset(("in", "out"))  # CheckIn, CheckOut
 # fmt: on

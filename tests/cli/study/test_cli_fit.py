@@ -107,7 +107,7 @@ class TestFit:
 
     def test_the_whole_way_to_a_simulated_plan(self, traces: str, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.out"), str(tmp_path / "plan.out")
-        assert run("fit", traces, "-o", profile).exit_code == 0
+        assert run("fit", traces, "--copyable", "*", "-o", profile).exit_code == 0
         assert profile_from_json(Path(profile).read_text()).requests == 40
         assert run("plan", profile, "-o", plan, "--reissue", "0.2").exit_code == 0
         data = data_of("simulate", profile, "--plan", plan)
@@ -154,7 +154,7 @@ class TestFit:
             found += jaeger(root, *calls, trace=f"{n + 1:x}")["data"]
         path, profile = tmp_path / "a.json", str(tmp_path / "profile.json")
         path.write_text(json.dumps({"data": found}))
-        data = data_of("fit", str(path), "--kind-by", "tenant", "-o", profile)
+        data = data_of("fit", str(path), "--kind-by", "tenant", "--copyable", "shop:price", "-o", profile)
         assert data["kinds"] == {"tin": 300, "gold": 100}
         (changed,) = data["drift"]
         assert changed["stage"] == "shop:price"
@@ -220,7 +220,7 @@ class TestFit:
     @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_writes_that_must_not_run_twice(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
-        given = ("--once", "*:store_*", "--once", "*:write_*")
+        given = ("--copyable", "*:compose_*", "--once", "*:store_*", "--once", "*:write_*")
         stages = {
             s["name"]: s["reissuable"] for s in data_of("fit", str(SOCIAL), "-o", profile, *given)["stages"]
         }

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
+from kwiken.model.profile import OWN_TIME, Profile, kept_copyable, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.fit.calls.stage_order import closure
 from kwiken.otel.fit.foreign.foreign import fit_foreign
@@ -123,7 +123,9 @@ def test_a_known_service_is_found_at_any_depth_and_replays(seed: int, depth: int
     profile = learn(spans_of(rng, root, 60), depth)
     assert reach({(p, s.name) for s in profile.stages for p in s.after}) == reach(expected(root, depth)[2])
     np.testing.assert_allclose(replayed(profile), profile.latency_ms, atol=1e-6)
-    assert all(s.reissuable != s.name.endswith(OWN_TIME) for s in profile.stages)
+    assert not any(s.reissuable for s in profile.stages), "no name says that a call reads"
+    (copyable,) = kept_copyable((profile,), ("*",))
+    assert all(s.reissuable != s.name.endswith(OWN_TIME) for s in copyable.stages)
     assert not {"clipped_own_time", "clipped_stage_time"} & set(profile.counts)
 
 
