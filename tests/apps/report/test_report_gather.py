@@ -214,7 +214,7 @@ def test_traces_alone_give_profile_plan_and_expectation(make: Make, tmp_path: Pa
     text = out.read_text(encoding="utf-8")
     assert "shop: expected effect of a plan" in text
     assert "one was made for 10.0% extra work" in text
-    assert 'id="curves"' in text
+    assert 'id="curves"' not in text, "no name says that a call reads, so no stage may be copied"
 
 
 def test_requests_without_an_answer_count_as_the_time_out(make: Make, tmp_path: Path) -> None:

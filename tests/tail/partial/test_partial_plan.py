@@ -14,7 +14,6 @@ from kwiken.model.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMat
 from kwiken.model.profile import Profile, StageProfile
 from kwiken.model.service import Reissue
 from kwiken.tail.partial import (
-    FanOut,
     PartialSettings,
     StopRule,
     apply_rule,
@@ -23,7 +22,7 @@ from kwiken.tail.partial import (
     tune_fixed_timeout,
 )
 from kwiken.tail.partial.loss_budget import policy_of
-from kwiken.tail.partial.loss_curve import loss_curve
+from kwiken.tail.partial.loss_curve import FanOut, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
     LossesAddedUp,
