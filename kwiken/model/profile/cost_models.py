@@ -43,10 +43,12 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
     if model is None:
         model = default_model(profile)
     raw = _named(profile, model) if isinstance(model, str) else _given(profile, model)
+    label = model if isinstance(model, str) else "file"
+    if all(stage.own_time for stage in profile.stages):  # there is nothing to copy, and so nothing to charge
+        return Costs(model=label, stages=dict.fromkeys(raw, 0.0))
     total = math.fsum(raw.values())
     if not total > 0:
         raise InputError("no stage costs anything: the profile has no calls", where="cost")
-    label = model if isinstance(model, str) else "file"
     return Costs(model=label, stages={name: value / total for name, value in raw.items()})
 
 
