@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     )
     from kwiken.tail.diagnosis import by_class as by_class, explain as explain, heat_maps as heat_maps
     from kwiken.tail.evaluation import judge as judge, judge_blocks as judge_blocks
-    from kwiken.tail.partial import fan_out_rules as fan_out_rules
     from kwiken.tail.planning import (
         PlanSettings as PlanSettings,
         make_plan as make_plan,

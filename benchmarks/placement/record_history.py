@@ -32,7 +32,7 @@ from kwiken.runtime.probes import (
     build_kernels,
     machine_facts,
 )
-from kwiken.services.search.measures.queries import queries
+from kwiken.services.search.query_mix import queries
 
 ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 40

@@ -81,10 +81,6 @@ SOURCES: Final = {
         "kwiken.tail.curves.curve.reissue_curve",
     ),
     "Kaplan and Meier 1958": ("kwiken.model.profile.distribution.kaplan_meier",),
-    "Kumar et al. 2016": (
-        "kwiken.tail.partial.learned_wait.LearnedWait",
-        "kwiken.tail.partial.learned_wait.tune_learned_wait",
-    ),
     "Kwiken Figure 5.2": ("kwiken.tail.diagnosis.heat_map.heat_maps",),
     "Kwiken Figures 2.1 to 2.5": ("kwiken.lab.populations.services.population",),
     "Kwiken equation 5.1": ("kwiken.model.latency.dag.end_to_end",),
@@ -106,7 +102,6 @@ SOURCES: Final = {
         "kwiken.tail.partial.stop_rules.StopRule",
         "kwiken.tail.partial.stop_rules.TimeThenFraction",
         "kwiken.tail.partial.stop_rules.WaitForFraction",
-        "kwiken.tail.partial.comparison.compare_stop_rules",
         "kwiken.tail.partial.loss_costs.independent_costs",
         "kwiken.tail.partial.loss_curve.loss_curve",
         "kwiken.tail.partial.loss_costs.sequential_costs",

@@ -139,7 +139,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.services.search.index",
         "kwiken.services.search.stages",
         "kwiken.services.search",
-        "kwiken.services.search.measures",
     ),
     # Applications on all wings, which verbs start.
     "apps": (

@@ -20,19 +20,20 @@ from kwiken.runtime.engine import Executor
 from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
 from kwiken.services import search as package
 from kwiken.services.search import OtherIndexError, search
-from kwiken.services.search.measures import local as local_module, quality, queries as queries_module
+from kwiken.services.search.query_mix import queries
 from kwiken.services.search.stages import Answer, Hits, Query, Ranked, Request
 from kwiken.services.search.stages.lookup import utility, worth
 from kwiken.services.search.stages.snippets import snippet
 from kwiken.services.search.stages.types import MAX_QUERY
 from tests.support.runtime.replicas import plan_of
+from tests.support.services import answer_quality, local_answers
 
 pytestmark = pytest.mark.usefixtures("search_cache")
 SHARDS = search["lookup"].fanout
 
 
 def ask(query: str, limit: int = 10) -> Answer:
-    answer = local_module.answer(search, Request(query, limit))
+    answer = local_answers.answer(search, Request(query, limit))
     assert isinstance(answer, Answer)
     return answer
 
@@ -214,7 +215,7 @@ def test_utility_is_the_chance_that_the_best_hit_is_there() -> None:
     """Predicted over many queries and random missing shards, beside how often it was so."""
     chance = random.Random(4)
     said = held = count = 0.0
-    for query in queries_module.queries(300, 7):
+    for query in queries(300, 7):
         asked = run(package.spell(run(package.parse(query))))
         hits = [run(package.lookup(asked, shard=at)) for at in range(SHARDS)]
         best = max(range(SHARDS), key=lambda at: hits[at].scores[0] if hits[at].scores else -1.0)
@@ -239,7 +240,7 @@ def test_utility_is_a_share_and_whole_only_with_all_shards(tops: list[list[float
 
 
 def test_the_shard_with_the_best_hit_is_worth_all() -> None:
-    for query in queries_module.queries(40, 5):
+    for query in queries(40, 5):
         asked = run(package.spell(run(package.parse(query))))
         hits = [run(package.lookup(asked, shard=at)) for at in range(SHARDS)]
         worths = worth(Partial(tuple(hits)))
@@ -318,10 +319,10 @@ def test_a_snippet_adds_nothing_but_an_ellipsis(text: str, wanted: set[str]) -> 
 
 
 def test_judged_queries_are_answered_well() -> None:
-    judged = quality.judgements()
+    judged = answer_quality.judgements()
     assert sum(map(len, judged.values())) >= 80
-    tuned = quality.score(quality.judge(search, judged["tuned"]))
-    held_out = quality.score(quality.judge(search, judged["held_out"]))
+    tuned = answer_quality.score(answer_quality.judge(search, judged["tuned"]))
+    held_out = answer_quality.score(answer_quality.judge(search, judged["held_out"]))
     # Other versions of Python document other things, so the bounds leave some room.
     assert tuned.mrr > 0.85
     assert held_out.mrr > 0.7

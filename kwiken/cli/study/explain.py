@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kwiken.apps.console import BANDS, note, print_json, print_table, progress, say
-from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.cli.shared import (
     SHARE,
-    Real,
     check_belongs,
-    given,
     json_option,
     load_plan,
     load_profile,
@@ -26,13 +23,10 @@ from kwiken.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from kwiken.model.profile import Profile
     from kwiken.tail.diagnosis import Explanation, Heat, StageStory
 
 MAX_PATHS_SHOWN = 5
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
-PLANNED_RULE = "dynamic"  # the rule of a plan's `partial`
-CUT_PERCENTILES = ("p50", "p90", "p99")
 BUT_HEAT = "by replica and time they count with as long as they ran"
 
 
@@ -46,14 +40,6 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
     show_default=True,
     help="Reissue budget to try at each stage alone, as a share of all work.",
 )
-@click.option(
-    "--stop-rules",
-    "loss",
-    type=Real(0, 1, above=True),
-    metavar="LOSS",
-    help="Compare the rules by which fan-outs stop waiting, each with this loss of utility (0.002, say): "
-    "tuned on the earlier half of PROFILE and judged on the later half.",
-)
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -62,16 +48,11 @@ def command(
     profile: str,
     plan_file: str | None,
     budget: float,
-    loss: float | None,
     seed: int,
     as_json: bool,
 ) -> None:
     """Say which stages make slow requests of PROFILE slow, and what copies of calls would buy at each."""
-    _check_options(plan_file, loss)
     learned = load_profile(profile)
-    if loss is not None:
-        _stop_rules(learned, loss, seed=seed, as_json=as_json)
-        return
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
@@ -91,43 +72,6 @@ def command(
                 f"in {story.contradicted:.0%} of the requests latency_ms is far from what their stages come "
                 "to, as where copies were sent while they were traced"
             )
-
-
-def _check_options(plan_file: str | None, loss: float | None) -> None:
-    """Refuse options that contradict one another or would have no effect."""
-    if loss is not None and plan_file is not None:
-        raise InputError(
-            "does not go with --plan: it compares rules, and needs no plan", where="--stop-rules"
-        )
-    if loss is not None and (idle := given("budget")) is not None:
-        raise InputError("does not go with --stop-rules, which compares no copies", where=idle)
-
-
-def _stop_rules(profile: Profile, loss: float, *, seed: int, as_json: bool) -> None:
-    """Compare all stop rules at each fan-out; plans and gateways use the dynamic one."""
-    from kwiken.tail.partial import fan_out_rules
-
-    with progress("comparing stop rules"):
-        found = fan_out_rules(profile, loss, seed=seed)
-    if as_json:
-        print_json({"service": profile.service, "loss": loss, "fan_outs": found})
-        return
-    for fan_out in found:
-        rows = [
-            (
-                f"{rule.name} *" if rule.name == PLANNED_RULE else rule.name,
-                f"{rule.variance_left:.3f}",
-                *(f"{rule.cuts[at]:.1%}" for at in CUT_PERCENTILES),
-                f"{rule.loss:.3%}",
-            )
-            for rule in fan_out.rules
-        ]
-        title = f"{fan_out.stage}: {fan_out.shards} shards, {fan_out.visits} visits, may lose {loss:.3%}"
-        head = ("stop rule", "variance left", *(f"{at} cut" for at in CUT_PERCENTILES), "utility lost")
-        print_table(title, head, rows, to_stdout=True)
-        say("")
-    say("tuned on the earlier half of the visits and judged on the later; *: the rule of plans and gateways")
-    note_few(profile)
 
 
 def _show_slow(story: Explanation) -> None:

@@ -12,10 +12,13 @@ from kwiken.tail.partial.loss_budget import (
 )
 from kwiken.tail.partial.loss_costs import sequential_costs as sequential_costs
 from kwiken.tail.partial.responders import Responders as Responders
-from kwiken.tail.partial.rules_by_fan_out import fan_out_rules as fan_out_rules
 from kwiken.tail.partial.stop_rules import StopRule as StopRule, apply_rule as apply_rule
 from kwiken.tail.partial.tuning import (
+    Solver as Solver,
     Tuned as Tuned,
+    check_loss as check_loss,
+    judge_rule as judge_rule,
+    progress_grid as progress_grid,
     tune_fixed_timeout as tune_fixed_timeout,
     tune_stop_rule as tune_stop_rule,
     tune_time_then_fraction as tune_time_then_fraction,

@@ -71,7 +71,6 @@ SHOWN: list[list[str]] = [
     ["explain", "{}/profile.json", "--json"],
     ["judge", "{}/plan.json", "{}/profile.json"],
     ["judge", "{}/profile.json", "--blocks", "2", "--json"],
-    ["explain", "{}/profile.json", "--stop-rules", "0.01"],
     ["plan", "{}/profile.json", "--utility-loss", "0.05", "--catch-up", "0.02"],
     ["plan", "{}/profile.json", "-o", "-"],
     ["plan", "{}/profile.json", "--json"],

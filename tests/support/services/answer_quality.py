@@ -10,10 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kwiken.base.errors import InputError
 from kwiken.model.service import Service
-from kwiken.services.search.measures import local
 from kwiken.services.search.stages import Answer
+from tests.support.services import local_answers
 
 DEPTH = 10
 
@@ -56,17 +55,10 @@ class Score:
     good: float
 
 
-def judgements(path: Path | None = None) -> Judgements:
-    """The sets of judged queries.
-
-    Raises:
-        InputError: naming the file and what is wrong in it.
-    """
-    file = path if path is not None else Path(__file__).parents[1] / "judgements.toml"
-    try:
-        return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Judgements)
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise InputError(str(error), where=str(file)) from None
+def judgements() -> Judgements:
+    """The sets of judged queries."""
+    file = Path(__file__).with_name("judgements.toml")
+    return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Judgements)
 
 
 def judge(service: Service, judged: dict[str, Judgement]) -> list[Verdict]:
@@ -75,7 +67,7 @@ def judge(service: Service, judged: dict[str, Judgement]) -> list[Verdict]:
 
 
 def _judge(service: Service, query: str, judgement: Judgement) -> Verdict:
-    answer: Answer = local.answer(service, query)
+    answer: Answer = local_answers.answer(service, query)
     found = tuple(result.name for result in answer.results[:DEPTH])
     ranks = [at for at, name in enumerate(found, 1) if name in judgement.want]
     return Verdict(query, ranks[0] if ranks else None, judgement, found)
@@ -89,6 +81,6 @@ def score(verdicts: list[Verdict]) -> Score:
         queries=len(verdicts),
         mrr=sum(1 / rank for rank in ranks if rank) / len(asked),
         first=sum(rank == 1 for rank in ranks) / len(asked),
-        top3=sum(rank is not None and rank <= 3 for rank in ranks) / len(asked),  # noqa: PLR2004
+        top3=sum(rank is not None and rank <= 3 for rank in ranks) / len(asked),
         good=sum(verdict.good for verdict in verdicts) / len(verdicts),
     )

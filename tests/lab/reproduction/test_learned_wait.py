@@ -1,4 +1,4 @@
-"""Learned wait: fitted to each query's first answers, and compared with all other stop rules."""
+"""Learned wait: a stop rule fitted to each query's first answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from scipy.special import ndtri
 
 from kwiken.base.errors import InputError
 from kwiken.lab.populations import fan_out_queries
+from kwiken.lab.reproduction.kwiken.learned_wait import LearnedWait, _Sums, tune_learned_wait
 from kwiken.tail.partial import Responders, apply_rule, tune_fixed_timeout
-from kwiken.tail.partial.comparison import RULES, compare_stop_rules
-from kwiken.tail.partial.learned_wait import LearnedWait, _Sums, tune_learned_wait
 
 
 def test_a_querys_own_distribution_is_learned_from_its_first_answers() -> None:
@@ -54,30 +53,6 @@ def test_tuning_keeps_the_budget_and_is_no_worse_than_a_fixed_time_out(
     tuned = tune_learned_wait(responders, loss=loss)
     assert tuned.loss <= loss * (1 + 1e-9)
     assert tuned.variance <= tune_fixed_timeout(responders, loss=loss).variance * (1 + 1e-9)
-
-
-def test_all_rules_are_compared_on_queries_that_they_were_not_tuned_on() -> None:
-    responders = Responders.of(fan_out_queries(4000, np.random.default_rng(1), responders=100))
-    verdicts = compare_stop_rules(responders, 0.002)
-    assert {verdict.name for verdict in verdicts} == set(RULES)
-    left = [verdict.variance_left for verdict in verdicts]
-    assert left == sorted(left)
-    by_name = {verdict.name: verdict for verdict in verdicts}
-    # On this generator the dynamic rule is steadiest, the learned wait next; quick queries gain more by it.
-    assert verdicts[0].name == "dynamic"
-    assert by_name["learned wait"].variance_left < by_name["fixed time-out"].variance_left
-    assert by_name["learned wait"].cuts["p50"] > by_name["dynamic"].cuts["p50"]
-    for verdict in verdicts:
-        assert verdict.loss <= 0.003
-        assert 0 <= verdict.cuts["p99"] < 1
-    assert set(by_name["dynamic"].parameters) == {"cutoff_ms", "wait_ms", "progress"}
-
-
-@pytest.mark.parametrize("learned", [0.0, 1.0])
-def test_a_comparison_needs_queries_on_both_sides(learned: float) -> None:
-    responders = Responders.of(np.ones((10, 3)))
-    with pytest.raises(InputError, match="cannot split 10 queries"):
-        compare_stop_rules(responders, 0.1, learned=learned)
 
 
 def test_a_loss_must_be_a_share() -> None:
