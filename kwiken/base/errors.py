@@ -45,7 +45,6 @@ class MissingExtraError(KwikenError, ModuleNotFoundError):
 
     Args:
         message: what needs the library, and how to install it.
-        name: import name of the library.
     """
 
     def __init__(self, message: str, *, name: str) -> None:

@@ -35,7 +35,6 @@ def require(user: str, *extras: str) -> None:
 
     Args:
         user: what needs them, as whoever calls it knows it.
-        extras: keys of `EXTRAS`.
 
     Raises:
         MissingExtraError: names the user, a library that is missing, and the extras.

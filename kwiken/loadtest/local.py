@@ -32,7 +32,6 @@ class LocalRun:
     """One load run.
 
     Args:
-        ready: checked settings of the run.
         records: file that every outcome is written to; None for none.
         on_progress: callback for progress, as in `run_load`; None for none.
     """

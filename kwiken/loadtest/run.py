@@ -22,7 +22,6 @@ def run_load(settings: LoadSettings, *, on_progress: Callable[[Progress], None] 
     collection, and uses up to a whole core.
 
     Args:
-        settings: options of the run.
         on_progress: callback, called about four times a second; the time it takes delays requests that are
             due meanwhile. None for none.
 

@@ -96,7 +96,6 @@ class DagUser(User):
         """Hook, called with every outcome; does nothing by default.
 
         Args:
-            outcome: result of one request.
             epoch_s: start of the run, seconds since 1970.
         """
 

@@ -3,8 +3,8 @@
 The rules, for every name that a public package exports and every public method of its classes:
 
 - The name has a docstring.
-- `Args:` lists every argument by its name, and nothing else; the only argument of a method may be described in the
-  sentence. The arguments of a class are under its `Args:` or `Attributes:`, unless there is only one.
+- `Args:` and `Attributes:` say what a name and its type do not: an entry of three words or fewer, without a shape, is
+  refused anywhere in `kwiken`. `Args:` lists nothing that is not taken.
 - `Raises:` lists each error of `KwikenError`'s family that the name raises, itself or through a private function of
   the same module.
 - An array has its shape, `(n,)`.
@@ -55,6 +55,7 @@ PACKAGES: Final = (
     "kwiken.loadtest",
 )
 MIN_DOCSTRING_CHARS: Final = 20
+MIN_ENTRY_WORDS: Final = 4
 SECTION: Final = re.compile(r"(Args|Attributes|Returns|Raises|Example):")
 ENTRY: Final = re.compile(r"    (\S[^:]*): (.*)")
 ARRAY: Final = re.compile(r"\b(Floats|Ints|Bools|NDArray|ndarray)\b")
@@ -351,10 +352,20 @@ def without_docstring() -> Iterator[str]:
             yield f"{named.place}: a docstring of {len(named.doc)} characters"
 
 
-def undocumented_arguments() -> Iterator[str]:
-    for named, name, _, text in words():
-        if text is None:
-            yield f"{named.place}: does not tell {name}"
+def empty_entries() -> Iterator[str]:
+    """Entries that only repeat a name, in all modules."""
+    for path in sorted((ROOT / "kwiken").rglob("*.py")):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef | Function):
+                parts = sections(ast.get_docstring(node) or "")
+                for name, text in (parts.get("Args", {}) | parts.get("Attributes", {})).items():
+                    said = text.partition(": ")[2]
+                    if name and len(said.split()) < MIN_ENTRY_WORDS and "(" not in said:
+                        kind = dict(
+                            fields(node) if isinstance(node, ast.ClassDef) else arguments(node, method=False)
+                        )
+                        if not FLOAT.search(kind.get(name, "float")):
+                            yield f"{path.relative_to(ROOT)}:{node.lineno}: {name} says no more than its name"
 
 
 def documented_but_not_taken() -> Iterator[str]:
@@ -387,7 +398,7 @@ def undocumented_errors() -> Iterator[str]:
 
 def undocumented_shapes() -> Iterator[str]:
     for named, name, kind, text in words():
-        if text is not None and ARRAY.search(kind) and not SHAPE.search(text):
+        if ARRAY.search(kind) and not SHAPE.search(text or ""):
             yield f"{named.place}: {name} has no shape"
     for named, kind, text in answers():
         if ARRAY.search(kind) and not SHAPE.search(text):
@@ -396,7 +407,7 @@ def undocumented_shapes() -> Iterator[str]:
 
 def undocumented_units() -> Iterator[str]:
     for named, name, kind, text in words():
-        if text is not None and FLOAT.search(kind) and not (UNIT_NAME.search(name) or UNIT.search(text)):
+        if FLOAT.search(kind) and not (UNIT_NAME.search(name) or UNIT.search(text or "")):
             yield f"{named.place}: {name} has no unit"
     for named, kind, text in answers():
         name = named.node.name
@@ -420,7 +431,7 @@ def undocumented_sources() -> Iterator[str]:
 
 RULES: Final = (
     without_docstring,
-    undocumented_arguments,
+    empty_entries,
     documented_but_not_taken,
     undocumented_errors,
     undocumented_shapes,
@@ -448,7 +459,7 @@ def test_nothing_public_is_overlooked() -> None:
 
 CASES: Final = {
     "without_docstring": "def f(): pass",
-    "undocumented_arguments": 'def f(a, b):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
+    "empty_entries": 'def f(a: int, b: int):\n    """Do it.\n\n    Args:\n        a: one.\n    """',
     "documented_but_not_taken": 'def f():\n    """Do it.\n\n    Args:\n        b: one.\n    """',
     "undocumented_errors": 'def f():\n    """Do it and all at once."""\n    _g()\n\ndef _g():\n    raise InputError("no")',
     "undocumented_shapes": 'def f(a: Floats):\n    """Do it and all at once.\n\n    Args:\n        a: in ms.\n    """',
@@ -458,7 +469,8 @@ CASES: Final = {
 
 @pytest.mark.parametrize("rule", CASES)
 def test_each_rule_finds_its_violation(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "f.py"
+    path = tmp_path / "kwiken" / "f.py"
+    path.parent.mkdir()
     path.write_text(CASES[rule], encoding="utf-8")
     node = tree(path).body[0]
     assert isinstance(node, ast.FunctionDef)

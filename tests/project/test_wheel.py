@@ -194,9 +194,6 @@ def test_the_core_runs_stages_and_a_gateway_by_hand(core: Environment, tmp_path:
 
 
 def test_the_core_has_the_search_service(core: Environment, tmp_path: Path) -> None:
-    assert "asyncio.gather" in core.ok(
-        "python", "-m", "kwiken.services.search", "ask", "asyncio gather", cwd=tmp_path
-    )
     core.ok(
         "python", "-m", "kwiken.services.search", "queries", "-n", "50", "-o", "queries.txt", cwd=tmp_path
     )

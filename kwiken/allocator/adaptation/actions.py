@@ -10,9 +10,7 @@ class Start:
     """Start a replica.
 
     Attributes:
-        workload: name of the workload.
         key: name of the replica in the adaptation.
-        node: name of the node.
         cores: number of cores, for extra work too.
         reason: why, as one phrase.
     """
@@ -34,9 +32,7 @@ class Resize:
     """Change the number of cores of a replica that runs.
 
     Attributes:
-        workload: name of the workload.
         key: name of the replica in the adaptation.
-        node: name of the node.
         cores: number of cores, for extra work too.
         reason: why, as one phrase.
     """
@@ -58,9 +54,7 @@ class Stop:
     """Stop a replica in good order.
 
     Attributes:
-        workload: name of the workload.
         key: name of the replica in the adaptation.
-        node: name of the node.
         reason: why, as one phrase.
         after: names of the replicas that take its place; it stays unless all of them could be started.
     """
@@ -82,7 +76,6 @@ class Shortage:
     """The nodes have no room for what a workload needs; nothing is to be done but to say so.
 
     Attributes:
-        workload: name of the workload.
         reason: what is needed and what there is, as one phrase.
     """
 
@@ -100,7 +93,6 @@ class Revision:
     """The prediction of a workload is corrected; actions that follow from that come after this one.
 
     Attributes:
-        workload: name of the workload.
         reason: what was measured and what is believed now, as one phrase.
     """
 

@@ -32,9 +32,7 @@ class Adaptation:
 
     Args:
         requests: workloads, with targets or best effort.
-        cluster: nodes.
         placement: replicas at the start; their keys are those of `keys`.
-        scheduler: what chooses nodes and sizes.
         service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
     """
 
@@ -114,9 +112,7 @@ class Adaptation:
         Call it after `observe` for the same window. While a stage's change takes effect, the service waits.
 
         Args:
-            service: name of the service.
             now_s: moment on a monotonic clock, seconds.
-            whole: measurements of whole requests.
             stages: measurements of its stages, by workload.
         """
         watch = self._services[service]
@@ -167,7 +163,6 @@ class Adaptation:
         """Take note that a replica could not be started: a later `observe` places it anew.
 
         Args:
-            workload: name of the workload.
             key: key of the replica; nothing happens if the replica was given up meanwhile.
             now_s: moment on a monotonic clock, seconds.
 

@@ -24,7 +24,6 @@ class Measures:
 
     Args:
         replicas: replicas of all workloads, which are changed.
-        scheduler: what chooses nodes and sizes.
     """
 
     def __init__(self, replicas: Replicas, scheduler: Scheduler) -> None:
@@ -38,8 +37,6 @@ class Measures:
         """Give a workload what it needs, and say what is missing after that.
 
         Args:
-            name: name of the workload.
-            reason: reason of the actions.
             tell_again: whether a shortage that was told before is told once more.
         """
         if tell_again:
@@ -103,9 +100,7 @@ class Measures:
         """Move a replica that is slower than predicted, if another node is as good by prediction.
 
         Args:
-            name: name of the workload.
             place: position of the replica among the workload's.
-            reason: reason of the actions.
             avoided: names of nodes that the replica must not move to.
         """
         return self._move(name, place, reason, LEAST_OF_STRAGGLER, avoided)
@@ -116,10 +111,6 @@ class Measures:
 
     def start_failed(self, name: str, key: str) -> tuple[Replica, list[Action]]:
         """Take out a replica that could not be started; the one that it was to replace goes on if it can.
-
-        Args:
-            name: name of the workload.
-            key: key of one of its replicas.
 
         Returns:
             The replica that was taken out, and actions: the replaced one stops where its room is gone.

@@ -26,8 +26,6 @@ class Retries:
         """Record that a replica could not be started.
 
         Args:
-            workload: name of the workload.
-            node: name of the node.
             now_s: moment on a monotonic clock, seconds.
         """
         wait_s = self._of[workload].wait_s if workload in self._of else FIRST_WAIT_S

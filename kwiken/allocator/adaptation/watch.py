@@ -90,7 +90,6 @@ class Watch:
 
         Args:
             now_s: moment on a monotonic clock, seconds.
-            seen: what was measured.
         """
         if now_s - self._seen_s > MAX_GAP_S:
             self._slow = self._quiet = 0
@@ -160,7 +159,6 @@ class Watch:
 
         Args:
             now_s: moment on a monotonic clock, seconds.
-            seen: what was measured.
             expected: by key of a replica, its predicted rate, work per second, and the performance of its
                 class of node, as a factor.
         """

@@ -29,8 +29,6 @@ class Outcome:
     Attributes:
         sizes: size of each stage.
         cost: cost of all replicas in an hour.
-        verified: latencies in the queueing simulator.
-        trials: trials that know the sizes' policies.
     """
 
     sizes: Sizes
@@ -49,7 +47,6 @@ class Arm:
     """One way to size the service.
 
     Attributes:
-        name: name of the way.
         at_target: its cheapest sizes that meet the target; None where it found none.
         nearest: the least p99 that it came to on the way to the target; None where it met the target.
         at_cost: its least p99 at the joint answer's cost; None where it cannot serve the calls at that cost.
@@ -70,10 +67,8 @@ def reached(
     on. So the goal of the search is corrected by the ratio of the verified p99, and the search is repeated.
 
     Args:
-        trials: trials of the stages.
         cheapest: function that searches for the cheapest sizes that meet a goal in the trials, milliseconds.
         target_ms: p99 to reach, milliseconds.
-        seed: seed of the verification.
 
     Returns:
         The cheapest verified sizes, or None; and, where there are none, the verified sizes of the least p99.
@@ -112,10 +107,8 @@ def compared(
 
     Args:
         search: search with all levers.
-        given: sizes of `start_with_given`.
         answer: the joint search's answer for the target.
         target_ms: p99 to reach, milliseconds.
-        seed: seed of the verification.
     """
     cost = answer.cost
     alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
@@ -217,9 +210,6 @@ def start_with_given(search: Search) -> Sizes | None:
 
     The policies become those of `FIXED_LEVEL` in the search's trials. Their time-outs are shorter than those
     for few replicas, whose queues are longer, and may suit a cheaper service better.
-
-    Args:
-        search: search whose trials get the policies.
 
     Returns:
         The sizes; None where the nodes have no room for the recorded replicas.

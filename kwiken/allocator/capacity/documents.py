@@ -39,7 +39,6 @@ def plan_of(
     """Plan with the sizes' reissue policies, and the expectation of the queueing simulator.
 
     Args:
-        trials: trials that know the policies.
         sizes: size of each stage.
         costs: cost model and each stage's share of the work.
         before: the service at these sizes without copies.

@@ -38,10 +38,7 @@ class LonePauses:
         calls that waited then are known as caught.
 
         Args:
-            model: load model of the profile.
-            stage: name of the stage.
             rows: (m,) indices of the requests in the profile.
-            primaries: their calls.
             factor: load as a multiple of the profile's.
         """
         shape = primaries.rest_ms.shape

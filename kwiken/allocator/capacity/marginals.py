@@ -18,7 +18,6 @@ class Marginal:
     """Effect of one move at one stage.
 
     Attributes:
-        stage: name of the stage.
         move: `replica more`, `replica less`, `faster nodes`, `more copies` or `fewer copies`.
         p99_change_ms: change of the p99 of whole requests in the trials, milliseconds; infinite where the
             stage could not serve its calls.
@@ -37,7 +36,6 @@ def marginals(search: Search, sizes: Sizes) -> list[Marginal]:
     """Effect of a replica more or less, of faster nodes, and of more or fewer copies, stage by stage.
 
     Args:
-        search: search that found the sizes.
         sizes: size of each stage.
     """
     found = []
@@ -81,7 +79,6 @@ def slowest_stage(search: Search, sizes: Sizes, share: float = 0.01) -> tuple[st
     """Find the stage that adds most to the latency of the slowest requests.
 
     Args:
-        search: search that knows the trials.
         sizes: size of each stage, which can serve the calls.
         share: share of the requests that count as slow.
 

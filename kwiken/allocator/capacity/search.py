@@ -49,7 +49,6 @@ class Levers:
     """Kinds of moves that a search may make.
 
     Attributes:
-        replicas: whether numbers of replicas may change.
         classes: whether stages may move to nodes of another class.
         reissues: whether shares of copies may change.
     """
@@ -82,10 +81,8 @@ class Search:
     """Search over the sizes of all stages.
 
     Args:
-        trials: trials of the stages.
         costs: each stage's share of the work, by which copies draw on the budget.
         max_reissue: most copies, as a share of all work.
-        levers: kinds of moves.
     """
 
     def __init__(
@@ -99,11 +96,7 @@ class Search:
         self._known: dict[Sizes, float] = {}
 
     def only(self, levers: Levers) -> Search:
-        """A search with the same trials, costs and budget, and other kinds of moves.
-
-        Args:
-            levers: kinds of moves.
-        """
+        """A search with the same trials, costs and budget, and other kinds of moves."""
         return Search(self.trials, self._costs, self._max_reissue, levers)
 
     @cached_property

@@ -30,7 +30,6 @@ class SizeSettings:
         cost: cost model by which copies draw on that budget, as `costs` takes it.
         queues: what is known of replicas and queues in the recording beside the profile.
         copy_correlation: correlation of copies with their calls, as `simulate` takes it.
-        compare: whether the alternatives are searched too.
         frontier: whether cheapest sizes are found for other targets too.
         seed: seed of all draws.
 

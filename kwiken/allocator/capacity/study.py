@@ -56,7 +56,6 @@ class FrontierPoint:
     """Cheapest sizes that one way of searching found for some target.
 
     Attributes:
-        joint: whether reissues were among the moves.
         p99_ms: p99 of whole requests in the trials, milliseconds.
         cost: cost of all replicas in an hour.
         sizes: size of each stage.
@@ -80,8 +79,6 @@ class SizeStudy:
         marginals: what one unit more or less does at each stage.
         arms: the joint search and its alternatives; empty where they were not asked for.
         frontier: cost against p99; empty where it was not asked for.
-        model: load model of the profile.
-        search: the search that found the sizes.
     """
 
     outcome: Outcome

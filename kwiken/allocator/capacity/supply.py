@@ -63,12 +63,10 @@ class Supply:
     """Prices, speeds and room of the classes of nodes, as arrays over stages (s) and classes (c).
 
     Args:
-        stages: names of the stages.
         needs: what replicas need, by stage; defaults for the others.
         cluster: nodes; None for cores of one kind, at a cost of 1 each.
 
     Attributes:
-        classes: names of the classes.
         price: (s, c) cost of one replica in an hour.
         speed: (s, c) speed of a replica as a factor of the recorded replicas'.
         limit: (s, c) most replicas of a stage on the empty nodes of a class.

@@ -63,7 +63,6 @@ class AtSpeed:
         """(size,): independent draws, milliseconds.
 
         Args:
-            rng: source of randomness.
             size: number of draws, 0 or more.
         """
         return self.times.draw(rng, size) / self.speed
@@ -153,15 +152,12 @@ class StageTrials:
     """Trials of all stages of a service at one rate; simulated when first asked for, then kept.
 
     Args:
-        model: load model of the profile.
         rate_per_s: requests a second to size for.
-        supply: speeds of the classes of nodes.
         seed: seed of all draws.
         terms: terms of the ledger that pays for copies.
         requests: number of requests that count; None for as many as a bound on calls allows.
 
     Attributes:
-        requests: number of requests that count.
         names: names of the stages, parents before children.
     """
 
@@ -205,11 +201,7 @@ class StageTrials:
             self._stages.append(state)
 
     def give(self, fixed: Mapping[int, Reissue]) -> None:
-        """Set the policies of `FIXED_LEVEL`; none may have been tried yet.
-
-        Args:
-            fixed: by index of a stage: policy.
-        """
+        """Set the policies of `FIXED_LEVEL`; none may have been tried yet."""
         assert not self._fixed
         self._fixed = dict(fixed)
 

@@ -47,11 +47,7 @@ class Verified:
         return float(np.percentile(self.latency_ms, 99))
 
     def percentiles(self, *, seed: int = 0) -> Floats:
-        """(resamples, 5): the ladder in resamples of blocks of time, milliseconds.
-
-        Args:
-            seed: seed of the resamples.
-        """
+        """(resamples, 5): the ladder in resamples of blocks of time, milliseconds."""
         return BlockBootstrap(len(self.latency_ms), seed=seed).percentiles(self.latency_ms)
 
     def probability(self, target_ms: float, *, seed: int = 0) -> float:
@@ -59,7 +55,6 @@ class Verified:
 
         Args:
             target_ms: p99 to reach, milliseconds.
-            seed: seed of the resamples.
         """
         return float((self.percentiles(seed=seed)[:, P99] <= target_ms).mean())
 
@@ -71,7 +66,6 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
         trials: trials of its stages, which know the policies of the sizes.
         sizes: size of each stage.
         seed: seed of all draws; take another one than the trials'.
-        copies: whether calls get copies.
 
     Returns:
         The outcome; None where copies overload a stage.

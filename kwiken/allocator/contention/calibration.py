@@ -34,7 +34,6 @@ class Calibration:
     """What a kernel reaches at each level, alone.
 
     Attributes:
-        source: source of contention.
         levels: (n,) wanted levels, rising from 0 to 1.
         drives: (n,) levels that were set to reach the wanted ones.
         reached: (n,) pressure that was reached, as a share of that at full level.
@@ -82,7 +81,6 @@ def calibrate(
     """Calibration from measured rates.
 
     Args:
-        source: source of contention.
         levels: levels that were wanted, rising from 0 to 1.
         rates: what was measured at each: operations per second, or bytes that are held.
         drives: levels that were set; None for the wanted ones.

@@ -18,7 +18,6 @@ class Crosstalk:
     """What kernels cost one another.
 
     Attributes:
-        sources: sources of contention.
         level: level of both kernels, 0 to 1.
         losses: (n, n) relative loss of speed of the column's kernel while the row's presses; may be slightly
             negative by noise.

@@ -95,7 +95,6 @@ def probe_from_json(text: str | bytes, *, where: str) -> MachineProbe:
     """Read a document that `probe_to_json` wrote.
 
     Args:
-        text: the document.
         where: source to name in errors, such as a file's path.
 
     Raises:

@@ -28,7 +28,6 @@ class MeasuredRun:
     """Performance of a stage at one setting.
 
     Attributes:
-        setting: the setting.
         performance: calls per second of all replicas together.
         deviation: standard deviation of the performance relative to the reference's, as a share.
     """
@@ -88,12 +87,7 @@ def measured_runs(settings: Sequence[Setting], rounds: Floats) -> tuple[Measured
 
 
 def workload_entry(name: str, found: StageProbe) -> str:
-    """The table `[[workloads]]` of a stage.
-
-    Args:
-        name: name of the workload.
-        found: what was measured.
-    """
+    """The table `[[workloads]]` of a stage."""
     lines = ["[[workloads]]", f"name = {_quoted(name)}", 'measure = "rate"', "runs = ["]
     for run in found.runs:
         setting = run.setting

@@ -49,7 +49,6 @@ class Step:
     """One window to measure.
 
     Attributes:
-        window: what runs.
         level: level of the kernel, 0 to 1; 0 for the workload alone.
     """
 
@@ -119,7 +118,6 @@ class _LossCurve:
         variance_share: variance of a visit's loss, as a multiple of one window's.
         losses: by level, the losses of its visits, logarithms.
         squares: sum of squared differences between windows of one kind in one visit, each halved.
-        freedom: number of those differences.
     """
 
     bound: float

@@ -53,11 +53,6 @@ class SimulatedResource:
 def simulate_ramp(resource: SimulatedResource, ramp: Ramp, rng: np.random.Generator) -> tuple[Scores, int]:
     """Run a ramp on the simulated machine.
 
-    Args:
-        resource: resource and workload.
-        ramp: fresh ramp.
-        rng: generator of the noise.
-
     Returns:
         The scores and the number of windows.
     """

@@ -22,8 +22,6 @@ class Setting:
 
     Attributes:
         size: size of each replica.
-        replicas: number of replicas.
-        node_class: class of node.
         speed: speed of the class's cores as a share of this machine's, above 0 and at most 1.
     """
 
@@ -85,8 +83,6 @@ def plan_stage(
     """Choose the most informative measurements: another size, more replicas, another class, two sources.
 
     Args:
-        known: history and reference.
-        processors: number of this machine's processors.
         speeds: speed by node class; classes without one cannot be played here.
         sources: sources to ramp; empty for the two that tell most.
         where: source of the history to name in errors.
@@ -126,7 +122,6 @@ def whole_plan(known: Measurements, *, processors: int, speeds: Mapping[str, flo
     """Plan that measures all sizes, numbers of replicas, classes and sources, for a whole row of the history.
 
     Args:
-        known: history and reference.
         processors: number of this machine's processors; what does not fit is left out.
         speeds: speed by node class.
     """

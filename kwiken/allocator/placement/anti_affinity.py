@@ -22,7 +22,6 @@ class AntiAffinity:
 
     Attributes:
         spread: what no two replicas of the workload may share.
-        cluster: nodes.
     """
 
     spread: Spread
@@ -39,11 +38,7 @@ class AntiAffinity:
         return self.spread is Spread.ZONE
 
     def group_of(self, node: int) -> int | None:
-        """Number of a node's group; None where there are no groups.
-
-        Args:
-            node: index of the node.
-        """
+        """Number of a node's group; None where there are no groups."""
         if self.spread is Spread.NONE:
             return None
         return node if self.spread is Spread.NODE else int(self.cluster.zones[node])

@@ -19,7 +19,6 @@ class NeighbourCost:
     """What one workload costs another one on the same node.
 
     Attributes:
-        node: name of the node.
         by: name of the workload that exerts the pressure.
         to: name of the workload that loses performance.
         loss: share of a replica's performance that is lost more than without `by`, 0 to 1.
@@ -40,8 +39,6 @@ class ReplicaFactors:
     `rate` is the product of `base`, `size`, `node_class`, `contention` and `efficiency`.
 
     Attributes:
-        workload: name of the workload.
-        node: name of the node.
         cores: number of cores.
         memory_gb: memory, in units of GB.
         base: performance of a replica of the reference size on the reference class, work per second.

@@ -34,9 +34,6 @@ class Draw(msgspec.Struct, frozen=True, eq=False):
     """What one piece of work takes from one node.
 
     Attributes:
-        kind: kind of work.
-        owner: name of the workload.
-        node: index of the node.
         cores: number of cores.
         memory_gb: memory, in units of GB.
         caused: (s,) pressure that the work exerts, a share from 0 to 1, over `SOURCES`.
@@ -60,7 +57,6 @@ class NodeLedger:
         cluster: nodes; all of them start empty.
 
     Attributes:
-        cluster: nodes.
         free_cores: (n,) number of cores that are not drawn.
         free_memory_gb: (n,) memory that is not drawn, in units of GB.
         pressure: (s, n) sum of the pressure that residents exert, over `SOURCES`, in shares.
@@ -88,7 +84,6 @@ class NodeLedger:
         """Whether a node has this much room.
 
         Args:
-            node: index of the node.
             cores: number of cores.
             memory_gb: memory, in units of GB.
         """
@@ -100,7 +95,6 @@ class NodeLedger:
         """Whether the residents of a node can bear additional pressure.
 
         Args:
-            node: index of the node.
             caused: (s,) additional pressure, a share from 0 to 1, over `SOURCES`.
         """
         return bool(np.all((self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)))

@@ -66,8 +66,6 @@ class Node:
     """One machine.
 
     Attributes:
-        name: unique name.
-        node_class: name of its class.
         zone: zone whose nodes fail together; empty for a zone of its own.
     """
 
@@ -81,7 +79,6 @@ class Cluster:
     """Nodes and their classes, with arrays over the nodes.
 
     Attributes:
-        classes: classes of nodes.
         nodes: machines; position in this tuple is the node's index everywhere in this package.
 
     Raises:
@@ -150,7 +147,6 @@ class Cluster:
         """Cost of a part of a node in an hour: the mean of the shares of its cores and of its memory.
 
         Args:
-            node: index of the node.
             cores: number of cores used.
             memory_gb: memory used, in units of GB.
 

@@ -35,11 +35,7 @@ class Scheduler(Protocol):
         """
 
     def satisfied(self, sizing: Sizing) -> bool:
-        """Whether a workload has what this scheduler set out to give it.
-
-        Args:
-            sizing: replicas after `place`.
-        """
+        """Whether a workload has what this scheduler set out to give it."""
 
 
 class Status(StrEnum):
@@ -65,7 +61,6 @@ class Admission:
 
     Attributes:
         sizing: replicas of the workload; none where it waits.
-        queued: whether the workload waits.
         nearest: for a workload that waits, what the free nodes could have performed.
         nearest_empty: for a workload that waits, what all nodes could perform if they were empty.
         evicted: replicas of best-effort work that made room for it, with the name of their workload.
@@ -101,9 +96,6 @@ def admit_all(
     room where a promise needs it.
 
     Args:
-        requests: workloads to place.
-        ledger: state of the nodes.
-        scheduler: what chooses nodes and sizes.
         running: replicas that workloads have on the nodes already; a workload in `requests` keeps them, and
             gets others where they do not meet its target.
 
@@ -134,8 +126,6 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
 
     Args:
         sizing: replicas that the workload has already, usually none.
-        scheduler: what chooses nodes and sizes.
-        fillers: best-effort work that may be evicted.
     """
     ledger, kept = sizing.ledger, len(sizing.replicas)
     scheduler.place(sizing)

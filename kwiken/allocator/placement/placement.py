@@ -34,10 +34,8 @@ class PlacedNode(_Struct, frozen=True, kw_only=True):
     """Node that a placement uses or could have used.
 
     Attributes:
-        name: unique name.
         node_class: name of its class; `class` in JSON.
         zone: name of its zone; empty for a zone of its own.
-        cores: number of cores.
         memory_gb: memory, in units of GB.
     """
 
@@ -52,7 +50,6 @@ class PlacedReplica(_Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One replica.
 
     Attributes:
-        node: name of its node.
         cores: number of cores for its own work.
         memory_gb: memory, in units of GB.
         reissue_cores: number of cores kept for copies of calls.
@@ -70,11 +67,9 @@ class PlacedWorkload(_Struct, frozen=True, kw_only=True):
     """One workload with its replicas.
 
     Attributes:
-        name: name of the workload.
         service: name of the service that it is a part of; empty for none.
         stage: name of the stage of that service; empty for none.
         spread: what no two replicas may share: `none`, `node` or `zone`.
-        status: what became of the workload.
         required: performance that meets its target, work per second; 0 for best-effort work.
         expected: predicted performance with all neighbours, work per second.
         needed: performance that the prediction had to reach, work per second: the target with headroom.
@@ -84,7 +79,6 @@ class PlacedWorkload(_Struct, frozen=True, kw_only=True):
             second; 0 else.
         nearest_empty: for a workload that waits, the same of all nodes if they were empty; 0 else.
         evicted: by best-effort workload: number of its replicas that made room.
-        replicas: replicas.
     """
 
     name: str
@@ -110,8 +104,6 @@ class Placement(_Struct, frozen=True, kw_only=True):
         version: version of the format; must be 1.
         scheduler: name of the scheduler that made it.
         confidence: probability with which each target was to be met, 0 to 1.
-        nodes: nodes of the cluster.
-        workloads: workloads.
     """
 
     version: int
@@ -129,7 +121,6 @@ class Placement(_Struct, frozen=True, kw_only=True):
         """Read a placement.
 
         Args:
-            text: JSON document.
             where: source to name in errors, such as a file's path.
 
         Raises:
@@ -180,9 +171,7 @@ def document(
     """Write down what was placed.
 
     Args:
-        cluster: nodes.
         admissions: outcomes of the workloads, in the order of the document.
-        scheduler: name of the scheduler.
         confidence: probability with which each target was to be met, 0 to 1.
     """
     nodes = placed_nodes(cluster)
@@ -193,11 +182,7 @@ def document(
 
 
 def placed_nodes(cluster: Cluster) -> list[PlacedNode]:
-    """Nodes of a cluster as a placement lists them.
-
-    Args:
-        cluster: nodes and their classes.
-    """
+    """Nodes of a cluster as a placement lists them."""
     classes = {found.name: found for found in cluster.classes}
     return [
         PlacedNode(
@@ -264,11 +249,6 @@ def resume(placement: Placement, requests: Mapping[str, Request], ledger: NodeLe
     Replicas are left out, to be placed anew, where their workload or node is gone, where the node has no room
     for them any more, or where the profile does not know their size.
 
-    Args:
-        placement: placement made before.
-        requests: workloads by name.
-        ledger: state of the nodes.
-
     Returns:
         Workloads of the placement that still have replicas.
     """
@@ -297,9 +277,5 @@ def resume(placement: Placement, requests: Mapping[str, Request], ledger: NodeLe
 
 
 def total_cost(placement: Placement) -> float:
-    """Cost of all replicas in an hour.
-
-    Args:
-        placement: placement.
-    """
+    """Cost of all replicas in an hour."""
     return math.fsum(workload.cost_per_hour for workload in placement.workloads)

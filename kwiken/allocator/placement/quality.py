@@ -64,8 +64,6 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
     anything.
 
     Args:
-        request: workload to place.
-        ledger: state of the nodes.
         nodes: (m,) indices of the nodes; None for all of them.
     """
     some = slice(None) if nodes is None else nodes
@@ -95,9 +93,6 @@ def node_scores(
     """Score nodes for one more replica of a workload (Quasar section 3.7 steps 1 and 2).
 
     Args:
-        request: workload to place.
-        ledger: state of the nodes.
-        contention: contention on the nodes to score.
         largest: index of the largest size to consider; None for all sizes.
     """
     nodes = contention.nodes

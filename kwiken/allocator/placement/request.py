@@ -32,9 +32,7 @@ class Request:
     than predicted.
 
     Attributes:
-        workload: workload to place.
         required: performance that meets its target, per second, a rate; 0 for best-effort work.
-        caution: how surely the target is met.
         cores: (k,) number of cores of a replica by size, in order of rising performance.
         memory_gb: (k,) memory of a replica by size, in units of GB.
         base: performance of a replica of the reference size on the reference class, work per second.
@@ -156,12 +154,7 @@ class Request:
         return found
 
     def cheaper(self, size: int, node_class: int) -> list[int]:
-        """Indices of the sizes that cost less on a class than a size, the cheapest first.
-
-        Args:
-            size: index of the size.
-            node_class: index of the class.
-        """
+        """Indices of the sizes that cost less on a class than a size, the cheapest first."""
         order, costs = self._by_cost[node_class]
         return order[: bisect_left(costs, costs[order.index(size)])]
 
@@ -186,12 +179,7 @@ class Request:
         return self.caused * (1.0 + self.shares.get(DrawKind.REISSUES, 0.0))
 
     def draws(self, node: int, size: int) -> tuple[Draw, ...]:
-        """What one replica takes from a node's ledger, itself first.
-
-        Args:
-            node: index of the node.
-            size: index of the size.
-        """
+        """What one replica takes from a node's ledger, itself first."""
         guaranteed = not self.workload.best_effort
         cores, memory_gb = float(self.cores[size]), float(self.memory_gb[size])
         own = Draw(
@@ -232,10 +220,7 @@ def request_for(
     much as another one and perform no better are left out.
 
     Args:
-        workload: workload to place.
-        profile: its predictions.
         cluster: nodes that it may be placed on.
-        caution: how surely its target is met.
         shares: extra work of each replica by kind, as shares of its own, each 0 or more.
 
     Raises:

@@ -22,7 +22,6 @@ class Replica(msgspec.Struct, frozen=True, eq=False):
     """One replica with its place.
 
     Attributes:
-        node: index of the node.
         size: index of the size in the request.
         draws: what the replica takes from the ledger, itself first.
     """
@@ -77,15 +76,8 @@ class Sizing:
     Contention on a node is measured when it is first asked for after a replica came to the node or left it,
     and after `refresh`.
 
-    Args:
-        request: workload to place.
-        ledger: state of the nodes.
-
     Attributes:
-        request: workload to place.
-        ledger: state of the nodes.
         anti_affinity: which nodes the replicas close to other replicas.
-        replicas: replicas chosen so far.
     """
 
     def __init__(self, request: Request, ledger: NodeLedger) -> None:
@@ -115,12 +107,7 @@ class Sizing:
         return self.anti_affinity.open_nodes(replica.node for replica in self.replicas)
 
     def add(self, node: int, size: int) -> None:
-        """Place a replica; the caller has checked that it fits.
-
-        Args:
-            node: index of the node.
-            size: index of the size.
-        """
+        """Place a replica; the caller has checked that it fits."""
         self.replicas.append(Replica(node, size, self._drawn(node, size)))
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._on_node[node] = self._on_node.get(node, 0) + 1
@@ -137,12 +124,7 @@ class Sizing:
         return gone
 
     def resize(self, place: int, size: int) -> None:
-        """Change the size of a replica; the caller has checked that the new size fits in its place.
-
-        Args:
-            place: position in `replicas`.
-            size: index of the new size.
-        """
+        """Change the size of a replica; the caller has checked that the new size fits in its place."""
         old = self.replicas[place]
         self._given_back(old)
         self.replicas[place] = Replica(old.node, size, self._drawn(old.node, size))
@@ -167,11 +149,7 @@ class Sizing:
         )
 
     def class_of(self, place: int) -> int:
-        """Index of the class of the node that a replica stands on.
-
-        Args:
-            place: position in `replicas`.
-        """
+        """Index of the class of the node that a replica stands on."""
         return self._classes[place]
 
     def refresh(self) -> None:
@@ -180,12 +158,7 @@ class Sizing:
         self._sums = _Sums()
 
     def has_room(self, place: int, size: int) -> bool:
-        """Whether a replica can have another size where it stands.
-
-        Args:
-            place: position in `replicas`.
-            size: index of the other size.
-        """
+        """Whether a replica can have another size where it stands."""
         request, replica = self.request, self.replicas[place]
         extra_cores = float(request.all_cores[size] - request.all_cores[replica.size])
         extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
@@ -206,11 +179,7 @@ class Sizing:
         self._sums = _Sums()
 
     def left(self, node: int) -> float:
-        """Share of performance that contention leaves a replica, now and with neighbours placed later.
-
-        Args:
-            node: index of the node.
-        """
+        """Share of performance that contention leaves a replica, now and with neighbours placed later."""
         left = self._left.get(node)
         if left is None:
             loss = worst_loss(self._outside(node), self.request.tolerated)
@@ -235,7 +204,6 @@ class Sizing:
         """Performance of one replica before the efficiency of their number, in work per second.
 
         Args:
-            place: position in `replicas`.
             size: index of another size to suppose; None for the one it has.
             count: number of replicas to suppose; None for the present one.
         """

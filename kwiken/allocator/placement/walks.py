@@ -27,11 +27,6 @@ Rank = Callable[[Request, NodeLedger, NodeScores], Floats]
 def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
 
-    Args:
-        request: workload to place.
-        ledger: state of the nodes.
-        scores: scores of n nodes.
-
     Returns:
         (n,) rank, higher is better, in work per second; 0 where the node cannot take a replica.
     """
@@ -41,11 +36,6 @@ def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floa
 
 def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance for the cost of the replica.
-
-    Args:
-        request: workload to place.
-        ledger: state of the nodes.
-        scores: scores of n nodes.
 
     Returns:
         (n,) rank, higher is better, in work per second and unit of cost; 0 where the node cannot take a
@@ -68,7 +58,6 @@ def walk(
 
     Args:
         sizing: replicas so far, to which others are added.
-        rank: ranking of the nodes.
         largest: index of the largest size to use; None for all sizes.
         contention: contention at present on the nodes to use; None for all nodes.
     """
@@ -121,9 +110,7 @@ def _offers(
     """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
 
     Args:
-        request: workload to place.
         ledger: state of the nodes; the caller draws between the offers.
-        rank: ranking of the nodes.
         largest: index of the largest size to offer; None for all sizes.
         scores: scores of the nodes at the start.
         again: whether a node is offered again after it took a replica.
@@ -153,8 +140,6 @@ def offers_by_size(
     """Nodes and sizes for walks over the same nodes, each best first, for replicas that share no node.
 
     Args:
-        request: workload to place.
-        ledger: state of the nodes.
         found: contention at present on the nodes to use.
 
     Returns:
@@ -208,7 +193,6 @@ def trim(sizing: Sizing, kept: int = 0) -> None:
     step 5), until a whole round changes nothing. So no replica can be dropped or made cheaper alone.
 
     Args:
-        sizing: replicas that meet the target.
         kept: how many of the oldest replicas stay as they are.
     """
     changed = True

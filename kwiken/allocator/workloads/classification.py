@@ -58,13 +58,9 @@ class Classification:
     """Everything predicted of one workload, as one Gaussian distribution; terms as in `WorkloadProfile`.
 
     Attributes:
-        measured: measurements of the workload.
-        known: history that it was classified with.
         mean: (n,) natural logarithms: the base, per second, then relative performance by size, count and
             class.
         covariance: (n, n) covariance of their errors, squared natural logarithms.
-        tolerated: scores by source of the history.
-        caused: scores by source of the history.
         methods: by matrix: method of completion that was chosen; None where every column was measured.
         corrections: log performance at places where runs depart from the product of the factors.
         noise: variance of one run's log performance.
@@ -96,9 +92,6 @@ class Classification:
         What the run adds is divided over the factors by their variance, and other sizes, counts and classes
         learn by their covariance with these (Quasar section 3.6, feedback). What the factors do not explain
         stays as a correction at that place, so that other places do not suffer from it.
-
-        Args:
-            run: place and measured performance.
         """
         at = self._columns(run.place)
         missed = float(np.log(run.performance)) - self.predict(run.place)[0]

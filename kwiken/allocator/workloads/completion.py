@@ -239,7 +239,6 @@ class FoldIn:
     """Singular vectors of the known rows, and ridge regression of a new row on them (Paragon section 3.4).
 
     Attributes:
-        rank: number of singular vectors.
         ridge: penalty, a variance of entries in the unit of the rows.
     """
 

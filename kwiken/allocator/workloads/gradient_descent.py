@@ -22,7 +22,6 @@ class GradientDescent:
     Standard deviations are those of `FoldIn`, to which the descent converges when columns are held fixed.
 
     Attributes:
-        rank: number of factors.
         rate: step of a row's factors.
         penalty: weight of the squared factors.
         max_epochs: most passes over all entries.
@@ -53,7 +52,6 @@ class DescentModel:
     """Rows that a new row is completed with.
 
     Attributes:
-        settings: settings of the descent.
         rows: (m, n) rows that are known whole, transformed.
         level: whether each row has an unknown level.
     """

@@ -33,7 +33,6 @@ class Place:
 
     Attributes:
         size: size of each replica.
-        replicas: number of replicas.
         node_class: class of the nodes that the replicas run on.
     """
 
@@ -62,8 +61,6 @@ class Measured:
     """Few measurements of one workload.
 
     Attributes:
-        name: name of the workload.
-        measure: unit of the performance.
         identity: fingerprint of the program and its data; empty for none.
         runs: measured performance, without neighbours.
         tolerated: by source: measured pressure that costs 5% of the performance, from 0 to 1.
@@ -105,12 +102,6 @@ class Measurements:
 
     Attributes:
         reference: size, one replica, and node class that performance is told relative to.
-        up: performance by size of a replica.
-        out: performance by number of replicas.
-        het: performance by node class.
-        tolerated: tolerated pressure by source.
-        caused: caused pressure by source.
-        workloads: workloads to classify.
     """
 
     reference: Place
@@ -195,7 +186,6 @@ def measurements_from_text(text: str | bytes, *, where: str, min_workloads: int 
     """Measurements of a TOML or JSON document; a document that starts with a brace is JSON.
 
     Args:
-        text: the document.
         where: source to name in errors, such as a file's path.
         min_workloads: least number of workloads to classify; 0 for a history alone.
 

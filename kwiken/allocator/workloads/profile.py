@@ -45,9 +45,6 @@ class Correction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Measured departure from the product of the factors at one place.
 
     Attributes:
-        size: size of a replica.
-        replicas: number of replicas.
-        node_class: class of the nodes.
         mean: what to add to the log performance there.
     """
 
@@ -78,8 +75,6 @@ class WorkloadProfile:
     `base * exp(up[size] + out[n] + het[class])`, in requests, completions or instructions per second.
 
     Attributes:
-        name: name of the workload.
-        measure: unit of the performance.
         base: performance of one replica of the reference size on the reference class, per second.
         base_deviation: standard deviation of the natural logarithm of `base`.
         sizes: (k,) sizes of a replica.
@@ -112,11 +107,7 @@ class WorkloadProfile:
     corrections: tuple[Correction, ...] = ()
 
     def of_size(self, size: Size) -> WorkloadProfile:
-        """The same predictions for replicas of one size only.
-
-        Args:
-            size: one of `sizes`.
-        """
+        """The same predictions for replicas of one size only."""
         place = [self.sizes.index(size)]
         return replace(
             self,
@@ -197,7 +188,6 @@ def profiles_from_json(text: str | bytes, *, where: str) -> tuple[WorkloadProfil
     """Profiles of a JSON document that `profiles_to_json` wrote, or another program.
 
     Args:
-        text: JSON document.
         where: source to name in errors, such as a file's path.
 
     Raises:

@@ -43,7 +43,6 @@ class Chosen:
 
     Attributes:
         name: name of the method with its settings.
-        model: the fitted model.
         scale: factor on the model's standard deviations that made 90% intervals cover 90% of held-out errors.
         error: mean absolute held-out error, in the unit of the rows.
         errors: mean absolute held-out error by name of every method that was tried: logarithm, or score
@@ -144,7 +143,6 @@ def held_out(
     Args:
         rows: (m, n) known rows, transformed.
         columns: (k,) columns that are not hidden; not all.
-        method: method of completion.
         level: whether each row has an unknown level.
         deviations: (m, n) standard deviations of the entries, in their unit; None where they are not known.
     """

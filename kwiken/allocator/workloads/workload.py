@@ -96,7 +96,6 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """One workload to be placed; all of its replicas are alike.
 
     Attributes:
-        name: unique name.
         memory_gb: memory that each replica needs, in GB.
         target: performance target; None for best-effort work only.
         best_effort: whether the workload has no guarantee, and may be evicted for others.

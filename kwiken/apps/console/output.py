@@ -32,7 +32,6 @@ def read_text(path: str, max_bytes: int) -> str:
     """Read a whole text file; `-` is stdin.
 
     Args:
-        path: path of the file.
         max_bytes: size of the largest file accepted, in bytes.
 
     Raises:
@@ -169,7 +168,6 @@ def print_table(
 
     Args:
         title: line above the table; empty for none.
-        columns: headings of the columns.
         rows: rows of cells, each as long as `columns`.
         to_stdout: whether the table is a result, for stdout, rather than a remark.
     """
@@ -267,7 +265,6 @@ def progress(label: str, *, total: float | None = None) -> Iterator[Bar]:
     """Show a progress bar on stderr while the block runs, if stderr is a terminal.
 
     Args:
-        label: name of the current step.
         total: amount of a complete bar; None if it is not known yet.
     """
     if not sys.stderr.isatty():

@@ -18,7 +18,6 @@ class Verdict:
     Attributes:
         told: whether the machine was quiet enough for a verdict.
         kept: whether every target was kept, before the loss of a node and again after it.
-        lines: sentences.
     """
 
     told: bool
@@ -27,11 +26,7 @@ class Verdict:
 
 
 def verdict(outcome: Outcome) -> Verdict:
-    """Judge a run.
-
-    Args:
-        outcome: result of the run.
-    """
+    """Judge a run."""
     *others, ours = outcome.arms
     busy = max(outcome.loss.busy, *(arm.busy for arm in outcome.arms))
     late_ms = max(arm.late_p99_ms for arm in outcome.arms)

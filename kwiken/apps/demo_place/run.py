@@ -54,14 +54,9 @@ class ServiceOutcome:
     """One service under one placement.
 
     Attributes:
-        service: name of the service.
         target_ms: largest p99 latency, milliseconds.
         p99_ms: p99 latency, milliseconds; None where the service had no room, or where more than one in a
             hundred requests failed.
-        requests: number of requests that count.
-        failed: number of them that failed.
-        replicas: number of replicas.
-        nodes: nodes with their classes.
     """
 
     service: str
@@ -83,8 +78,6 @@ class Arm:
     """One placement under load.
 
     Attributes:
-        scheduler: name of the scheduler.
-        services: the services.
         cores: number of cores of the services' replicas.
         cost_per_hour: cost of those replicas in an hour.
         best_effort_cores: number of cores of best-effort work.
@@ -106,11 +99,8 @@ class Loss:
     """What followed the loss of a node.
 
     Attributes:
-        node: name of the node.
-        services: services that had replicas on it.
         kept_again_s: time until every target was kept again, seconds; None if that was not seen.
         failed: number of requests that failed in that phase.
-        requests: number of requests in that phase.
         actions: actions with their reasons, each after its moment in seconds since the loss.
         busy: share of the machine's processors in use, by anybody, 0 to 1.
     """
@@ -130,7 +120,6 @@ class Outcome:
 
     Attributes:
         call_ms: time of one call on a small replica on a quick node, by service, milliseconds.
-        rate_per_s: rate of requests by service.
         arms: placements in the order in which they ran.
         loss: what followed the loss of a node, under the last placement.
     """
@@ -145,7 +134,6 @@ async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
     """Run the demonstration; about two and a half minutes.
 
     Args:
-        seed: seed of the traffic.
         say: told what happens, line by line.
         log: file that the log lines of gateways and replicas are appended to.
     """
@@ -344,7 +332,6 @@ def kept_again_s(
     """Time from a loss after which every target is kept to the end, seconds; None if too short to tell.
 
     Args:
-        streams: requests by service.
         call_s: time of one call by service, seconds, from which the targets come.
         lost_s: moment of the loss, seconds.
         last_s: moment of the last request, seconds.

@@ -90,7 +90,6 @@ def requests(call_s: Mapping[str, float], cluster: Cluster) -> list[Request]:
 
     Args:
         call_s: time of one call on a small replica on a quick node, alone, by service, seconds.
-        cluster: the nodes.
     """
     caution = Caution(confidence=CONFIDENCE)
     found = []

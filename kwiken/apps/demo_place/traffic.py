@@ -22,9 +22,7 @@ class Stream:
     """Requests to one gateway.
 
     Attributes:
-        url: URL of the requests.
         rounds: rounds of work that a request asks for.
-        rate_per_s: rate of the requests.
         due_s: moment at which each answered or failed request was due, monotonic clock, seconds.
         latency_ms: latency of each from that moment, milliseconds; infinite for a failed one.
         late_ms: delay of each request's start after it was due, milliseconds.
@@ -55,8 +53,6 @@ async def time_of_call(url: str, rounds: int, seconds: float) -> float:
     Calls one at a time would tell too little: a limited process that was idle starts at full speed.
 
     Args:
-        url: URL of the requests.
-        rounds: rounds of work.
         seconds: time to measure for.
     """
     answered = 0
@@ -83,7 +79,6 @@ async def send(streams: Iterable[Stream], seconds: float, chance: random.Random)
     Args:
         streams: what to send where; latencies are added.
         seconds: time for which requests are due.
-        chance: source of the moments.
     """
     async with (
         aiohttp.ClientSession(

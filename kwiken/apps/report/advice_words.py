@@ -29,7 +29,6 @@ def advice_sentences(advice: Advice, plan_file: str | None) -> tuple[str, str, s
     """Answers to the five questions, in the order of `QUESTIONS`.
 
     Args:
-        advice: advice to word.
         plan_file: file that the plan was written to; None if it was not kept.
     """
     return (
@@ -148,7 +147,6 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
     """Word one next step as a sentence without its full stop.
 
     Args:
-        step: step of an advice.
         most: largest number of stages, services or kinds to name, 1 or more.
     """
     from kwiken.tail.advice import (

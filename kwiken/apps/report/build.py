@@ -38,7 +38,6 @@ def build_page(material: Material, *, made: str) -> Page:
     """Build the page of a report.
 
     Args:
-        material: data of the report.
         made: origin and time of the data, for the line under the title.
     """
     sections = [section for make in SECTIONS if (section := make(material)) is not None]

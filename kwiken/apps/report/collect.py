@@ -33,7 +33,6 @@ class Wishes:
 
     Attributes:
         reissue: budget of a plan to make, as a share from 0 to 1.
-        seed: seed of the planner's random numbers.
         root: operation of the requests' root span, for a fit of traces; None for the most frequent.
         service: service of the requests' root span, for a fit of traces; None for any.
         jaeger: address of the Jaeger that the page links requests to; None for no links.
@@ -50,8 +49,6 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
     """Read the files; fit traces if there is no profile, and plan if there is no plan.
 
     Args:
-        found: files by kind.
-        wishes: settings for missing data.
         tell: receives the progress of reading traces: amount done, and total.
 
     Raises:

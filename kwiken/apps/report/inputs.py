@@ -26,7 +26,6 @@ class Found:
         profiles: files of profiles; one at most, unless several were asked for.
         plans: files of plans; the plan spread evenly has `even` in its name.
         result: file of a demo's result; None if there is none.
-        loads: files of load records.
         traces: files, folders and addresses of traces.
     """
 

@@ -21,7 +21,6 @@ def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
     """Build the page.
 
     Args:
-        advice: advice to show.
         made: time of the page, for the line under the title.
         plan_file: file that the plan was written to; None if it was not kept.
     """

@@ -25,7 +25,6 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
     """Build the page.
 
     Args:
-        found: judgement to show.
         made: time of the page, for the line under the title.
         by_blocks: whether plans were made block by block.
     """
@@ -72,11 +71,7 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
 
 
 def way_table(found: Judgement) -> Table:
-    """Table of the ways to spend the budget.
-
-    Args:
-        found: judgement of a plan.
-    """
+    """Table of the ways to spend the budget."""
     return Table(head=HEAD, body=tuple(_cells(arm) for arm in found.arms), strong=(NAMES[PLAN],))
 
 

@@ -14,7 +14,6 @@ def group_folders(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
 
     Args:
         controller: name of the controller in version 1: `cpu`, `memory`.
-        root: root of the file system.
     """
     mount = root / "sys/fs/cgroup"
     yield mount, 2

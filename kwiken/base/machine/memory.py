@@ -14,11 +14,7 @@ LIMIT_FILES: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}  # by version
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Memory limit of this process, bytes: physical memory, or the limit of its control group if lower.
-
-    Args:
-        root: root of the file system.
-    """
+    """Memory limit of this process, bytes: physical memory, or the limit of its control group if lower."""
     try:
         physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):

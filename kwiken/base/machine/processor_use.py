@@ -93,7 +93,6 @@ def use_between(first: Reading, last: Reading) -> ProcessorUse:
     A process that only one of the readings knows counts as one of the others: what it used cannot be told.
 
     Args:
-        first: the earlier reading.
         last: the later reading; its quota and number of processors count.
     """
     seconds = max(last.at_s - first.at_s, 1e-9)

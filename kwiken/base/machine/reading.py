@@ -23,7 +23,6 @@ def read_processors(pids: Iterable[int] = (), *, root: Path = ROOT) -> Reading |
 
     Args:
         pids: processes of this program; those that have ended are left out.
-        root: root of the file system.
     """
     allowed = _allowed()
     found = _busy_and_stolen(root, allowed)
@@ -48,11 +47,7 @@ def read_processors(pids: Iterable[int] = (), *, root: Path = ROOT) -> Reading |
 
 
 def processors_given(*, root: Path = ROOT) -> float:
-    """Processors' worth of time that this process may use: its affinity and its control groups' quota.
-
-    Args:
-        root: root of the file system.
-    """
+    """Processors' worth of time that this process may use: its affinity and its control groups' quota."""
     return min(float(len(_allowed())), _quota(root))
 
 

@@ -52,7 +52,6 @@ def parse_json(text: str | bytes, *, where: str, max_bytes: int = MAX_BYTES) -> 
     """Parse JSON to plain Python values, more strictly than the standard library.
 
     Args:
-        text: one JSON document.
         where: source to name in errors, such as a file's path.
         max_bytes: maximum length of the text, 1 or more.
 
@@ -99,7 +98,6 @@ def convert(raw: Any, kind: type[S], *, where: str) -> S:
     Args:
         raw: plain values, such as parsed JSON.
         kind: msgspec struct or other type to convert to.
-        where: source to name in errors.
 
     Raises:
         InputError: for unknown or missing fields, wrong types, or values out of range.

@@ -15,7 +15,6 @@ def parse_toml(text: str | bytes, *, where: str, max_bytes: int = MAX_BYTES) -> 
     """Parse TOML to plain Python values; a field given twice is an error of TOML itself.
 
     Args:
-        text: one TOML document.
         where: source to name in errors, such as a file's path.
         max_bytes: maximum length of the text, 1 or more.
 

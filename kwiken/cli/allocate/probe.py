@@ -40,9 +40,6 @@ def run_probe(work: Coroutine[Any, Any, T]) -> T:
 
     SIGTERM cancels the probe as Ctrl-C does, so that it cleans up.
 
-    Args:
-        work: the probe.
-
     Raises:
         Terminated: SIGTERM came.
     """

@@ -23,9 +23,6 @@ def draw_probe(found: MachineProbe) -> str:
     Each square shows one source: the pressure that was reached, as a share of that at full level, over the
     level that was wanted; the dashed line is the ideal. Below is the loss of each column's kernel while the
     row's presses.
-
-    Args:
-        found: result of the probe.
     """
     count = len(found.calibrations)
     rows = (count + IN_ROW - 1) // IN_ROW

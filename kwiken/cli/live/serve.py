@@ -106,7 +106,6 @@ def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) ->
     """Addresses of each stage's replicas, as `HOST:PORT` or `grpc://HOST:PORT`.
 
     Args:
-        service: service that the replicas belong to.
         replicas: texts of the option, `STAGE=HOST:PORT` each.
         later: whether a stage may be without a replica, because it gets one later or needs none.
 

@@ -25,8 +25,6 @@ class ServerSettings:
     """Values of the shared options.
 
     Attributes:
-        target: service, as `MODULE:SERVICE`.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         traces: folder for spans; None for none.
         otlp: collector for spans; None for none.
@@ -34,7 +32,6 @@ class ServerSettings:
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
         metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
         metrics_otlp: collector for metrics; None for none.
-        log_format: format of the log's lines.
     """
 
     target: str

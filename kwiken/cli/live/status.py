@@ -92,7 +92,6 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
 
     Args:
         files: paths of the cluster's state and token.
-        state: the cluster's state.
     """
     import msgspec
 

@@ -230,10 +230,6 @@ def _check_several(port: int, count: int, of_one: Mapping[str, object]) -> None:
 def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[str, dict[str, int]]:
     """Number of replicas by service and stage, from the texts of the option, `STAGE=N` each.
 
-    Args:
-        services: services that are started.
-        texts: texts of the option.
-
     Raises:
         InputError: for text of another form, a number out of range, a stage that is given twice, or a stage
             of several services.

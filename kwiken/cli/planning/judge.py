@@ -197,12 +197,7 @@ def _judged_by_blocks(
 
 
 def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, dict[str, Profile]]:
-    """Read the plan, if there is one, and the requests by name of their recording.
-
-    Args:
-        files: files of the command line.
-        options: options for a fit of traces.
-    """
+    """Read the plan, if there is one, and the requests by name of their recording."""
     from kwiken.apps.report import find
 
     found = find(files, several_profiles=True)

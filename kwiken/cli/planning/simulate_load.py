@@ -30,13 +30,10 @@ def simulate_loaded(
     """Simulate the profile's requests in queues, and print the result.
 
     Args:
-        profile: profile with the requests.
         plan: plan to try; None for none.
         load: load as a factor on the profile's.
-        requests: number of requests to simulate.
         seed: seed of all random numbers.
         as_json: whether to print JSON rather than tables.
-        queues: values of `queue_options`.
     """
     from kwiken.tail.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
 

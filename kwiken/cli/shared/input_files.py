@@ -43,7 +43,6 @@ def check_apart(out: str, inputs: list[str]) -> None:
     """Refuse an output file that is also read.
 
     Args:
-        out: path of the output file.
         inputs: paths of input files, and of folders that are searched for input files.
 
     Raises:

@@ -29,7 +29,6 @@ class LazyGroup(click.Group):
     Args:
         lazy: the commands by name, in the order of the help text.
         noun: what the group's messages call a command, such as "verb".
-        attributes: of `click.Group`.
     """
 
     def __init__(self, *, lazy: Mapping[str, LazyCommand], noun: str, **attributes: Any) -> None:

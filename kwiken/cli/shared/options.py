@@ -119,11 +119,7 @@ def needs_extra(*extras: str) -> Callable[[F], F]:
 
 
 def given(*names: str) -> str | None:
-    """Find the first of these options that the command line sets; None if it sets none.
-
-    Args:
-        names: names of the options' parameters.
-    """
+    """Find the first of these options that the command line sets; None if it sets none."""
     context = click.get_current_context()
     spelled = {param.name: param.opts[-1] for param in context.command.params}
     found = (name for name in names if context.get_parameter_source(name) is not ParameterSource.DEFAULT)
@@ -173,7 +169,6 @@ def out_option(
 
     Args:
         default: file if the option is not set; None for none.
-        required: whether the option must be set.
         what: name of the contents, for the help text.
     """
     return click.option(

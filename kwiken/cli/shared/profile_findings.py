@@ -39,7 +39,6 @@ def note_cut_short(profile: Profile, what: str) -> None:
     """Note the calls that were cancelled before they ended, if any.
 
     Args:
-        profile: profile with the calls.
         what: text on what is shown in place of their latencies.
     """
     cut = cut_short(profile)

@@ -276,11 +276,7 @@ def _list_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
 
 
 def note_scattered(fits: Fits) -> None:
-    """Note that most kinds have a single request, and what would be right.
-
-    Args:
-        fits: learned kinds of requests.
-    """
+    """Note that most kinds have a single request, and what would be right."""
     if fits.scattered:
         note(
             f"note: most of the {len(fits.kinds):,} kinds have a single request, as where names of spans "

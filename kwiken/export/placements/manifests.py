@@ -42,10 +42,6 @@ def kubernetes_patches(placement: Placement, *, where: str) -> str:
     A patch sets replicas, CPU and memory, the nodes, and the spread over nodes or zones. The image, and all
     else, stays with the Deployment of that name.
 
-    Args:
-        placement: placement.
-        where: name of the placement in errors.
-
     Raises:
         InputError: for a node or a workload whose name Kubernetes does not take, or two workloads that would
             get one name.
@@ -61,10 +57,6 @@ def compose_override(placement: Placement, *, where: str) -> str:
     """Override file of Compose in YAML, with one service for each workload, size of replicas and node.
 
     Constraints of Compose cannot name a choice of nodes, so each node has a service of its own.
-
-    Args:
-        placement: placement.
-        where: name of the placement in errors.
 
     Raises:
         InputError: for a workload whose name no service can have, or two services that would get one name.

@@ -63,7 +63,6 @@ class Call:
     Attributes:
         path: exact path; None where `regex` or `prefix` is given.
         regex: RE2 expression of the whole path.
-        prefix: start of the path.
         method: HTTP method; None for any.
         grpc: full service name and method of a gRPC call.
         host: callee's host, lower case; empty where it does not matter or is not known.
@@ -170,7 +169,6 @@ def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:
 
     Args:
         text: `{"lookup": "shop.Search/Lookup", "rank": {"prefix": "/rank", "host": "rank", "port": 8080}}`.
-        where: name of the input in errors.
 
     Raises:
         InputError: for invalid JSON or entries; names the stage and the field.
@@ -194,7 +192,6 @@ def check_known(targets: Mapping[str, Target], stages: Mapping[str, Any], *, whe
 
     Args:
         targets: address of each stage.
-        stages: stages of the plan.
         where: name of the input in errors, for example a file's path.
 
     Raises:

@@ -59,9 +59,7 @@ def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target], *, where: str = "
     """Whole Envoy bootstrap in YAML: one listener, and a route for each call that the plan reissues.
 
     Args:
-        plan: plan whose reissues to write.
         targets: address of each stage.
-        where: name of the plan in errors.
 
     Raises:
         InputError: for a reissued stage whose host or path is not known; names the stage.

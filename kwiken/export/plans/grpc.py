@@ -24,9 +24,7 @@ def grpc_config(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.
 
     Args:
-        plan: plan whose reissues to write.
         targets: address of each stage.
-        where: name of the plan in errors.
 
     Raises:
         InputError: for a reissued stage whose gRPC method is not known; names the stage.

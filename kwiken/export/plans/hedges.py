@@ -26,7 +26,6 @@ class Exported:
     """Settings for another program.
 
     Attributes:
-        text: content of the settings file.
         notes: what the settings cannot express, or what must hold for them to work, one or two sentences
             each.
     """
@@ -72,10 +71,8 @@ def hedges(
     """Policies for each kind of call that the plan reissues, in the plan's order, and notes.
 
     Args:
-        plan: plan with the reissue policies.
         targets: address of each stage.
         needs: `grpc`: calls must be gRPC methods at any host; `host`: calls need a host.
-        where: name of the plan in errors.
 
     Raises:
         InputError: for reissued stages whose calls are not known; names the stages and an entry for a map.
@@ -110,9 +107,7 @@ def missing_entries(plan: Plan, targets: Mapping[str, Target], *, needs: str) ->
     """Entries of a map for all reissued stages whose calls are not known, to be filled in; empty for none.
 
     Args:
-        plan: plan with the reissue policies.
         targets: address of each stage that is known.
-        needs: as `hedges`.
     """
     return {
         name: {"call": "package.Service/Method"} if needs == NEEDS_GRPC else entry_for(stage.match)

@@ -56,9 +56,7 @@ def istio_documents(plan: Plan, targets: Mapping[str, Target], *, where: str = "
     """Istio resources in YAML, three per host.
 
     Args:
-        plan: plan whose reissues to write.
         targets: address of each stage.
-        where: name of the plan in errors.
 
     Raises:
         InputError: for a reissued stage whose host or path is not known, or whose host is no host name of a

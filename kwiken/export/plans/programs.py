@@ -25,7 +25,6 @@ def missing_calls(plan: Plan, targets: Mapping[str, Target], program: str) -> di
     """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none.
 
     Args:
-        plan: plan with the reissue policies.
         targets: address of each stage that is known.
         program: name of the program, as in `PROGRAMS`.
     """

@@ -35,9 +35,6 @@ def applications(
     """Paragon's applications: a random sequence of its pool, each kind as likely (section 5.3).
 
     Args:
-        name: name of the scenario.
-        seed: seed.
-        platforms: platforms of the cluster.
         arrivals_s: (j,) times of arrival, in seconds, rising.
         known: number of applications that were measured everywhere.
         median_s: median duration alone on the best platform, in seconds; or give `load`.

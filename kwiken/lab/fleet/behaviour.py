@@ -71,12 +71,7 @@ class Behaviour:
     deviations: dict[str, Floats]
 
     def part(self, first: int, end: int) -> Behaviour:
-        """Some of the workloads.
-
-        Args:
-            first: first row.
-            end: row after the last one.
-        """
+        """Some of the workloads."""
         rows = slice(first, end)
         return Behaviour(
             base=self.base[rows],
@@ -95,9 +90,6 @@ class Behaviour:
         """Profile of one workload, as schedulers and the simulation read it.
 
         Args:
-            row: row of the workload.
-            name: name of the workload.
-            measure: unit of its performance.
             sizes: (k,) sizes of a replica.
             classes: (c,) names of the classes.
         """
@@ -139,10 +131,7 @@ def predicted(
     """What a manager predicts of workloads after a few measurements of each kind, with 2% noise.
 
     Args:
-        truth: true behaviour of n workloads.
         known: true behaviour of the workloads that were measured everywhere, with the same columns.
-        knowledge: method.
-        rng: generator.
         entries: number of measurements for each matrix, 1 or more; the scale-out always has one and four
             nodes.
     """

@@ -26,7 +26,6 @@ class Entry:
     """A scenario that can be drawn.
 
     Attributes:
-        title: what happens in it.
         draw: function from a seed to the world.
     """
 

@@ -36,11 +36,6 @@ def platform_response(rng: np.random.Generator, count: int, platforms: tuple[Pla
     An application needs a core speed, a cache and a memory bandwidth. A platform that offers less costs
     performance, by a power that is the application's own; a platform that offers more gains nothing.
 
-    Args:
-        rng: generator.
-        count: number of applications.
-        platforms: platforms.
-
     Returns:
         (count, c) performance as a share of the application's best platform.
     """
@@ -60,9 +55,6 @@ def score_rows(rng: np.random.Generator, count: int, rank: int, noise: float = N
     """Scores of applications by source of contention (Paragon, GEN-INT).
 
     Args:
-        rng: generator.
-        count: number of applications.
-        rank: number of latent traits.
         noise: standard deviation of a measurement, in points of a score from 0 to 1.
 
     Returns:
@@ -81,10 +73,6 @@ def contention_scores(rng: np.random.Generator, count: int) -> tuple[Floats, Flo
     Both follow `score_rows` with two traits. What is caused is the square of a score, times `MAX_CAUSED`:
     most applications press hard on few sources.
 
-    Args:
-        rng: generator.
-        count: number of applications.
-
     Returns:
         Two arrays (count, 10) of shares: tolerated and caused.
     """
@@ -96,8 +84,6 @@ def size_rows(rng: np.random.Generator, count: int, noise: float = NOISE) -> Flo
     """Log performance by size: Amdahl's law over cores, and a power law below the working set (Quasar 5.6).
 
     Args:
-        rng: generator.
-        count: number of workloads.
         noise: standard deviation of a measurement's logarithm.
 
     Returns:
@@ -116,8 +102,6 @@ def replica_rows(rng: np.random.Generator, count: int, noise: float = NOISE) -> 
     """Log performance on 1 to 100 nodes by the universal scalability law (Quasar section 5.6).
 
     Args:
-        rng: generator.
-        count: number of workloads.
         noise: standard deviation of a measurement's logarithm.
 
     Returns:

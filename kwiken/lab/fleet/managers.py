@@ -20,8 +20,6 @@ class Contestant:
 
     Attributes:
         scheduler: name of the scheduler in `SCHEDULERS`.
-        knowledge: what it knows of workloads.
-        caution: how surely targets are met.
         follows: whether deviations are acted on after placement.
         chooses_sizes: whether it chooses sizes and numbers of replicas; the others place what users reserve.
         detection_s: time for which a deviation must last before it is acted on, in seconds.
@@ -35,12 +33,7 @@ class Contestant:
     detection_s: float = DETECTION_S
 
     def manager(self, name: str, seed: int) -> Manager:
-        """The manager of one run.
-
-        Args:
-            name: name in results.
-            seed: seed of the scheduler's random choices.
-        """
+        """The manager of one run."""
         chosen: Scheduler = scheduler(self.scheduler, seed=seed)
         return Manager(name, chosen, self.caution, self.follows, self.chooses_sizes, self.detection_s)
 
@@ -80,12 +73,7 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
 
 
 def simulate(world: World, name: str) -> Outcome:
-    """Run a world under one of the `CONTESTANTS`.
-
-    Args:
-        world: scenario with what can be known.
-        name: key of `CONTESTANTS`.
-    """
+    """Run a world under one of the `CONTESTANTS`."""
     contestant = CONTESTANTS[name]
     manager = contestant.manager(name, world.seed)
     first = world.profiles(contestant.knowledge, ENTRIES)

@@ -16,13 +16,10 @@ class Platform:
     """One type of machine.
 
     Attributes:
-        name: unique name.
-        cores: number of cores of one node.
         memory_gb: memory of one node, in GB.
         core_speed: speed of one core, in GHz of a core of the Westmere generation.
         cache_mb: last-level cache for each core, in MB.
         bandwidth_gb_per_s: memory bandwidth for each core, in GB per second.
-        count: number of nodes.
     """
 
     name: str

@@ -41,10 +41,6 @@ def targets(
     of reservations are given the same.
 
     Args:
-        name: name of the scenario.
-        seed: seed.
-        platforms: platforms of the cluster.
-        count: number of workloads.
         load: share of the cores that ideal allocations need while workloads arrive.
         swings: whether the load of services rises and falls.
         outages: number of nodes that fail for good while workloads arrive.
@@ -101,10 +97,6 @@ def _ideal(truth: Behaviour, row: int, first: int, replicas: int) -> float:
 def random_reservations(rng: np.random.Generator, count: int) -> Floats:
     """Factors by which users reserve more than the need (Quasar section 3.13), 2.94 on average.
 
-    Args:
-        rng: generator.
-        count: number of users.
-
     Returns:
         (count,) factors: above 1 for 70% of users, below 1 for 20%, and 1 for the others.
     """
@@ -122,7 +114,6 @@ def reserved_by_user(size: Size, replicas: int, factor: float, *, one_node: bool
 
     Args:
         size: size of a replica that is needed.
-        replicas: number of replicas that are needed.
         factor: how many times the need is reserved, above 0.
         one_node: whether the workload cannot have several replicas.
     """

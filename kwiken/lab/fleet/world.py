@@ -23,12 +23,8 @@ class World:
     """A scenario with what is true, and what managers can know.
 
     Attributes:
-        scenario: what happens.
         truth: true behaviour, a row for each application.
-        known: workloads that were measured everywhere.
         rows: by job and phase: row of the application in `truth`.
-        sizes: by job: sizes of a replica.
-        seed: seed of the measurements.
     """
 
     scenario: Scenario
@@ -45,7 +41,6 @@ class World:
         """By job and phase: what a manager predicts.
 
         Args:
-            knowledge: how it predicts.
             entries: number of measurements that it predicts from, for each matrix.
         """
         key = knowledge, entries
@@ -70,9 +65,6 @@ def behaviour_of(
     """True behaviour of workloads, drawn by the generators.
 
     Args:
-        rng: generator.
-        count: number of workloads.
-        platforms: platforms of the cluster.
         one_size: whether each workload has one size and one replica.
     """
     response = platform_response(rng, count, platforms)
@@ -96,9 +88,6 @@ def random_outages(
     """Failures for good of random nodes, each in the middle half of a period.
 
     Args:
-        rng: generator.
-        cluster: nodes.
-        count: number of nodes that fail.
         until_s: end of the period, in seconds.
     """
     nodes = rng.choice(len(cluster.nodes), count, replace=False)

@@ -13,11 +13,6 @@ NOISE = 0.02  # deviation of a measurement
 def platform_rows(rng: np.random.Generator, count: int, rank: int) -> Floats:
     """Log performance of applications on platforms: a level of each, platforms, and latent traits (GEN-HET).
 
-    Args:
-        rng: generator.
-        count: number of applications.
-        rank: number of latent traits.
-
     Returns:
         (count, 10) natural logarithms of performance, with 2% noise.
     """

@@ -27,8 +27,6 @@ class StageDistribution:
     """A stage of a synthetic DAG: log-normal latency cut by a system time-out.
 
     Attributes:
-        name: name of the stage.
-        after: names of its parents.
         log_median: log of the median latency in ms.
         sigma: standard deviation of the log of the latency; a number without unit.
         cap_ms: time-out, milliseconds; infinite for none.
@@ -41,12 +39,7 @@ class StageDistribution:
     cap_ms: float
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
-        """(size,) latencies, milliseconds.
-
-        Args:
-            rng: source of randomness.
-            size: number of draws.
-        """
+        """(size,) latencies, milliseconds."""
         return np.minimum(np.exp(self.log_median + self.sigma * rng.standard_normal(size)), self.cap_ms)
 
 
@@ -56,7 +49,6 @@ class Calibration:
 
     Attributes:
         mean_log_sd: standard deviation of the log of the stages' mean latencies.
-        means_ms: smallest and largest mean latency.
         sigma_median: median of the stages' sigma.
         sigma_log_sd: standard deviation of the log of sigma within a DAG.
         shared_log_sd: standard deviation of the log of sigma between DAGs.
@@ -106,7 +98,6 @@ def population(
 
     Args:
         calibration: parameters of the population, for example one of `POPULATIONS`.
-        rng: source of randomness.
         dags: number of DAGs; their sizes are quantiles of the published distribution.
     """
     sizes = [_size((i + 0.5) / dags) for i in range(dags)]
@@ -195,8 +186,6 @@ def population_profile(dag: Sequence[StageDistribution], requests: int, rng: np.
 
     Args:
         dag: stages, parents before children.
-        requests: number of requests.
-        rng: source of randomness.
     """
     stages = tuple(
         StageProfile(

@@ -57,7 +57,6 @@ class Series:
     """Line or cloud of points.
 
     Attributes:
-        label: label in the legend.
         x: (n,) horizontal coordinates, in the unit of the plot's axis.
         y: (n,) vertical coordinates, in the unit of the plot's axis.
         points: whether to draw points instead of a line.
@@ -75,12 +74,8 @@ class Plot:
 
     Attributes:
         figure: figure of the source, for example "Figure 5.5".
-        title: title of the plot.
         x_label: label of the horizontal axis, with its unit.
         y_label: label of the vertical axis, with its unit.
-        series: lines and clouds of points.
-        log_x: whether the horizontal axis is logarithmic.
-        log_y: whether the vertical axis is logarithmic.
     """
 
     figure: str
@@ -94,12 +89,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Findings:
-    """Results of one part of a reproduction.
-
-    Attributes:
-        rows: our values beside the source's.
-        plots: figures to draw.
-    """
+    """Results of one part of a reproduction."""
 
     rows: tuple[Row, ...] = ()
     plots: tuple[Plot, ...] = ()
@@ -130,11 +120,9 @@ def over_seeds(
     """Part with one job for each case and seed.
 
     Args:
-        name: name of the part.
         job: module-level function of the case's arguments and, last, a seed.
         seeds: number of seeds, counted from 0.
         conclude: function from the results, by case and seed, to findings.
-        cases: arguments by case.
     """
     jobs = tuple((job, (*case, seed)) for case in cases for seed in range(seeds))
     return Part(name, jobs, partial(_by_case, conclude, seeds))
@@ -146,13 +134,7 @@ def _by_case(conclude: Callable[[list[list[Any]]], Findings], seeds: int, result
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Reproduction of one source.
-
-    Attributes:
-        name: name by which it is selected.
-        title: title of the source.
-        parts: independent parts.
-    """
+    """Reproduction of one source."""
 
     name: str
     title: str
@@ -160,11 +142,7 @@ class Reproduction:
 
 
 def one_by_one(jobs: Sequence[Job]) -> Iterable[Any]:
-    """Run jobs in this process, in order.
-
-    Args:
-        jobs: functions with their arguments.
-    """
+    """Run jobs in this process, in order."""
     return [function(*arguments) for function, arguments in jobs]
 
 
@@ -172,7 +150,6 @@ def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
     """Run the jobs of all parts and collect their findings, in the order of the source.
 
     Args:
-        reproduction: reproduction to run.
         spread: function that runs jobs, for example in other processes, and gives their results in order.
     """
     jobs = [job for part in reproduction.parts for job in part.jobs]

@@ -22,13 +22,7 @@ LEADS = "by how much the first manager is ahead, below 0 if it is behind; median
 
 
 def played(scenario: str, managers: Sequence[str], seed: int) -> Figures:
-    """Figures of one scenario under some managers, on the same draw.
-
-    Args:
-        scenario: key of `SCENARIOS`.
-        managers: keys of `CONTESTANTS`.
-        seed: seed.
-    """
+    """Figures of one scenario under some managers, on the same draw."""
     world = SCENARIOS[scenario].draw(seed)
     return {name: simulate(world, name).summary() for name in managers}
 
@@ -49,13 +43,7 @@ class Told:
 
 
 def levels(scenario: str, told: Told, results: Sequence[Figures]) -> list[Row]:
-    """A row for each manager: median over the seeds.
-
-    Args:
-        scenario: name of the scenario.
-        told: figure.
-        results: by seed.
-    """
+    """A row for each manager: median over the seeds."""
     rows = []
     for manager in results[0]:
         values = [each[manager][told.metric] for each in results]
@@ -79,10 +67,8 @@ def orderings(
     """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:
-        scenario: name of the scenario.
         told: figure; more is better.
         pairs: names of two managers each.
-        results: by seed.
     """
     name, rows = told.metric.removesuffix(", %"), []
     for better, other in pairs:

@@ -27,7 +27,6 @@ def reproduction(name: str, *, seeds: int = 8) -> Reproduction:
     """Reproduction of a source.
 
     Args:
-        name: one of `NAMES`.
         seeds: number of synthetic populations to average over.
 
     Raises:

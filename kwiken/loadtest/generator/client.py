@@ -98,7 +98,6 @@ class Client:
     """HTTP client for one target and a fixed set of request bodies.
 
     Args:
-        target: address that requests are sent to.
         bodies: JSON documents as bytes; `send` takes the index of one.
         method: POST or GET; GET sends no body.
         timeout_s: time limit of one whole request, connecting included, seconds.

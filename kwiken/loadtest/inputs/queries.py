@@ -43,7 +43,6 @@ class Queries:
         """(count,): indices into `bodies`, drawn by popularity.
 
         Args:
-            rng: random number generator.
             count: number of queries to draw, 0 or more.
         """
         if len(self.bodies) == 1:

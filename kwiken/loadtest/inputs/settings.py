@@ -27,7 +27,6 @@ class Target:
         port: TCP port, from 1 to 65535.
         tls: True for https, False for http.
         path: path of requests, after the path of the URL itself.
-        authority: value of the Host header.
     """
 
     host: str
@@ -86,7 +85,6 @@ class LoadSettings:
         queries: file with one query a line; None for none.
         body: JSON body, or a template for the queries; None for the default.
         zipf: exponent of the popularity of queries, from 0 to 10, a number without unit.
-        path: path of requests.
         method: POST, or GET, which sends no body.
         warmup_s: length of the warm-up, seconds; requests that are due during it are sent but not counted.
         timeout_s: time limit of one request, seconds.

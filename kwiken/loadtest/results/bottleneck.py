@@ -26,8 +26,6 @@ def bottlenecks(
     machine without idle processors, 5. a hypervisor that takes processors away, 6. a quota that is used up.
 
     Args:
-        requests: counts of the report.
-        errors: number of failures by reason.
         use: use of the processors during the run, with the generator as the program; None if unknown.
     """
     intended = requests["intended"]

@@ -109,7 +109,6 @@ class LoadReport:
         requests: `intended` = `ok` + `failed` + `dropped`; `partial` of the ok ones stated a utility
             below 1; `late` started later than the limit.
         rate: `intended` and `ok` per second.
-        status: number of answers by HTTP status.
         errors: number of failures by reason, drops included.
         utility: mean utility of the ok answers, from 0 to 1; None if there were none.
         latency: percentiles, mean, minimum and maximum of the ok answers, milliseconds from the intended

@@ -46,7 +46,6 @@ class LoadResult:
 
     Attributes:
         ready: checked settings, with the contents of the files they name.
-        report: statistics of the run.
         answered: number of requests that got any HTTP answer, warm-up included.
         interrupted: number of the signal that ended the run early; None if it ran to its end.
         records_failure: reason why the records file is incomplete; None if it is complete.

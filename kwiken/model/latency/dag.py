@@ -78,7 +78,6 @@ def start_times(stage: DagNode, ends: Mapping[str, Floats]) -> Floats | None:
     """(n,): start of a stage, milliseconds: the end of its last parent; None for a source, which starts at 0.
 
     Args:
-        stage: stage with its parents' names.
         ends: by stage: (n,) ends, milliseconds; at least those of the parents.
     """
     if not stage.after:

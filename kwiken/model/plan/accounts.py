@@ -70,9 +70,6 @@ class Account:
     The clock is used only to forget, and may jump. After a jump forwards what lies behind is forgotten; after
     a jump backwards the account continues from the new time.
 
-    Args:
-        bounds: what may be spent.
-
     Attributes:
         work: all work so far, in micro-units.
         spent: all spend so far, in micro-units.
@@ -373,7 +370,6 @@ def grant(
     4. A bound does not hold: denied.
 
     Args:
-        account: account of the service.
         cost: cost of the copy, in micro-units of a request's cost.
         now: present time, seconds.
         floor: floor of the service; None for none.

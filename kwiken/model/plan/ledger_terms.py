@@ -122,9 +122,6 @@ def only_prompt_earn(policy: Reissue) -> bool:
 
     Where everything is slow nothing is reissued then. A policy that reissues most calls leaves too few prompt
     calls; there every success earns.
-
-    Args:
-        policy: reissue policy of a stage.
     """
     return late_share(policy) <= MAX_LATE_SHARE
 

@@ -63,7 +63,6 @@ class SpanMatch(_Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         service: `service.name` of the spans.
-        operation: name of the spans.
         occurrence: position of the call among those of that name under one parent, 1 or more.
         method: HTTP method of the calls, upper case; None where the spans do not say.
         path: route of the calls, or `/package.Service/Method`, as attributes of the spans state it; None if
@@ -157,8 +156,6 @@ class StagePlan(_Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         match: rule for the spans of the stage in foreign traces.
-        reissue: policy for copies of calls.
-        partial: stop rule of a fan-out.
         catch_up: policy for requests that are already late.
     """
 
@@ -193,7 +190,6 @@ class Ladder(_Struct, frozen=True):
     """Percentiles of the latency of whole requests, milliseconds; 0 where a percentile is not stated.
 
     Attributes:
-        p50_ms: median latency.
         p90_ms: latency that 90% of the requests do not exceed.
         p95_ms: latency that 95% of the requests do not exceed.
         p99_ms: latency that 99% of the requests do not exceed.
@@ -231,7 +227,6 @@ class Correction(_Struct, frozen=True, omit_defaults=True):
     """How far the latencies under a plan that was tried were from those that the simulation expected of it.
 
     Attributes:
-        plan: digest of the tried plan.
         requests: number of its requests that were seen.
         factors: by field of `Ladder`: latency that was seen, over the one expected.
         bounds: by field of `Ladder`: confidence bounds of the factor.
@@ -288,13 +283,10 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
 
     Attributes:
         version: version of the format; must be 1.
-        service: name of the service.
         created: time of creation (RFC 3339), given by the caller.
         profile: digest of the profile that the plan was made from.
-        budgets: budgets of the whole service.
         ledger: terms on which the budgets are granted; the defaults for a document that states none.
         cost: cost model and each stage's share of the cost.
-        stages: policies by stage.
         expected: expected effect; None where it was not computed.
     """
 
@@ -329,7 +321,6 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """Read a plan.
 
         Args:
-            text: JSON document.
             where: source to name in errors, such as a file's path.
 
         Raises:
@@ -346,9 +337,6 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
 
     def check(self, service: Service) -> None:
         """Check that the plan fits a service.
-
-        Args:
-            service: definition of the service.
 
         Raises:
             InputError: when the plan is for another service.

@@ -68,7 +68,6 @@ class Window:
 
         Args:
             cost: amount to give back, in micro-units.
-            bucket: number of the bucket.
         """
         back = self.head - bucket
         if 0 <= back < self._count:

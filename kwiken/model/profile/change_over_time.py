@@ -31,7 +31,6 @@ class Drift:
     """Change of a stage's share of late calls between the halves of a profile's requests.
 
     Attributes:
-        stage: name of the stage.
         after_ms: age from which a call counts as late, milliseconds: the plan's time-out, or the 95th
             percentile.
         earlier: share of late calls in the earlier half of the requests, 0 to 1.
@@ -52,7 +51,6 @@ def drift(
     """Stages that changed between the earlier and the later half of a profile's requests.
 
     Args:
-        profile: profile of the service.
         after_ms: by stage: age from which a call is late, milliseconds, such as the time-outs of a plan; the
             95th percentile for stages left out.
         level: probability of naming any stage though none changed, above 0 and below 1.

@@ -86,9 +86,6 @@ class _Profile(_Struct, frozen=True):
 def profile_to_json(profile: Profile) -> str:
     """Encode a profile as JSON that `profile_from_json` reads; times are rounded to a microsecond.
 
-    Args:
-        profile: profile to encode.
-
     Raises:
         InputError: for a profile that could not be read back; names the stage and the field.
     """
@@ -155,7 +152,6 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
     """Decode a profile from JSON.
 
     Args:
-        text: JSON document.
         where: source to name in errors, such as a file's path.
 
     Raises:

@@ -24,9 +24,6 @@ def contradicted(profile: Profile) -> Bools:
     1. A call was cancelled: such requests are left out.
     2. Copies were sent: the profile holds the latencies without copies.
     3. Calls overlapped that come one after the other in other requests.
-
-    Args:
-        profile: profile of the service.
     """
     path = end_to_end(profile.stages, {stage.name: stage.latency_ms for stage in profile.stages})
     far = np.abs(path - profile.latency_ms) > np.maximum(
@@ -38,9 +35,6 @@ def contradicted(profile: Profile) -> Bools:
 
 def check_agrees(profile: Profile) -> None:
     """Check that at most half of the requests contradict the profile's stages.
-
-    Args:
-        profile: profile of the service.
 
     Raises:
         InputError: when more do; names a request, with both latencies.
@@ -58,7 +52,6 @@ def contradiction(profile: Profile, tolerated: float = NOTED_SHARE) -> Latencies
     """Note on requests that contradict a profile's stages, with the first such request as an example.
 
     Args:
-        profile: profile of the service.
         tolerated: share of contradicted requests that is tolerated, 0 to 1.
 
     Returns:

@@ -27,7 +27,6 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
     """Normalised costs of a profile's stages.
 
     Args:
-        profile: profile of the service.
         model: `typical` (median time of a visit), `busy` (measured busy time), `calls` (every call costs
             one), `mean` (mean time of a visit, as in the source), all summed over a fan-out's shards; or a
             mapping from stage names to the cost of a visit, above 0 in any unit. None for `busy` where every
@@ -53,22 +52,13 @@ def costs(profile: Profile, model: CostModel | None = None) -> Costs:
 
 
 def default_model(profile: Profile) -> str:
-    """Default cost model: `busy` where every reissuable stage has a measured busy time, else `typical`.
-
-    Args:
-        profile: profile of the service.
-    """
+    """Default cost model: `busy` where every reissuable stage has a measured busy time, else `typical`."""
     copied = any(_may_be_copied(stage) for stage in profile.stages)
     return "busy" if copied and not _without_busy_time(profile) else "typical"
 
 
 def cost_of_one_call(profile: Profile, shares: Costs, stage: str) -> float:
     """Cost of one copy of a stage's call, as a share of an average request's cost.
-
-    Args:
-        profile: profile of the service.
-        shares: costs of the stages.
-        stage: name of the stage.
 
     Raises:
         KeyError: when the profile has no such stage.
@@ -84,7 +74,6 @@ def spent_by_model(profile: Profile, shares: Costs, spent: Mapping[str, float]) 
     time of a stage with a fault, for example, is mostly tail.
 
     Args:
-        profile: profile of the service.
         shares: costs of the plan, in whose model `spent` is given.
         spent: by stage: extra work there as a share of all work, for copies, catch-up or both.
 

@@ -208,9 +208,7 @@ def complete_calls(stage: StageProfile, calls: EmpiricalDistribution, rng: np.ra
     keeps `c`.
 
     Args:
-        stage: profile of the stage.
         calls: Kaplan-Meier distribution of the stage's calls (`call_distribution`), milliseconds.
-        rng: random generator for the draws.
 
     Returns:
         (n, width) latencies, milliseconds; NaN where there was no call.

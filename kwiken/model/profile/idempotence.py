@@ -89,7 +89,6 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
     writes if any part has a word for writing (`OrderRepository.save`, `mongo_insert`, `/cart/add`).
 
     Args:
-        operation: name of a span.
         commits: whether to count the commit of a transaction.
     """
     if http_method(operation) in WRITING_METHODS:
@@ -111,9 +110,6 @@ def says_read(operation: str) -> bool:
     3. The word for reading is joined with another action (`GetOrCreate`, `findOneAndUpdate`, `CheckIn`,
        `GetSet`), or a query locks rows or fills a table (`SELECT ... FOR UPDATE`): no.
     4. Otherwise yes.
-
-    Args:
-        operation: name of a span.
     """
     route = _SQL_COMMENT.sub("", operation)
     if http_method(route) is not None or (route.startswith("/") and not _GRPC_PATH.match(route)):
@@ -187,7 +183,6 @@ def kept_single(profiles: Sequence[Profile], patterns: Collection[str]) -> tuple
     """Profiles in which the stages that match a pattern may not be reissued.
 
     Args:
-        profiles: profiles of services.
         patterns: names of stages, or shell patterns such as `*:write_*`.
 
     Raises:
@@ -201,7 +196,6 @@ def kept_copyable(profiles: Sequence[Profile], patterns: Collection[str]) -> tup
     """Profiles in which the stages that match a pattern may be reissued, though they were taken for writes.
 
     Args:
-        profiles: profiles of services.
         patterns: names of stages, or shell patterns such as `*:search`.
 
     Raises:
@@ -246,7 +240,6 @@ def idempotence_notes(profile: Profile, copied: Collection[str]) -> tuple[Idempo
     """Note on copies at stages whose idempotence is unknown; empty where there are none.
 
     Args:
-        profile: profile of the service.
         copied: names of the stages whose calls a plan copies.
     """
     unknown = tuple(s.name for s in profile.stages if s.name in copied and not _tells_idempotence(profile, s))

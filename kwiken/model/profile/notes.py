@@ -15,7 +15,6 @@ class LatenciesContradict:
     Attributes:
         share: share of the requests that are contradicted, 0 to 1.
         tolerance: relative difference from which a request counts, as a share of its latency.
-        request: index of the first such request.
         latency_ms: latency of that request, milliseconds.
         path_ms: longest path through the latencies of its stages, milliseconds.
     """
@@ -29,11 +28,7 @@ class LatenciesContradict:
 
 @dataclass(frozen=True)
 class IdempotenceUnknown:
-    """Copies go to stages of which traces do not record whether their calls may run twice.
-
-    Attributes:
-        stages: names of these stages.
-    """
+    """Copies go to stages of which traces do not record whether their calls may run twice."""
 
     stages: tuple[str, ...]
 

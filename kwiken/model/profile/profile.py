@@ -54,8 +54,6 @@ class StageProfile:
     """Profile of one stage: n requests, whose rows are joint with those of the profile's other stages.
 
     Attributes:
-        name: name of the stage.
-        after: names of its parents.
         match: rule for the spans that the stage was learned from.
         calls_ms: (n, width) latency of each primary call as the caller saw it, without any reissue,
             milliseconds; a fan-out has a column per shard. NaN where there was no such call.
@@ -145,13 +143,11 @@ class Profile:
     """Profile of a service: n requests.
 
     Attributes:
-        service: name of the service.
         stages: profiles of its stages, parents before children.
         latency_ms: (n,) latency of each whole request, milliseconds.
         started_s: (n,) start of each request, seconds since 1970.
         counts: numbers of items read and of items left out while learning, by kind.
         classes: (n,) index in `class_names` of each request's class; None where there are no classes.
-        class_names: names of the classes of requests.
         origin: what the fit chose; None for a profile of our own runtime's traces, or of an older version.
         service_names: names of the services that did the requests' work; empty where this is not known.
         service_ms: (n, services) time of each service in each request, milliseconds: its own part of the
@@ -176,9 +172,6 @@ class Profile:
 
     def stage(self, name: str) -> StageProfile:
         """Profile of the stage of that name.
-
-        Args:
-            name: name of the stage.
 
         Raises:
             KeyError: when there is no such stage.

@@ -39,12 +39,7 @@ _OBJECTS: Final = (
 
 
 def can_become(answer: Any, wanted: Any) -> bool:
-    """Whether some value of one type, sent over the wire, can be read as another type.
-
-    Args:
-        answer: type of a parent's answer.
-        wanted: type of the child's parameter.
-    """
+    """Whether some value of one type, sent over the wire, can be read as another type."""
     try:
         given, taken = msgspec.inspect.multi_type_info([answer, wanted])
     except (TypeError, ValueError, NameError):

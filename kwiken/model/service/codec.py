@@ -43,11 +43,7 @@ _DEFAULTS: Final = {field.name: field.default for field in dataclasses.fields(St
 
 
 def service_to_dict(service: Service) -> dict[str, Any]:
-    """Encode a service as plain values: strings, numbers, booleans, lists and dicts.
-
-    Args:
-        service: service to encode.
-    """
+    """Encode a service as plain values: strings, numbers, booleans, lists and dicts."""
     return {
         "version": VERSION,
         "service": service.name,
@@ -97,7 +93,6 @@ def stage_from_dict(raw: Any, number: int, *, where: str) -> Stage:
     Args:
         raw: values as `stage_to_dict` returns them.
         number: position of the stage from 1, to name it in errors where it has no valid name.
-        where: source to name in errors.
 
     Raises:
         InputError: for an unknown or missing field, or a wrong type.
@@ -117,11 +112,7 @@ def _listed(names: set[str]) -> str:
 
 
 def service_to_json(service: Service) -> str:
-    """Encode a service as JSON that `service_from_json` reads.
-
-    Args:
-        service: service to encode.
-    """
+    """Encode a service as JSON that `service_from_json` reads."""
     return msgspec.json.format(msgspec.json.encode(service_to_dict(service)), indent=1).decode() + "\n"
 
 
@@ -129,18 +120,13 @@ def service_from_json(text: str | bytes, *, where: str = "service") -> Service:
     """Decode a service from JSON; errors as `service_from_dict`, and broken JSON names the line.
 
     Args:
-        text: JSON document.
         where: source to name in errors, such as a file's path.
     """
     return service_from_dict(parse_json(text, where=where), where=where)
 
 
 def service_to_yaml(service: Service) -> str:
-    """Encode a service as YAML that `service_from_yaml` reads.
-
-    Args:
-        service: service to encode.
-    """
+    """Encode a service as YAML that `service_from_yaml` reads."""
     with needs("kwiken.service_to_yaml", "plan"):
         import yaml
 
@@ -151,7 +137,6 @@ def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
     """Decode a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
 
     Args:
-        text: YAML document.
         where: source to name in errors, such as a file's path.
     """
     with needs("kwiken.service_from_yaml", "plan"):
@@ -165,9 +150,6 @@ def service_to_graph(service: Service) -> Any:
 
     Nodes have the settings that differ from their defaults as attributes. An edge has `position`, the index
     of the parent among the child's parameters. The graph has `version` and `service`.
-
-    Args:
-        service: service to convert.
     """
     with needs("kwiken.service_to_graph", "plan"):
         import networkx as nx

@@ -34,7 +34,6 @@ def boxes_of(service: Service, notes: Mapping[str, Sequence[str]] | None = None)
     """Boxes of a service's stages.
 
     Args:
-        service: service to draw.
         notes: further lines of text by stage; None for none.
     """
     extra = notes or {}

@@ -93,7 +93,6 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
     """Check that the parameters of a stage's handler fit its parents and settings.
 
     Args:
-        stage: stage with a handler.
         stages: stages by name, including all parents.
 
     Raises:

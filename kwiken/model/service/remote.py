@@ -77,9 +77,6 @@ class HttpCall(
     def target_template(self, names: Sequence[str]) -> TextTemplate:
         """Template of path and query.
 
-        Args:
-            names: names of the stage's inputs.
-
         Raises:
             ValueError: a placeholder is wrong.
         """
@@ -89,9 +86,6 @@ class HttpCall(
 
     def body_template(self, names: Sequence[str]) -> JsonTemplate | None:
         """Template of the JSON body; None for no body.
-
-        Args:
-            names: names of the stage's inputs.
 
         Raises:
             ValueError: a placeholder is wrong, or the body is left out where there are several inputs.
@@ -168,9 +162,6 @@ class GrpcCall(
     def message_template(self, names: Sequence[str]) -> JsonTemplate:
         """Template of the request message.
 
-        Args:
-            names: names of the stage's inputs.
-
         Raises:
             ValueError: a placeholder is wrong, or the message is left out where there are several inputs.
         """
@@ -210,11 +201,7 @@ class Templates(NamedTuple):
 
 
 def remote_of(text: str) -> Remote:
-    """Call that a plain text stands for: a POST of the stage's only input, or a gRPC method.
-
-    Args:
-        text: `http://...` or `grpc://...`.
-    """
+    """Call that a plain text stands for: a POST of the stage's only input, or a gRPC method."""
     return GrpcCall(text) if text.startswith(("grpc:", "grpcs:")) else HttpCall(text)
 
 
@@ -233,7 +220,6 @@ def templates_of(remote: Remote, names: Sequence[str]) -> Templates:
 
     Args:
         remote: call of a foreign service, without problems.
-        names: names of the stage's inputs.
 
     Raises:
         ValueError: a placeholder is wrong.

@@ -55,7 +55,6 @@ class Service:
         """Make a service from stages in any order.
 
         Args:
-            name: name of the service.
             stages: all stages of the service.
             page: HTML that the gateway serves at `/`; None for no page.
 
@@ -133,9 +132,6 @@ class Service:
     def add(self, stage: Stage) -> None:
         """Add a stage whose parents have been added.
 
-        Args:
-            stage: stage to add.
-
         Raises:
             DefinitionError: for a duplicate, an unknown parent, or a handler that does not fit.
         """
@@ -159,9 +155,6 @@ class Service:
     def __getitem__(self, name: str) -> Stage:
         """Stage of that name.
 
-        Args:
-            name: name of the stage.
-
         Raises:
             DefinitionError: when there is no such stage.
         """
@@ -183,11 +176,7 @@ class Service:
         return f"Service({self.name!r}, stages={list(self._stages)})"
 
     def children(self, name: str) -> tuple[str, ...]:
-        """Names of the stages that take a stage's answer.
-
-        Args:
-            name: name of the stage.
-        """
+        """Names of the stages that take a stage's answer."""
         return tuple(stage.name for stage in self._stages.values() if name in stage.after)
 
     @property
@@ -269,9 +258,6 @@ class Service:
 
     def signature(self, name: str) -> Signature:
         """Types of a stage's handler.
-
-        Args:
-            name: name of the stage.
 
         Raises:
             DefinitionError: when the stage has no handler or an annotation cannot be read.

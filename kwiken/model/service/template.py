@@ -71,10 +71,6 @@ class Place(NamedTuple):
 class TextTemplate:
     """Text with placeholders.
 
-    Args:
-        text: text as written.
-        names: names of the inputs.
-
     Raises:
         ValueError: a brace without its partner, or a placeholder for no input; says which names there are.
     """
@@ -110,7 +106,6 @@ class JsonTemplate:
 
     Args:
         value: JSON value as written: dicts with names as keys, lists and scalars.
-        names: names of the inputs.
 
     Attributes:
         tree: the value, with a `Place` or a `TextTemplate` in place of each string.

@@ -138,7 +138,6 @@ def fit_profile(
             `jaeger://HOST:PORT/SERVICE?lookback=1h`.
         on_progress: callback with the number of bytes read and their total.
         max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
-        options: see `FitOptions`.
 
     Returns:
         The profile, its requests in order of their start; its counts tell what was left out. docs/traces.md
@@ -178,11 +177,7 @@ def fit_profiles(
     """Learn a profile of each kind of requests, or of one, and list the kinds.
 
     Args:
-        paths: as `fit_profile`.
         every: True for a profile of every kind, False for one only.
-        on_progress: as `fit_profile`.
-        max_spans: as `fit_profile`.
-        options: see `FitOptions`.
 
     Raises:
         InputError: as `fit_profile`; with `every`, only if no kind has a profile.
@@ -338,8 +333,6 @@ def _named(labels: Sequence[str], names: Sequence[str], wanted: str) -> int:
 
     Args:
         labels: labels of all kinds.
-        names: their short names.
-        wanted: name that was asked for.
 
     Raises:
         InputError: no kind is meant, or several; names the nearest.

@@ -43,7 +43,6 @@ class HistogramFit:
     """Profile learned from histograms, and how far it is from what was measured of whole requests.
 
     Attributes:
-        profile: the profile.
         requests: number of answered requests in the window.
         measured_ms: p50 and p99 of whole requests as measured, milliseconds.
         independent_ms: p50 and p99 of rows as if all calls were independent, milliseconds.
@@ -67,7 +66,6 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
     """Learn a profile from the histograms that a Prometheus scraped from gateways.
 
     Args:
-        address: `prometheus://HOST:PORT?lookback=1h`.
         service: name of the service; None if there is only one.
 
     Raises:
@@ -181,11 +179,8 @@ class _CallSampler:
     """Calls of one stage: quantiles of its histogram, and random numbers by which rows get them.
 
     Args:
-        stage: facts of the stage.
         buckets: its histogram; None without calls.
         per_request: calls for each request.
-        rows: number of requests to put together.
-        rng: source of the random numbers.
     """
 
     def __init__(
@@ -220,7 +215,6 @@ class _CallSampler:
         Args:
             common: (rows,) standard normal factor of each request.
             correlation: share of the variance that the common factor has, 0 to 1.
-            service: name of the service.
             busy_ms: mean CPU time of a call, milliseconds; None where unknown.
             replicas: number of replicas; None where unknown.
         """

@@ -23,7 +23,6 @@ class PrometheusQuery:
 
     Attributes:
         where: address as given, for errors.
-        host: host and port of Prometheus.
         lookback: length of the window, in Prometheus's notation.
         lookback_s: the same in seconds.
         end_s: end of the window, seconds since the epoch. All expressions are evaluated at this moment:
@@ -63,7 +62,6 @@ class Series(msgspec.Struct):
     """One series of an answer.
 
     Attributes:
-        metric: its labels.
         value: moment and value; None for a native histogram.
         histogram: moment and native histogram; None for a number.
     """
@@ -93,7 +91,6 @@ def vector_of(query: PrometheusQuery, expression: str) -> list[Series]:
     """Evaluate an expression at the end of the window.
 
     Args:
-        query: where to ask.
         expression: expression in PromQL whose result is an instant vector.
 
     Raises:

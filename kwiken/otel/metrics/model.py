@@ -32,9 +32,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: name as in OpenTelemetry, in lower case with dots.
-        kind: kind of the metric.
         unit: unit as UCUM has it, such as `s`, `By`, `1` or `{call}`; empty for facts.
-        labels: names of its attributes.
         help: the quantity, in one phrase.
         question: question of an operator that the metric answers.
     """
@@ -69,7 +67,6 @@ class Distribution(NamedTuple):
     Attributes:
         scale: bucket i holds values from above 2**(i / 2**scale) to 2**((i + 1) / 2**scale).
         first: index of the first bucket in `counts`.
-        counts: number of values by bucket.
         size: number of all values.
         total: sum of all values.
         exemplars: measurements with traces, at most a few for each octave.

@@ -93,7 +93,6 @@ class FileReader:
         """Read one file.
 
         Args:
-            file: file to read.
             progress: callback, called now and then with the number of its bytes that are read.
 
         Raises:

@@ -28,9 +28,7 @@ class QueryAddress:
     Attributes:
         where: address as given, for errors.
         form: form that the address should have, for errors.
-        host: host and port.
         path: path without slashes at its ends, as given.
-        asked: values of the parameters by name.
     """
 
     where: str
@@ -44,9 +42,7 @@ class QueryAddress:
         """Read an address.
 
         Args:
-            address: address as given.
             form: form that the address should have; begins with its scheme.
-            known: names of the parameters.
 
         Raises:
             InputError: the address has another form; says what is wrong.
@@ -126,10 +122,7 @@ def downloaded(url: str, *, who: str, where: str, bounds: Bounds) -> Iterator[IO
     """Send a GET request, and yield the response body as a file.
 
     Args:
-        url: URL to get.
-        who: name of the server in errors.
         where: address as given, for errors.
-        bounds: bounds of the download.
 
     Raises:
         InputError: there is no response, or an error, or the body is too large; names the address.

@@ -45,7 +45,6 @@ class TraceFile:
     """One file to read.
 
     Attributes:
-        path: path of the file.
         size: size on disk, bytes.
         named: True if the user named the file itself, False if a folder that holds it.
     """
@@ -182,8 +181,6 @@ def whole(start: bytes, rest: Stream, where: str) -> memoryview:
 
     Args:
         start: first part of the document, already read.
-        rest: stream of the rest.
-        where: name of the document in errors.
 
     Raises:
         InputError: the document is larger than `MAX_BYTES`, or not text.

@@ -26,10 +26,8 @@ class JaegerQuery:
     Attributes:
         where: address as given, for errors.
         host: host and port of the query service.
-        service: name of the service.
         operation: operation that a trace must contain; None for all traces.
         lookback_s: age of the oldest traces, seconds.
-        limit: maximal number of traces.
     """
 
     where: str

@@ -54,10 +54,6 @@ class OwnReader:
 
     Notes are cached by the undecoded attributes without worth and CPU time: our spans differ in little else,
     and our writer puts these last. In another order they are a part of the cache's key.
-
-    Args:
-        names: numbers of notes and texts.
-        plain: function that decodes attributes.
     """
 
     def __init__(self, names: Names, plain: Plain) -> None:

@@ -35,7 +35,6 @@ class SpanStore:
     So the rest is a uniform sample of whole traces, even if a trace's spans come from several files.
 
     Args:
-        max_spans: maximal number of spans held.
         kind_by: attribute whose values are the classes of requests; None for none.
     """
 

@@ -16,7 +16,6 @@ class Stated(NamedTuple):
         field: name of the field in the file.
         unit: unit of the value, in words.
         value: value as it stands in the file.
-        ns: number of nanoseconds in one unit.
     """
 
     field: str
@@ -34,8 +33,6 @@ def refused(trace_id: str, span_id: str, times: Sequence[Stated]) -> str | None:
     """Error message for a span's first invalid time; None if all are valid.
 
     Args:
-        trace_id: id of the span's trace.
-        span_id: id of the span.
         times: times of the span, as stated.
     """
     for stated in times:

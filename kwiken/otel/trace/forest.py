@@ -38,7 +38,6 @@ class Forest:
         spans: (n,) rows of `SPAN`, as read.
         owns: (m,) rows of `OWN` of our own spans; `spans["own"]` holds indices into them.
         links: (l,) rows of `LINK`: an own stage and a span that it comes after.
-        names: names of operations and other texts.
         trace: (n,) number of the trace, from 0.
         parent: (n,) row of the parent, or `ROOT` or `LOST`.
         depth: (n,) depth in the tree, 0 for a span without parent.
@@ -286,7 +285,6 @@ def _late_clocks(forest: Forest, service: Ints) -> Bools:
     would fit into their callers' time, and are off by nearly the same time.
 
     Args:
-        forest: forest with the times as read.
         service: (n,) number of each span's service.
     """
     start, end, found = forest.start, forest.end, np.zeros(len(forest), np.bool_)

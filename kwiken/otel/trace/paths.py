@@ -33,11 +33,7 @@ class Step:
 
 
 def critical_path(trace: Trace) -> tuple[Step, ...]:
-    """Critical path in order of the spans' starts, the request itself first (CRISP, Zhang et al. 2022).
-
-    Args:
-        trace: trace of one request.
-    """
+    """Critical path in order of the spans' starts, the request itself first (CRISP, Zhang et al. 2022)."""
     children: dict[int, list[int]] = {}
     for place, span in enumerate(trace.spans):
         if span.parent is not None and span.waited:

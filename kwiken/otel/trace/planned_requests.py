@@ -39,8 +39,6 @@ def requests_with_plan(
     """Find the requests that ran with a plan and were answered; those of the control share ran without it.
 
     Args:
-        forest: traces.
-        digest: digest of the plan.
         within: tells which requests count, (n,), from their starts in seconds since 1970, (n,); None for all.
     """
     role = roles(forest)
@@ -66,7 +64,6 @@ def _copies(forest: Forest, attempts: Ints, requests: Ints, weight: Floats) -> d
     """Mean number of copies by stage, of those that the budget for reissues paid for.
 
     Args:
-        forest: traces.
         attempts: (m,) rows of all attempts.
         requests: (n,) rows of the requests.
         weight: (n,) number of requests that each one stands for.

@@ -41,7 +41,6 @@ def requests_in(forest: Forest, *, wanted: Callable[[int], bool] | None = None) 
     """Find the requests in traces that were read before; see `read_requests`.
 
     Args:
-        forest: traces.
         wanted: filter by trace id (128 bits); None for all.
     """
     role = roles(forest)

@@ -24,8 +24,6 @@ def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: st
 
     Args:
         profile: profile of the requests, in their order.
-        forest: forest of their spans.
-        requests: requests of the profile.
         kind_by: name of the attribute that was read, or `BY_ROOT`.
     """
     if kind_by == BY_ROOT:

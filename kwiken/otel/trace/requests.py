@@ -122,7 +122,6 @@ def requests_of(
 
     Args:
         forest: forest of all spans.
-        found: spans that may be requests.
         op: number of the operation that tells their kind.
         since_s: time from which requests count, seconds since 1970; None for all.
         until_s: time before which requests count, seconds since 1970; None for all.
@@ -230,12 +229,7 @@ def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
 
 
 def nearest(wanted: str, names: Sequence[str]) -> list[str]:
-    """The names most like the one wanted, best first; those that hold it come before others.
-
-    Args:
-        wanted: name that was looked for.
-        names: names that there are.
-    """
+    """The names most like the one wanted, best first; those that hold it come before others."""
     holding = [name for name in names if wanted and wanted.lower() in name.lower()]
     parts = {part: name for name in names[:_MAX_NAMES_COMPARED] for part in _parts(name)}
     alike = get_close_matches(wanted, parts, n=2 * _MAX_NEAREST_SHOWN)

@@ -24,12 +24,8 @@ class OwnMarks:
     """Attributes of a span of our own runtime; None for an attribute that is not stated.
 
     Attributes:
-        stage: name of the stage.
         shard: number of the shard, from 0.
         attempt: number of the attempt within its call, from 0.
-        kind: reason for sending the attempt.
-        outcome: outcome of the attempt.
-        replica: name of the replica.
         node: name of the machine that the replica runs on.
     """
 
@@ -49,8 +45,6 @@ class TraceSpan:
     Attributes:
         span_id: id of the span, 16 hex digits.
         parent: index of the parent among the trace's spans; None for the request itself.
-        service: name of the service.
-        operation: name of the operation.
         start_ms: cleaned start, milliseconds from the start of the request.
         end_ms: cleaned end, milliseconds from the start of the request.
         error: True if the span states that it failed.
@@ -100,7 +94,6 @@ class Traces(Sequence[Trace]):
 
     Args:
         forest: forest of the spans of all traces.
-        requests: requests among these spans.
 
     Attributes:
         latency_ms: (n,) latencies of whole requests, milliseconds.

@@ -63,7 +63,6 @@ class Collector:
 
     Args:
         endpoint: `http://HOST:PORT`, or the full URL of the collector's traces path.
-        resource: attributes of the resource.
         exporter: exporter to use instead of OTLP over HTTP, for tests.
 
     Raises:

@@ -17,24 +17,14 @@ if TYPE_CHECKING:
 
 
 def otlp_lines(service: str, records: Iterable[RequestRecord]) -> Iterator[bytes]:
-    """OTLP JSON lines of a service's requests, one a line, newline included.
-
-    Args:
-        service: name of the service.
-        records: records of the requests.
-    """
+    """OTLP JSON lines of a service's requests, one a line, newline included."""
     encoder, labels = OtlpLines(resource(service)), Labels()
     for record in records:
         yield encoder.line(request_spans(record, labels))
 
 
 def readable_spans(service: str, records: Iterable[RequestRecord]) -> Iterator[ReadableSpan]:
-    """OpenTelemetry SDK spans of a service's requests, for any exporter of the SDK.
-
-    Args:
-        service: name of the service.
-        records: records of the requests.
-    """
+    """OpenTelemetry SDK spans of a service's requests, for any exporter of the SDK."""
     with needs("kwiken.otel.readable_spans", "otel"):
         from kwiken.otel.write.sdk_spans import Readable
 

@@ -13,7 +13,6 @@ def collector_url(endpoint: str, path: str, *, option: str) -> str:
     Args:
         endpoint: `http://HOST:PORT`, or the full URL of the path.
         path: path of the signal, for an endpoint without one.
-        option: name of the setting in errors.
 
     Raises:
         InputError: the endpoint is no HTTP URL.

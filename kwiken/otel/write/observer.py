@@ -112,7 +112,6 @@ class RequestSpans(SpanWriter[RequestRecord]):
     """`Observer` that writes the spans of every finished request; made by `make_observer`.
 
     Args:
-        service: name of the service.
         files: files for OTLP JSON lines; None for none.
         collector: collector for spans by OTLP over HTTP; None for none.
     """
@@ -135,9 +134,7 @@ class ServerSpans(SpanWriter[CallRecord]):
     """Writer of a server span for every call that one replica ran.
 
     Args:
-        service: name of the service.
         stage: name of the stage that the replica serves.
-        replica: id of the replica.
         node: name of the machine that the replica runs on.
         traces: folder for OTLP JSON lines; None for none.
         otlp: `http://HOST:PORT` of a collector; None for none.
@@ -198,7 +195,6 @@ def make_observer(service: str, *, traces: Path | None = None, otlp: str | None 
     """Make an observer that writes the spans of every request.
 
     Args:
-        service: name of the service.
         traces: folder for OTLP JSON lines, made if it is missing; None for none.
         otlp: `http://HOST:PORT` of a collector that takes OTLP over HTTP; None for none.
 

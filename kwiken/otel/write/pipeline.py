@@ -40,12 +40,10 @@ class SpanCounts:
     """Counts of a pipeline's records, spans and lines.
 
     Attributes:
-        taken: number of records queued.
         dropped: number of records refused because the queue was full or closed.
         not_sampled: number of calls without a span, because their caller does not record the trace.
         spans: number of spans made of the records.
         bad: number of records that could not be converted to spans.
-        lines: number of lines written to files.
         bytes: number of bytes written to files.
         lost_lines: number of lines that could not be written.
         exported: number of spans that the collector accepted.

@@ -57,12 +57,10 @@ class AttemptRecord(msgspec.Struct, gc=False):
         span_id: id of the attempt's span, 64 bits.
         shard: number of the shard, from 0.
         attempt: number of the attempt within its call, from 0.
-        kind: reason for sending it.
         replica: name of the replica that it went to.
         node: name of the machine that the replica runs on.
         start_ns: time at which it was sent, nanoseconds since 1970.
         end_ns: time at which it was answered or given up, nanoseconds since 1970.
-        outcome: outcome of the attempt.
         busy_ms: CPU time that the replica spent on it, milliseconds; None if the replica did not state it.
         error: error message; None for no error.
         threads: maximal number of threads that it may use, 1 or more.
@@ -100,8 +98,6 @@ class StageRecord(msgspec.Struct, gc=False):
 
     Attributes:
         span_id: id of the stage's span, 64 bits.
-        name: name of the stage.
-        after: names of its parent stages.
         fanout: number of its shards, 1 or more.
         start_ns: time at which its last parent was done, nanoseconds since 1970.
         end_ns: time at which its answer was complete, nanoseconds since 1970.
@@ -146,7 +142,6 @@ class RequestRecord(msgspec.Struct, gc=False):
         trace_id: id of the trace, 128 bits.
         span_id: id of the request's span, 64 bits.
         parent_span_id: id of the caller's span, 64 bits; None if there is none.
-        service: name of the service.
         start_ns: time of its arrival, nanoseconds since 1970.
         end_ns: time at which its answer was complete, nanoseconds since 1970.
         plan: digest of the plan in force; None without a plan.

@@ -20,7 +20,6 @@ class OtlpLinesExporter(SpanExporter):
 
     Args:
         folder: folder of the files, made if it is missing.
-        name: first part of the file names.
         max_bytes: maximal size of one file, bytes.
         max_files: maximal number of files of this name; the oldest are deleted first.
 

@@ -48,8 +48,6 @@ class SpanData(msgspec.Struct, gc=False):
         trace_id: id of the trace, 128 bits.
         span_id: id of the span, 64 bits.
         parent_id: id of the parent span, 64 bits; None for a root.
-        name: name of the operation.
-        kind: OTLP's number of the span kind.
         start_ns: start, nanoseconds since 1970.
         end_ns: end, nanoseconds since 1970, not before `start_ns`.
         attributes: keys and values of its own, in the order to write.

@@ -11,7 +11,6 @@ class RefusedError(KwikenError):
     """The replica did not run the call (connection refused, queue full, stopping), so another one may.
 
     Args:
-        message: description of the reason.
         full: whether the replica holds its largest number of calls.
     """
 
@@ -29,13 +28,7 @@ class UnfitError(LostError):
 
 
 class HandlerError(KwikenError):
-    """The stage's handler raised. Final: another replica would raise as well.
-
-    Attributes:
-        stage: name of the stage.
-        kind: name of the exception's type.
-        message: text of the exception.
-    """
+    """The stage's handler raised. Final: another replica would raise as well."""
 
     def __init__(self, stage: str, kind: str, message: str) -> None:
         super().__init__(f"stage {stage!r}: {kind}: {message}")
@@ -56,7 +49,6 @@ class OverloadError(KwikenError):
     """The request was turned away before any work was done.
 
     Args:
-        message: description of the reason.
         retry_after_s: seconds after which a retry may succeed.
     """
 
@@ -69,7 +61,6 @@ class UnavailableError(KwikenError):
     """No replica is left that could take the call.
 
     Args:
-        message: description of the reason.
         full: whether replicas are available, but hold their largest number of calls.
     """
 
@@ -98,7 +89,6 @@ def failed_call(
     """Build the error of a call that no attempt answered.
 
     Args:
-        stage: name of the stage.
         errors: errors of the attempts, in the order in which the attempts ended.
         expired_s: time that the call was allowed to take, seconds, if it ended by that; else None.
         asked: ids of the replicas that the call was sent to.

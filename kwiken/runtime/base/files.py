@@ -13,7 +13,6 @@ def read_file(path: Path, most: int) -> bytes:
     """Read a whole regular file, or the one that a link leads to.
 
     Args:
-        path: path of the file.
         most: longest file that is read, bytes.
 
     Raises:

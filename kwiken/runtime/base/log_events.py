@@ -61,7 +61,6 @@ def about(event: Event, *, trace_id: int = 0) -> dict[str, Any]:
     """Value of `extra` for a call of a logger.
 
     Args:
-        event: event that the line reports.
         trace_id: trace of the request that the line is about; 0 for none.
     """
     return {EVENT: event.value, TRACE: f"{trace_id:032x}" if trace_id else None}

@@ -20,7 +20,6 @@ def settle(
     the awaited answer may have arrived long ago. Without a delay this takes some tens of microseconds.
 
     Args:
-        loop: the running event loop.
         then: callback; it must check itself whether it is still needed.
         turns: iterations of the loop to wait, 0 or more.
     """

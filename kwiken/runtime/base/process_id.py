@@ -23,7 +23,6 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Identity of a process.
 
     Attributes:
-        pid: process id.
         started: start time in the system's own form: pids are reused, start times are not.
     """
 
@@ -105,11 +104,7 @@ def _started_posix(pid: int) -> str | None:
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants that are alive, parents before children.
-
-    Args:
-        pid: process id.
-    """
+    """A process and its descendants that are alive, parents before children."""
     found = [pid]
     for parent in found:
         found += _children(parent)

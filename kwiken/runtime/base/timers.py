@@ -19,12 +19,6 @@ def call_after(
     uvloop rounds delays to the nearest millisecond, and calls at once what rounds to zero. A caller that
     found that its time had not come, and asked again, would keep a processor busy until it came. The timer
     may still fire up to a millisecond early, because the loop's own clock ticks in milliseconds.
-
-    Args:
-        loop: the running event loop.
-        delay_s: delay, seconds; finite.
-        callback: function to call.
-        args: arguments of the function.
     """
     ticks = max(1, math.ceil((delay_s - ROUNDING_S) / TICK_S)) if delay_s > 0 else 0
     return loop.call_later(max(delay_s, ticks * TICK_S), callback, *args)

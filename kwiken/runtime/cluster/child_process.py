@@ -26,12 +26,7 @@ class ChildError(KwikenError):
 
 
 class Child:
-    """Server process that is ready, as seen by its supervisor.
-
-    Attributes:
-        identity: pid and start time.
-        url: URL that the process listens at.
-    """
+    """Server process that is ready, as seen by its supervisor."""
 
     def __init__(self, process: asyncio.subprocess.Process, identity: Identity, url: str) -> None:
         self._process = process
@@ -53,10 +48,7 @@ class Child:
         """Start a process and wait until it is ready. Cancelling this ends the process.
 
         Args:
-            spec: specification of the server.
-            name: name of the process in errors.
             env: environment variables in addition to those of this process.
-            files: file descriptors that the process inherits.
             log: file that its standard error is appended to; None for that of this process.
             start_s: time that the start may take, seconds.
             launch: what starts the command, as `asyncio.create_subprocess_exec` does; None for just that.

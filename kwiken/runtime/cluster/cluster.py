@@ -53,7 +53,6 @@ class Cluster:
 
     Args:
         target: service, as `MODULE:SERVICE`, importable from here.
-        settings: what the processes are started with.
         port: port for requests; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
@@ -289,10 +288,6 @@ class Cluster:
     async def add_replica(self, stage: str, place: ReplicaPlace) -> str:
         """Start another replica and route calls to it; returns its name.
 
-        Args:
-            stage: stage of the replica.
-            place: node and cores of the replica.
-
         Raises:
             ChildError: the process does not start.
         """
@@ -325,7 +320,6 @@ class Cluster:
         """Change the number of cores that a replica may use; nothing happens if there is none.
 
         Args:
-            name: name of the replica.
             cores: number of cores.
         """
         for slot in self._processes.replicas:
@@ -336,11 +330,7 @@ class Cluster:
                 self._processes.changed.set()
 
     async def drop_node(self, node: str) -> list[str]:
-        """Give a node up: its replicas are not restarted; returns the names of those that it had.
-
-        Args:
-            node: name of the node.
-        """
+        """Give a node up: its replicas are not restarted; returns the names of those that it had."""
         slots = [slot for slot in self._processes.replicas if slot.place is not None and slot.node == node]
         for slot in slots:
             await cancel_and_wait([self._keepers.pop(slot.name)])
@@ -352,11 +342,7 @@ class Cluster:
         return [slot.name for slot in slots]
 
     def note_action(self, line: str) -> None:
-        """Show an action that keeps a target in the state, beside those before.
-
-        Args:
-            line: action and reason.
-        """
+        """Show an action that keeps a target in the state, beside those before."""
         LOG.info("%s", line)
         self._actions.append(line)
         self._processes.changed.set()

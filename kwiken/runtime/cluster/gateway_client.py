@@ -21,12 +21,7 @@ REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
 
 
 class GatewayClient:
-    """HTTP client of a supervisor; create it in a running event loop, and close it.
-
-    Args:
-        url: URL of the gateway.
-        token: token of its control routes.
-    """
+    """HTTP client of a supervisor; create it in a running event loop, and close it."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url = url
@@ -41,8 +36,6 @@ class GatewayClient:
         """Send a request to a control route; returns the body of the answer.
 
         Args:
-            method: HTTP method.
-            path: path of the route.
             body: JSON; None for no body.
 
         Raises:
@@ -81,7 +74,6 @@ class GatewayClient:
         """Check whether a process is alive.
 
         Args:
-            url: URL of its server.
             within_s: timeout of the response, seconds.
         """
         return await check_liveness(self._session, url, within_s)

@@ -18,13 +18,11 @@ class GatewaySockets:
     port is held here for as long as the cluster runs, so that it is the same for all and stays theirs.
 
     Args:
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         count: number of gateways, 1 or more.
         grpc_port: port for requests over gRPC, 0 for any free port; None for none.
 
     Attributes:
-        port: port for requests.
         grpc_port: port for requests over gRPC; None for none, 0 if a single gateway is to choose one.
 
     Raises:

@@ -13,7 +13,6 @@ class PlayedNode:
     """Node that this machine plays.
 
     Attributes:
-        node_class: name of its class.
         cores: number of its cores.
         speed: speed of a core as a share of this machine's, above 0 and at most 1.
     """
@@ -33,7 +32,6 @@ class ReplicaPlace:
     """Place of one replica.
 
     Attributes:
-        node: name of its node.
         cores: number of the node's cores that it may use.
     """
 
@@ -48,7 +46,6 @@ class Layout:
     Attributes:
         limits: limits of the processes, entered by the caller; several clusters may share them, and then
             share the nodes.
-        nodes: nodes by name.
         replicas: places by stage; a stage that is missing gets the service's own number of replicas, on no
             node and without a limit.
     """

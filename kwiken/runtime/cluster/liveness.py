@@ -53,7 +53,6 @@ async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: flo
     """Check whether a server is alive; any response counts.
 
     Args:
-        session: HTTP client.
         url: URL of the server, over HTTP or gRPC.
         within_s: timeout of the response, seconds.
     """

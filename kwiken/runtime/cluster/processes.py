@@ -31,13 +31,11 @@ class Processes:
     Args:
         gateways: number of gateways, 1 or more.
         places: place of each replica at the start, by stage; None for a replica without one.
-        start: starts the process of a slot.
         grace_s: seconds that requests and calls in flight get at the end.
         silence_s: by stage, seconds without a sign of life after which a replica is killed and restarted,
             and under None those of a gateway; empty for never.
 
     Attributes:
-        gateways: slots of the gateways.
         replicas: slots of the replicas, by stage in the order of the service.
         changed: set whenever a process has ended or started.
     """
@@ -80,12 +78,7 @@ class Processes:
         return found
 
     def new_slot(self, stage: str, place: ReplicaPlace) -> Slot:
-        """Slot for another replica, with a name that no slot had before; `add` adds it.
-
-        Args:
-            stage: stage of the replica.
-            place: node and cores of the replica.
-        """
+        """Slot for another replica, with a name that no slot had before; `add` adds it."""
         number = self._numbers[stage]
         self._numbers[stage] += 1
         return Slot(f"{stage}-{number}", stage, place)
@@ -143,7 +136,6 @@ class Processes:
         """Restart a slot's process whenever it ends or hangs; never returns.
 
         Args:
-            slot: slot of the process.
             check: checks the liveness of the server at a URL, within some seconds.
         """
         while True:

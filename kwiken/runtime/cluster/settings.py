@@ -33,7 +33,6 @@ class ClusterSettings:
         metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
             show theirs unless nobody may.
         metrics_otlp: endpoint for metrics; None for none.
-        log_format: format of the processes' log lines.
         log: file that the processes' standard error is appended to; None for that of this process.
     """
 

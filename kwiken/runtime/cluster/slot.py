@@ -18,7 +18,6 @@ class Slot:
     """Place of one process: the gateway's, or one replica's.
 
     Attributes:
-        name: name of the process.
         stage: stage of a replica; None for the gateway.
         place: node and cores of a replica; None where it has neither.
         killed: whether the last process was ended by somebody's SIGKILL, as all processes of a lost machine

@@ -20,7 +20,6 @@ def local_url(host: str, port: int) -> str:
 
     Args:
         host: address that the server listens on, which may stand for every address.
-        port: port that the server listens on.
     """
     try:
         if ipaddress.ip_address(host).is_unspecified:  # every address, loopback among them
@@ -45,14 +44,10 @@ def gateway_spec(
     """Specification of the gateway.
 
     Args:
-        target: service, as `MODULE:SERVICE`.
-        settings: settings of the cluster.
         sockets: file descriptors of the gateway's listening sockets.
-        port: port of these sockets.
         grpc_port: port for requests over gRPC, which the gateways share if there are several; None for none.
         shown: URL of each gateway of the cluster.
         kept: file in which the plan in force is saved.
-        takes_over: whether another gateway ran before.
         known: replicas that are running, by stage.
     """
     count = sum(len(replicas) for replicas in known.values())
@@ -83,15 +78,7 @@ def gateway_spec(
 
 
 def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
-    """Specification of a replica.
-
-    Args:
-        target: service, as `MODULE:SERVICE`.
-        settings: settings of the cluster.
-        stage: stage that the replica serves.
-        name: name of the replica.
-        node: name of its node.
-    """
+    """Specification of a replica."""
     traced = settings.trace != "off"
     return ReplicaSpec(
         target=target,

@@ -112,9 +112,6 @@ class Admission:
         """Record the end of a request that was admitted and found every replica full.
 
         Its duration is not used: such requests end at once, and most quickly where the load is highest.
-
-        Args:
-            priority: priority of the request.
         """
         self.inside -= 1
         self._served = 0

@@ -69,17 +69,11 @@ class CompiledStage:
     """One stage with the settings of one program; immutable but for its state.
 
     Attributes:
-        name: name of the stage.
         definition: the stage as its service defines it.
-        state: state that outlives plans.
-        index: position among the program's stages.
         parents: positions of the parents, in the order of the handler's parameters.
         children: positions of the stages that take its answer.
-        timeouts: time limits of its calls.
         cost: cost of one call, in micro-units of a request's cost.
         copies: largest number of copies of one call, by reissue and catch-up together.
-        reissue: when its calls get copies.
-        catch_up: help for late requests.
         partial: when a fan-out stops waiting for its last shards; None for never.
     """
 

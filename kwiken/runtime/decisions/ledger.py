@@ -81,7 +81,6 @@ class Ledger:
 
         Args:
             budget: budget of the request, which not even the floor exceeds.
-            stage: account of the stage.
             cost: cost of the call, in micro-units of a request's cost.
             now: present time, seconds.
             denied: number of earlier denials of the call, 0 or more.
@@ -109,7 +108,6 @@ class Ledger:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none.
 
         Args:
-            budget: budget of the request.
             cost: cost of the call, in micro-units of a request's cost.
             now: present time, seconds.
             spare: as in `charge`.

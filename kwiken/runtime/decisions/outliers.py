@@ -27,7 +27,6 @@ def log_chance(run: int, *, errors: int, answers: int) -> float:
     logarithm of the mean of its power `run`. An error rate known from few outcomes thus counts for little.
 
     Args:
-        run: number of errors in a row.
         errors: number of errors of the others during the run.
         answers: number of answers of the others during the run.
     """

@@ -29,7 +29,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         deadline_ms: deadline of a request that names none, milliseconds.
-        requests: largest number of requests at once.
         always: number of requests at once below which slowness alone turns none away.
         gain: weight of one request in the moving averages of request times, 0 to 1.
         wait_share: share of a request's deadline that, spent waiting for the event loop, counts as full load.
@@ -144,7 +143,6 @@ def compile_program(service: Service, plan: Plan | None, states: Mapping[str, St
     """Compile a plan for a service.
 
     Args:
-        service: service to run.
         plan: plan for it; None to run it without a plan.
         states: state of each stage, by name.
 
@@ -234,10 +232,8 @@ def retune(ledger: Ledger, states: Mapping[str, StageState], program: Program, *
     """Set the bounds of the accounts by a program; earnings and spends stay.
 
     Args:
-        ledger: ledger of the service.
         states: state of each stage, by name.
         program: program that comes into force; without a plan, stages' own policies have a budget of 10%.
-        service: service that the program runs.
     """
     plan = program.plan
     terms = plan.ledger if plan is not None else LedgerTerms()

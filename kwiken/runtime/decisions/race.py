@@ -65,7 +65,6 @@ class Race(msgspec.Struct, eq=False):
         running: number of attempts without an outcome.
         sent: number of attempts so far, which is the number of the next attempt.
         winner: number of the attempt that won; -1 for none.
-        finished: whether the race is over.
         expired: whether the race ended because time was up.
     """
 

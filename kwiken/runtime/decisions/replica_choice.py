@@ -45,7 +45,6 @@ class ReplicaState:
     """State of one replica as seen by this process. Times in seconds.
 
     Attributes:
-        replica: identity and address of the replica.
         waiting: start of each call without an answer, by ticket, oldest first.
         latency: estimated latency; 0 where unknown.
         unresponsive_since: start of the oldest call given up since the last answer; infinite for none.
@@ -107,7 +106,6 @@ class Picker:
     """Chooses among the replicas of one stage.
 
     Args:
-        replicas: replicas at the start.
         rng: source of randomness for the two choices.
     """
 
@@ -269,8 +267,6 @@ class Picker:
         """Record that a call was given up: the replica would have taken at least until now.
 
         Args:
-            target: replica of the call.
-            ticket: ticket of the call.
             now: present moment, seconds.
             blame: whether the call was so old that the replica is ejected at once.
 

@@ -92,15 +92,9 @@ class UsualWork:
 class StageState:
     """State of one stage that outlives plans.
 
-    Args:
-        replicas: replicas at the start.
-        retries: account of the stage's retries.
-        rng: source of randomness for replica choices.
-
     Attributes:
         picker: choice among the replicas.
         account: account of the stage's copies.
-        retries: account of its retries.
         latencies: latencies of its answered calls.
         recent: those of the last intervals.
         usual: usual latency of the first answer of a visit.

@@ -49,7 +49,6 @@ class Kept(NamedTuple):
     """Decision to keep a request's spans.
 
     Attributes:
-        reason: why they are kept.
         share: probability with which a request like this one is kept, above 0, at most 1.
     """
 
@@ -143,7 +142,6 @@ class TraceSampler:
 
         Args:
             trace_id: id of its trace, 128 bits, of which the lower 64 are uniformly distributed.
-            asked: whether the caller records the trace.
             control: whether the request is one of the control share.
         """
         draw, share = draw_of(trace_id), self._drawn_share
@@ -172,8 +170,6 @@ class TraceSampler:
         """Decide about a request at its end; None to drop its spans.
 
         Args:
-            request: sampling of the request.
-            took_s: its latency, seconds.
             failed: whether it failed or was given up.
             partial: whether a part of its answer is missing.
         """

@@ -51,7 +51,6 @@ class Answer(msgspec.Struct):
     """Answer to a request.
 
     Attributes:
-        value: answer of the last stage.
         partial: whether a part that could have been in it is missing.
         utility: worth from 0 to 1: 1 minus the weighted share of the missing parts.
         record: record of the request, if one was asked for.
@@ -70,9 +69,7 @@ class Executor:
 
     Args:
         service: service to run; checked at once.
-        transport: carries calls to replicas.
         replicas: replicas of each stage, by the stage's name.
-        clock: source of the time.
         rng: source of randomness for copies, replica choices and identifiers.
         observer: receives the record of every request, or of those that the sampler keeps; None to record
             none.
@@ -159,7 +156,6 @@ class Executor:
         """Replace a stage's replicas; calls in context go on.
 
         Args:
-            stage: name of the stage.
             replicas: complete set of its replicas from now on.
 
         Raises:
@@ -192,7 +188,6 @@ class Executor:
 
         Args:
             deadline_ms: as in `run`, milliseconds.
-            priority: as in `run`.
 
         Raises:
             OverloadError: `run` would turn the request away now.
@@ -231,7 +226,6 @@ class Executor:
         """Run one request.
 
         Args:
-            request: argument of the source stages.
             deadline_ms: time allowed from now on, milliseconds; None for the default of the limits.
             priority: 0 is normal, higher is more important; requests below 0 are turned away first.
             parent: trace context of the caller; None for a new trace. A caller that does not record the

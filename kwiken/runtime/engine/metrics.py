@@ -37,11 +37,8 @@ def families(
     """Read all metrics of an executor.
 
     Args:
-        service: service that the executor runs.
-        program: program in force.
         states: state of each stage.
         shared: objects that all calls share.
-        counts: numbers of the executor's requests.
         now: present moment, seconds.
         rising: returns the largest value of a counter so far, so that none falls between two readings.
     """

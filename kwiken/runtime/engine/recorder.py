@@ -37,7 +37,6 @@ def record_of(
 
     Args:
         request: state of the request, which is recorded.
-        service: name of the service.
         parent_span_id: id of the caller's span, 64 bits; None if there is none.
         ended: moment of its end, seconds.
         error: error of the request; None for none.

@@ -20,10 +20,6 @@ LOG = logging.getLogger("kwiken.gateway")
 class FrontDoor:
     """Takes requests in until it is closed.
 
-    Args:
-        service: service to serve.
-        executor: executor that runs its requests.
-
     Attributes:
         answered: number of requests by HTTP status, whatever protocol they came by.
 
@@ -81,7 +77,6 @@ class FrontDoor:
         """Answer one request; call `turn_away` before its body is read.
 
         Args:
-            body: the request as JSON.
             deadline_ms: milliseconds until the answer is useless; None for no deadline.
             priority: priority of the request; higher is more important.
             parent: trace context of the client; None for none.
@@ -116,11 +111,7 @@ class FrontDoor:
         self._idle.clear()
 
     async def emptied(self, within_s: float) -> None:
-        """Wait for what is inside.
-
-        Args:
-            within_s: longest wait, seconds.
-        """
+        """Wait for what is inside."""
         if self._inflight:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)

@@ -38,8 +38,6 @@ class GrpcGatewayServer:
     """gRPC server of a gateway.
 
     Args:
-        door: takes the requests in.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         budget: budget of the bytes that all requests together hold.
         shared: whether other gateways listen at the same port; the system then divides the connections among

@@ -20,8 +20,6 @@ class Pages:
 
     Args:
         own: the service's page; None for none.
-        live: the live page.
-        metrics: the metrics.
     """
 
     def __init__(self, own: str | None, live: LivePage, metrics: MetricsPage) -> None:

@@ -30,7 +30,6 @@ def answer_of(answer: Answer, *, timing: bool) -> web.Response:
     """Response for an answer.
 
     Args:
-        answer: answer to the request.
         timing: whether the client asked where the time went.
     """
     document: dict[str, Any] = {"answer": answer.value}
@@ -58,8 +57,6 @@ class Failure(NamedTuple):
     """Error as a client is told of it, by any protocol.
 
     Attributes:
-        status: HTTP status.
-        reason: message.
         retry_after_s: seconds after which a retry may succeed; None where none is advised.
         is_own: whether the gateway itself is at fault, and not a handler, a replica or the client.
     """

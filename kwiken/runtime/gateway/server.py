@@ -43,8 +43,6 @@ class Gateway:
     """HTTP gateway of a service.
 
     Args:
-        service: service to serve.
-        executor: executor that runs its requests.
         settings: where it listens, what it takes in, and who may control it.
 
     Attributes:

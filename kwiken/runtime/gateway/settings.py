@@ -17,7 +17,6 @@ class GatewaySettings:
     """Settings of a gateway.
 
     Attributes:
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         token: secret for the control routes; None closes them.
         remote: whether the gateway is ready only when every stage has replicas.

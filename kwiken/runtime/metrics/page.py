@@ -12,12 +12,7 @@ METRICS_PATH: Final = "/metrics"
 
 
 class MetricsText(NamedTuple):
-    """Text of metrics.
-
-    Attributes:
-        body: the text, encoded.
-        content_type: its content type.
-    """
+    """Text of metrics."""
 
     body: bytes
     content_type: str

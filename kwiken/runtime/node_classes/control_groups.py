@@ -93,7 +93,6 @@ class ControlGroups:
 
         Args:
             version: version of control groups, 1 or 2.
-            root: root of the file system.
         """
         places = [place for place, found in group_folders("cpu", root) if found == version]
         for place in reversed(places):
@@ -148,10 +147,6 @@ class ControlGroups:
     def resize(self, key: str, share: float) -> None:
         """Change the limit of a group; no more than its parent's, which version 1 refuses.
 
-        Args:
-            key: name of the group.
-            share: processors' worth of time.
-
         Raises:
             KwikenError: the kernel refuses the limit.
         """
@@ -163,11 +158,7 @@ class ControlGroups:
             raise KwikenError(f"{folder}: the limit cannot be set: {error.strerror}") from error
 
     def joins(self, key: str) -> list[Path]:
-        """Files by which a process joins a group.
-
-        Args:
-            key: name of the group.
-        """
+        """Files by which a process joins a group."""
         return [self._groups[key] / "cgroup.procs"]
 
     def started(self, key: str, process: asyncio.subprocess.Process) -> None:
@@ -195,11 +186,7 @@ class ControlGroups:
 
 
 def remove_stale(place: Path) -> None:
-    """Remove the trees of programs that were killed, with the processes that are left in them.
-
-    Args:
-        place: folder that the trees stand in.
-    """
+    """Remove the trees of programs that were killed, with the processes that are left in them."""
     with contextlib.suppress(OSError):
         for folder in sorted(place.glob(f"{PREFIX}.*")):
             name = folder.name.split(".")

@@ -88,19 +88,13 @@ class DutyCycles:
         """Make a group.
 
         Args:
-            key: name of the group.
             parent: name of the group whose limit holds too; None for none.
             share: processors' worth of time; None for no limit but the parent's.
         """
         self._groups[key] = _Group(Allowance(share), parent)
 
     def resize(self, key: str, share: float) -> None:
-        """Change the limit of a group.
-
-        Args:
-            key: name of the group.
-            share: processors' worth of time.
-        """
+        """Change the limit of a group."""
         self._groups[key].allowance.share = share
 
     def joins(self, key: str) -> list[Path]:
@@ -112,7 +106,6 @@ class DutyCycles:
         """Limit a process from now on.
 
         Args:
-            key: name of its group.
             process: process that leads a process group of its own.
         """
         self._groups[key].members.append(_Member(process, dict.fromkeys([process.pid], 0.0)))
@@ -120,11 +113,7 @@ class DutyCycles:
             self._keeper = asyncio.create_task(self._keep())
 
     async def remove(self, key: str) -> None:
-        """Kill the processes of a group, and of the groups in the group, and forget them.
-
-        Args:
-            key: name of the group.
-        """
+        """Kill the processes of a group, and of the groups in the group, and forget them."""
         for name in [name for name, group in self._groups.items() if key in (name, group.parent)]:
             for member in self._groups.pop(name).members:
                 member.signal(signal.SIGKILL)

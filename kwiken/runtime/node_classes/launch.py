@@ -17,7 +17,6 @@ def launched(
     """Command that becomes another one under its limits, as a child of this process.
 
     Args:
-        command: program and arguments.
         joins: files of the control groups to join.
         processors: numbers of the processors to run on; None for all.
     """

@@ -98,7 +98,6 @@ class NodeLimits:
         """Add a node, whose limit holds for all of its processes together.
 
         Args:
-            node: name of the node.
             limit: limit of the node; its `processors` are not used.
 
         Raises:
@@ -122,7 +121,6 @@ class NodeLimits:
         """Start a process under a limit, as the leader of a session and process group of its own.
 
         Args:
-            command: program and arguments.
             name: name of the process, which no other one has that was not ended.
             limit: limit of the process with its children; None for its node's alone.
             node: name of its node; None for none.
@@ -162,7 +160,6 @@ class NodeLimits:
         """Change the limit of a process that runs.
 
         Args:
-            name: name of the process.
             limit: new limit; its `processors` are not used.
 
         Raises:
@@ -174,11 +171,7 @@ class NodeLimits:
         self._opened.resize(_process_key(name), limit.share)
 
     async def end(self, name: str) -> None:
-        """Kill what is left of a process and its children, and remove its limit; nothing if it is unknown.
-
-        Args:
-            name: name of the process.
-        """
+        """Kill what is left of a process and its children, and remove its limit; nothing if it is unknown."""
         if (found := self._processes.pop(name, None)) is not None:
             _kill(found[1])
             await self._opened.remove(_process_key(name))
@@ -186,9 +179,6 @@ class NodeLimits:
 
     async def remove_node(self, node: str) -> None:
         """Kill every process of a node at once, and remove the node, as if the machine was lost.
-
-        Args:
-            node: name of the node.
 
         Raises:
             InputError: no such node.

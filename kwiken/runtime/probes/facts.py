@@ -54,7 +54,6 @@ class MachineFacts:
         """Bytes that a kernel works on at full level.
 
         Args:
-            source: source of contention.
             memory_gb: memory that the kernel of memory capacity may hold; None for half of what is available.
         """
         held = self.available_bytes * MEMORY_SHARE if memory_gb is None else memory_gb * 1e9
@@ -81,9 +80,6 @@ class MachineFacts:
 
         There are three cases: 1. a resource within a core: another thread of the core; 2. the same, on a core
         with one thread: the workload's own processor, in turns; 3. a resource that cores share: another core.
-
-        Args:
-            source: source of contention.
         """
         near = [each for each in self.siblings.get(self.victim, ()) if each in self.processors]
         if source in PRIVATE_SOURCES:
@@ -93,11 +89,7 @@ class MachineFacts:
 
 
 def machine_facts(root: Path = Path("/")) -> MachineFacts:
-    """Facts of this machine.
-
-    Args:
-        root: root of the file system.
-    """
+    """Facts of this machine."""
     processors = tuple(sorted(os.sched_getaffinity(0)))
     found = dict(_caches(root, processors[0]))
     tlb = _tlb_entries(root)

@@ -32,7 +32,6 @@ class Counters:
 
     Attributes:
         at_s: moment, seconds of a monotonic clock.
-        operations: operations since the start.
         busy_s: time that the kernel worked or waited for its turn to work, seconds.
     """
 
@@ -45,8 +44,6 @@ class Kernel:
     """Contention kernel; use as an asynchronous context manager.
 
     Args:
-        program: path of the built kernels.
-        source: source of contention.
         processor: number of the processor that it runs on.
         size_bytes: bytes that it works on at full level.
         folder: folder for the file of the disk's kernel; None for that of temporary files.

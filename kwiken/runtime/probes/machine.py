@@ -49,9 +49,6 @@ class MachineProber:
     """Measures this machine with contention kernels.
 
     Args:
-        program: path of the built kernels.
-        facts: facts of the machine.
-        settings: settings.
         advanced: called after each step that `steps` counts.
     """
 
@@ -72,7 +69,6 @@ class MachineProber:
         """A kernel of the size that fits this machine.
 
         Args:
-            source: source of contention.
             processor: number of its processor; None for the one from which it presses on a workload.
             most_bytes: limit of its size; None for none.
         """
@@ -89,7 +85,6 @@ class MachineProber:
         """Probe the machine.
 
         Args:
-            sources: sources of contention.
             crosstalk: whether to measure what kernels cost one another.
 
         Raises:
@@ -142,9 +137,6 @@ class MachineProber:
 
         The kernel that is pressed stands where a workload would; the other presses from where it would press
         on a workload.
-
-        Args:
-            calibrations: calibrations of the sources to measure.
 
         Raises:
             ProbeError: a kernel does not start, or ends.

@@ -32,7 +32,6 @@ class Recorded(msgspec.Struct, frozen=True):
 
     Attributes:
         body: answers of the parents, or the request, as they go over the wire.
-        shard: number of the shard.
     """
 
     body: bytes
@@ -43,7 +42,6 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a program in the sandbox leaves in its file.
 
     Attributes:
-        inputs: recorded calls.
         error: reason why there is nothing to go on with; None for none.
     """
 
@@ -52,12 +50,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordingTransport:
-    """Local transport that keeps the inputs of one stage's calls.
-
-    Args:
-        service: service to run.
-        stage: name of the stage.
-    """
+    """Local transport that keeps the inputs of one stage's calls."""
 
     def __init__(self, service: Service, stage: str) -> None:
         self._local = LocalTransport(service)
@@ -81,11 +74,6 @@ class RecordingTransport:
 
 async def record(target: str, stage: str, requests: bytes) -> list[Recorded]:
     """Run requests through a service and keep the inputs of one stage.
-
-    Args:
-        target: `MODULE:SERVICE`.
-        stage: name of the stage.
-        requests: one JSON body a line.
 
     Raises:
         KwikenError: the service cannot be run, a request is refused or fails, or none reaches the stage.

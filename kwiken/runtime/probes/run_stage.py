@@ -36,11 +36,7 @@ PAUSE_S: Final = 0.002  # between looks at the page while paused
 
 
 class Page:
-    """Page of shared memory between the prober and a stage under measurement.
-
-    Args:
-        number: descriptor of the memory.
-    """
+    """Page of shared memory between the prober and a stage under measurement."""
 
     def __init__(self, number: int) -> None:
         self._memory = mmap.mmap(number, CONTROL_BYTES)
@@ -62,10 +58,7 @@ async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Page)
     """Run recorded calls while the page says so; ends with a call that fails.
 
     Args:
-        target: `MODULE:SERVICE`.
-        stage: name of the stage.
         inputs: recorded calls, taken in turn.
-        page: page of shared memory.
 
     Raises:
         KwikenError: the service cannot be run, or a call fails.

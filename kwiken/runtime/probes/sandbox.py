@@ -29,9 +29,6 @@ GUARD_S: Final = 10.0  # for the guard to remove the folder
 class Sandbox:
     """Copy of a working folder for as long as the context lasts; an asynchronous context manager.
 
-    Args:
-        original: folder to copy.
-
     Attributes:
         work: the copy, the working folder of what runs in the sandbox.
         scratch: empty folder beside the copy, for files of the probe itself.
@@ -101,7 +98,6 @@ def copy_folder(original: Path, copy: Path) -> None:
     """Copy a folder, without version control, virtual environments and caches; links stay links.
 
     Args:
-        original: folder to copy.
         copy: path of the copy, which does not exist yet.
 
     Raises:

@@ -56,8 +56,6 @@ class StageTarget:
     """What is probed.
 
     Attributes:
-        target: service, as `MODULE:SERVICE`.
-        stage: name of the stage.
         requests: file with the service's requests, one JSON body a line.
         folder: working folder of the service, which is copied.
     """
@@ -72,8 +70,6 @@ class StageProber:
     """Measures a stage on this machine.
 
     Args:
-        prober: source of contention kernels.
-        facts: facts of this machine.
         calibrations: calibrations by source; one that is missing is made.
         window_s: length of one window, seconds.
         advanced: called after the recording, each round of the settings, and each ramp.
@@ -96,10 +92,6 @@ class StageProber:
 
     async def run(self, target: StageTarget, plan: StagePlan) -> StageProbe:
         """Probe a stage in a sandbox of its own.
-
-        Args:
-            target: what to probe.
-            plan: what to measure.
 
         Raises:
             ProbeError: the stage cannot be run, or fails, or is too slow.

@@ -46,8 +46,6 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     """Serve until told to stop, then stop gracefully.
 
     Args:
-        spec: specification of the gateway.
-        service: the loaded target.
         stop: set when the process is told to stop.
         announce: called with the URL once the gateway is ready.
 

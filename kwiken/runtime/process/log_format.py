@@ -92,7 +92,6 @@ def formatter_of(log_format: LogFormat, process: str) -> logging.Formatter:
     """Formatter of a process's lines.
 
     Args:
-        log_format: `text` or `json`.
         process: name of the process in each line.
     """
     return JsonLine(process) if log_format == "json" else TextLine(process)

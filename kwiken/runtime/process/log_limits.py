@@ -117,7 +117,6 @@ def set_up_logs(log_format: LogFormat, process: str, *, level: int = logging.WAR
     given format.
 
     Args:
-        log_format: `text` or `json`.
         process: name of the process in each line.
         level: lowest level of lines where the service's code has set no handlers.
     """

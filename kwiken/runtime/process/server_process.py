@@ -46,7 +46,6 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], spec: Spec) -> None:
 
     Args:
         main: server; gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
-        spec: specification of the server.
     """
     _open_more_files()
     set_up_logs(spec.log_format, process_name(spec))
@@ -59,8 +58,6 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
     """Serve in this process until it is told to stop, then stop gracefully.
 
     Args:
-        spec: specification of the server.
-        service: the loaded target.
         announce: called with the URL once the server is ready.
 
     Raises:
@@ -106,8 +103,6 @@ async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Ann
     """Serve until told to stop, then stop gracefully.
 
     Args:
-        spec: specification of the server.
-        service: the loaded target.
         stop: set when the process is told to stop.
         announce: called with the URL once the server is ready.
 
@@ -178,9 +173,6 @@ def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServe
 
 def child(text: str) -> int:
     """Run a child process to its end.
-
-    Args:
-        text: specification as JSON.
 
     Returns:
         Exit code of the process.

@@ -43,7 +43,6 @@ class LossReporter:
 
     Args:
         name: name of the process in the message.
-        counts: function that returns the present numbers.
     """
 
     def __init__(self, name: str, counts: Callable[[], Counts]) -> None:

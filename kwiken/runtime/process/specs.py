@@ -19,12 +19,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Specification of a process that serves one stage.
 
     Attributes:
-        target: service, as `MODULE:SERVICE`.
-        stage: name of the stage.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
-        replica: name of the replica in traces.
-        node: name of the machine in traces.
         traces: folder for spans; None for none.
         otlp: endpoint for spans; None for none.
         grace_s: seconds that calls in flight get when the process is told to stop.
@@ -32,8 +27,6 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
         shows_metrics: whether it shows its metrics at `/metrics`.
         metrics_otlp: endpoint for metrics; None for none.
-        log_format: format of the log's lines.
-        transport: protocol that the replica serves.
     """
 
     target: str
@@ -57,8 +50,6 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Specification of a process that is a service's gateway.
 
     Attributes:
-        target: service, as `MODULE:SERVICE`.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         local: whether to run every stage in this process.
         grpc_port: port to take requests at over gRPC, 0 for any free port; None to take none.
@@ -83,7 +74,6 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         metrics: who may read `/metrics`: anybody, those with the token, or nobody.
         metrics_otlp: endpoint for metrics; None for none.
         gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape.
-        log_format: format of the log's lines.
     """
 
     target: str

@@ -60,9 +60,6 @@ class CallOverhead:
 
         It counts the thread's CPU time up to the last step of the call: to read that clock again is a system
         call. What the thread does after that step is counted with the next call.
-
-        Args:
-            meter: CPU time of the call.
         """
         self._calls += 1
         self._metered_ns += meter.ns

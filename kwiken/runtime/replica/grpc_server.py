@@ -39,9 +39,6 @@ class GrpcReplicaServer:
     """gRPC server of one stage.
 
     Args:
-        service: service of the stage.
-        stage: name of the stage.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
             refused, to be served by other replicas.

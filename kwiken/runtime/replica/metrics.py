@@ -11,14 +11,7 @@ from kwiken.runtime.replica.stage_calls import StageCalls
 
 
 class ReplicaMetrics:
-    """Metrics of a replica.
-
-    Args:
-        service: name of the service.
-        calls: calls of the replica's stage.
-        name: name of the replica.
-        node: name of the machine.
-    """
+    """Metrics of a replica."""
 
     def __init__(self, service: str, calls: StageCalls, *, name: str, node: str) -> None:
         self._calls = calls

@@ -102,7 +102,6 @@ class EndedCall(msgspec.Struct, frozen=True):
     """Result of a call.
 
     Attributes:
-        ending: how the call ended.
         body: encoded answer, encoded kind and message of an error, or the reason of a refusal as text.
         inflight: number of calls at the replica when the call ended, this one included if it was taken.
         busy_ms: CPU time of the call, milliseconds.
@@ -137,10 +136,6 @@ DEFAULT_SETTINGS: Final = CallSettings(shard=0, priority=0, threads=1, attempt=0
 def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings:
     """Parse a call's headers.
 
-    Args:
-        headers: values by name in lower case.
-        stage: stage that is called.
-
     Raises:
         InputError: a header is invalid; names the header.
     """
@@ -158,14 +153,11 @@ class StageCalls:
     """Runs the calls of one stage.
 
     Args:
-        service: service of the stage.
-        stage: name of the stage.
         max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
             refused, to be served by other replicas.
         observer: receives every call that ran; None for none.
 
     Attributes:
-        stage: the stage.
         inflight: number of calls that run or wait.
         latency_ms: moving average of the latencies of calls, milliseconds; 0 before the first.
         latencies: latencies of calls by how they ended; without those whose clients disconnected.
@@ -222,22 +214,14 @@ class StageCalls:
         self._stopping = True
 
     async def emptied(self, within_s: float) -> None:
-        """Wait for the end of all calls in flight.
-
-        Args:
-            within_s: longest wait, seconds.
-        """
+        """Wait for the end of all calls in flight."""
         self._idle.clear()
         if self.inflight:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)
 
     async def serve(self, call: ReceivedCall) -> EndedCall:
-        """Serve one call: cancel it when its client disconnects.
-
-        Args:
-            call: the call.
-        """
+        """Serve one call: cancel it when its client disconnects."""
         ended = await self._serve(call)
         if ended.ending is not Ending.INVALID:  # counted already
             self.latencies[ended.ending].add(time.monotonic() - call.came)
@@ -308,9 +292,7 @@ class StageCalls:
 
         Args:
             traceparent: trace context of the caller's attempt, as it was sent; None for none.
-            settings: values of the call's headers.
             times_ns: arrival of the call and begin of its handler, nanoseconds since 1970.
-            meter: CPU time of the call.
             ran: outcome of the call; None if it was cancelled.
         """
         if self._observer is None:

@@ -34,11 +34,6 @@ class RanCall(msgspec.Struct, frozen=True):
 class StageRunner:
     """Runs the handler of one stage.
 
-    Args:
-        service: service of the stage.
-        stage: name of the stage.
-        recorded: whether exceptions are recorded for spans.
-
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
     """

@@ -16,8 +16,6 @@ class Assignment:
     """Workloads on the nodes that this machine plays.
 
     Attributes:
-        workloads: workloads by name.
-        nodes: nodes by name.
         names: by key of a replica, its name in its service's cluster.
     """
 
@@ -29,7 +27,6 @@ class Assignment:
         """Places of a service's replicas at the start, by stage; their names are noted.
 
         Args:
-            service: name of the service.
             keys: key, node and cores of each replica, by workload.
         """
         places: dict[str, list[ReplicaPlace]] = {}

@@ -35,7 +35,6 @@ async def clusters_on_nodes(
 
     Args:
         starts: by the name of each service, what makes its cluster from a layout.
-        nodes: nodes by name.
         replicas: places of replicas by service and stage; a service that is missing stands on no node.
 
     Raises:

@@ -23,8 +23,6 @@ class Readings:
         """Measurements of a service's requests since the last window, those turned away among them.
 
         Args:
-            service: name of the service.
-            figures: status of its gateways.
             now_s: moment on a monotonic clock, seconds.
         """
         recent = figures["recent"]
@@ -51,8 +49,6 @@ class Readings:
         """Measurements of the stages of a service that are workloads, by workload.
 
         Args:
-            service: the service.
-            figures: status of its gateways.
             workloads: stage of each workload, and the keys of its replicas by their names.
             arriving_per_s: rate of the service's requests, those turned away too.
         """

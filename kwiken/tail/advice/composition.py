@@ -50,9 +50,7 @@ def advise(
     order of time. The settings are those of a plan made from all requests.
 
     Args:
-        profile: recorded requests of one kind.
         budget: reissue budget, a share above 0 and at most 1.
-        kind: the kind of the requests.
         others: other kinds of requests in the same traces, most frequent first.
         sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
             floor is granted to all of them.

@@ -18,8 +18,6 @@ class RequestKind(_Struct, frozen=True):
     """One kind of requests in the traces.
 
     Attributes:
-        name: short name.
-        requests: number of requests.
         p50_ms: their median latency, milliseconds.
         p99_ms: 99th percentile of their latency, milliseconds.
     """
@@ -45,7 +43,6 @@ class Setting(_Struct, frozen=True):
     """A setting to change: copies of one stage's calls.
 
     Attributes:
-        stage: name of the stage.
         service: name of the service that answers the calls.
         route: route or name of the calls, as their spans state it.
         after_ms: age of a call at which a copy is sent, milliseconds.
@@ -67,7 +64,6 @@ class RecordLonger(_Struct, frozen=True, tag_field="step", tag="record_longer"):
     """Record more requests: p99 of the judged ones rests on too few.
 
     Attributes:
-        requests: number of requests recorded.
         needed: number of requests with which p99 rests on enough.
     """
 
@@ -86,21 +82,13 @@ class RecordBusyTime(_Struct, frozen=True, tag_field="step", tag="record_busy_ti
 
 
 class RecordAgain(_Struct, frozen=True, tag_field="step", tag="record_again"):
-    """Record anew: stages changed while they were traced.
-
-    Attributes:
-        stages: names of the stages.
-    """
+    """Record anew: stages changed while they were traced."""
 
     stages: tuple[str, ...]
 
 
 class ConfirmReads(_Struct, frozen=True, tag_field="step", tag="confirm_reads"):
-    """Confirm that calls may run twice: they were taken for reads by their names, and get copies.
-
-    Attributes:
-        stages: names of the stages.
-    """
+    """Confirm that calls may run twice: they were taken for reads by their names, and get copies."""
 
     stages: tuple[str, ...]
 
@@ -120,9 +108,6 @@ class OutOfReach(_Struct, frozen=True, tag_field="step", tag="out_of_reach"):
 
     A service is out of reach as the receiver of the requests, above them, or below a stage; a copy of a
     stage's call renews the work below that stage too.
-
-    Attributes:
-        services: names of the services.
     """
 
     services: tuple[str, ...]
@@ -148,7 +133,6 @@ class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kin
     """Record other kinds of requests: there are too few of them for advice.
 
     Attributes:
-        kinds: names of the kinds.
         needed: number of requests that an advice needs.
     """
 
@@ -172,8 +156,6 @@ class Advice(_Struct, frozen=True):
     """Advice on one kind of requests of a service.
 
     Attributes:
-        service: name of the service.
-        kind: the kind of requests.
         others: other kinds of requests in the traces, most frequent first.
         tail_ratio: p99 over the median of the requests; None where the median is 0.
         tailed: whether p99 is far enough above the median to be worth lowering.
@@ -186,7 +168,6 @@ class Advice(_Struct, frozen=True):
         behind_p99: number of judged requests that are slower than their p99, on which the cut rests; 0
             without a judgement.
         settings: settings to change, of the plan made from all requests; largest spend first.
-        steps: what to measure next.
     """
 
     service: str

@@ -31,10 +31,8 @@ class Apportioner:
     """Apportions a budget for one objective.
 
     Args:
-        profile: profile of the service.
         curves: curve of each stage that may be reissued, by its name.
         prices: by stage: cost of reissuing all of its calls, as a share of the cost model's total.
-        objective: one of `OBJECTIVES`.
         spread: one of `SPREADS`; all but `sumvar` ignore the objective.
         insurance: share of the budget that insures stages that have not stalled yet, 0 to 1.
         seed: seed of the draws that replace cancelled calls.

@@ -38,7 +38,6 @@ class MeanVarianceApportioner:
     """Apportions budgets by SumVar on mean and variance together.
 
     Args:
-        profile: profile of the service.
         curves: curve of each stage that may be reissued, by its name.
     """
 

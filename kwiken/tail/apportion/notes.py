@@ -12,7 +12,6 @@ class GainsMayBeChance:
     """Chance may explain the whole gain of copies at some stages.
 
     Attributes:
-        stages: names of these stages.
         counted: share of their gains that counts in the apportionment, 0 to 1.
     """
 

@@ -46,7 +46,6 @@ def chosen(
     would then give the gain of a policy that is not in the plan.
 
     Args:
-        profile: profile of the service.
         curves: curve of each stage that may be reissued, by its name.
         prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
         allocation: share of calls and coin of each stage.

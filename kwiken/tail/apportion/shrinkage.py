@@ -16,7 +16,6 @@ class Shrinkage:
     """Shrunk curves to apportion by; computes confidence only for stages that would get any budget.
 
     Args:
-        profile: profile of the service.
         curves: curve of each stage that may be reissued, by its name.
         seed: seed of the draws that replace cancelled calls.
 

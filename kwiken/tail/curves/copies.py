@@ -47,7 +47,6 @@ class IndependentRaces:
 
     Attributes:
         calls: calls of the stage, ranked within each request.
-        distribution: latency distribution of a copy.
     """
 
     calls: RankedCalls
@@ -187,7 +186,6 @@ def races(calls: Floats, distribution: EmpiricalDistribution, rho: float) -> Rac
 
     Args:
         calls: (n,) or (n, width) latencies, milliseconds; NaN for no call.
-        distribution: latency distribution of a copy.
         rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
     """
     return (

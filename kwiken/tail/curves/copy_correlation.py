@@ -62,7 +62,6 @@ def copy_correlation(stage: StageProfile, distribution: EmpiricalDistribution) -
     Args:
         stage: profile of the stage; `pairs_ms` holds its calls and copies, `guesses_ms` what copies of late
             calls would have taken.
-        distribution: latency distribution of its calls.
 
     Returns:
         The posterior mean in Fisher's z, and its interval; independence where there is no evidence.
@@ -98,8 +97,6 @@ def known_correlation(stage: StageProfile, distribution: EmpiricalDistribution, 
     """Correlation to plan with: the given one, or the estimate from the stage's profile.
 
     Args:
-        stage: profile of the stage.
-        distribution: latency distribution of its calls.
         given: correlation to use, 0 or more and below 1; None to estimate it.
 
     Raises:

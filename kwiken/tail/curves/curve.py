@@ -71,8 +71,6 @@ class Curve:
         races: moments of calls racing their copies, for exact values between the points.
         ages: moments of `single` at each age, for stages of single calls; SingleR is computed from them. None
             for fan-outs.
-        single_r: whether SingleR is among the policies.
-        distribution: latency distribution of a copy.
         correlation: correlation of a copy's normal score with its call's, 0 or more and below 1.
     """
 

@@ -76,7 +76,6 @@ def slowest_moments(
     """Mean and mean square of the slowest call, with copies after each of several time-outs.
 
     Args:
-        calls: primary calls of the stage.
         copies: latency distribution of a copy, independent of the calls.
         after_ms: (g,) time-outs, milliseconds; infinite for no copy.
         probability: share of the late calls that get a copy, above 0 and at most 1.

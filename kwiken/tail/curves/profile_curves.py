@@ -21,7 +21,6 @@ def stage_curves(
     """Variance-response curve of every stage that may be reissued and has enough calls, without gateway lag.
 
     Args:
-        profile: profile of the service.
         grid: shares of the calls to reissue, ascending from 0 to at most 1.
         seed: seed of the draws that replace cancelled calls (`complete_calls`), 0 or more.
         copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and

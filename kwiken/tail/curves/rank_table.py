@@ -36,7 +36,6 @@ class Ranks:
         steps: powers of 2, descending, whose sum is at least the number of values in any bucket.
         offset_ms: offset added to a value before its bucket is computed, in the values' unit.
         shift: number of lower bits that are dropped.
-        first: number of the lowest bucket.
     """
 
     values: Floats

@@ -117,7 +117,6 @@ def characterise(
     """Critical paths and effective stages of recorded requests.
 
     Args:
-        stages: parents before children.
         latency_ms: by stage: (n,) milliseconds.
         total_ms: (n,) latency of the requests.
 

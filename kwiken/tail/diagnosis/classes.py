@@ -20,7 +20,6 @@ class ClassOutcome:
     """Effect of a plan on one class of requests.
 
     Attributes:
-        name: name of the class.
         requests: number of the profile's requests in the class.
         share: share of all requests in the class.
         before: ladder of their latencies without the plan, milliseconds.
@@ -48,8 +47,6 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
 
     Args:
         profile: recorded requests with their `classes`.
-        plan: plan for the profile's service.
-        seed: seed of the draws of copies.
 
     Raises:
         InputError: for a profile without classes.

@@ -36,12 +36,10 @@ class StageStory(msgspec.Struct, frozen=True, kw_only=True):
     """Findings on one stage.
 
     Attributes:
-        name: name of the stage.
         mean_share: share of the mean request's latency that the stage holds on the critical path.
         blamed: share of the slowest requests that the stage is blamed for.
         critical: share of all requests whose critical path contains the stage.
         effective: whether it is one of the few stages that make up most of some frequent critical path.
-        in_degree: number of its parents.
         cut_short: share of the slowest requests in which a call of the stage was cancelled before its end: at
             a time-out, or because a copy had answered.
         unread: share of what the slowest 5% of its calls took beyond its median in which answers lay unread
@@ -92,8 +90,6 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Explanation of the tail latency of a profile's service.
 
     Attributes:
-        service: name of the service.
-        requests: number of requests in the profile.
         tail_ratio: p99 over median of whole requests.
         slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
         budget: reissue budget of each what-if, as a share of all work.
@@ -131,10 +127,8 @@ def explain(
     it adds on that request's critical path.
 
     Args:
-        profile: recorded requests.
         plan: plan whose choices to show beside the findings; None for none.
         budget: reissue budget to try at every stage alone, as a share of all work, above 0 and at most 1.
-        seed: seed of the simulations.
 
     Raises:
         InputError: for a profile without requests, or with latencies that mostly contradict its stages; a

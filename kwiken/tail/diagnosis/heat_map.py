@@ -20,7 +20,6 @@ class Heat(msgspec.Struct, frozen=True, kw_only=True):
     A slow row is a faulty machine, a slow column a slow period of the whole stage, a slope a rolling upgrade.
 
     Attributes:
-        stage: name of the stage.
         replicas: names of the rows; one row for all where the traces do not name replicas.
         edges_s: ends of the intervals, seconds since 1970; one more than there are columns.
         slow_ms: by replica and interval: 95th percentile of the calls' latencies, milliseconds; None where
@@ -50,7 +49,6 @@ def heat_maps(profile: Profile, *, columns: int = DEFAULT_COLUMNS) -> tuple[Heat
     cancelled call is the time until it was cancelled.
 
     Args:
-        profile: recorded requests.
         columns: number of intervals of equal length, 1 or more.
 
     Raises:

@@ -19,10 +19,8 @@ def rivals(plan: Plan, earlier: Profile, later: Profile, *, seed: int) -> dict[s
     """Plans to judge beside a plan, with its reissue budget and its costs.
 
     Args:
-        plan: plan that is judged.
         earlier: requests that the even spread's time-outs are learned on.
         later: requests that are judged; hindsight plans on them.
-        seed: seed of the planner.
 
     Returns:
         `even` and `hindsight`.

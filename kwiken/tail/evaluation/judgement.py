@@ -70,7 +70,6 @@ class Stretch(_Struct, frozen=True):
     Attributes:
         start_s: start, seconds since 1970.
         end_s: end, seconds since 1970.
-        requests: number of requests.
         before: ladder of the requests, milliseconds.
         recording: name of the recording that the stretch is the whole of; None for a part of the only one.
     """
@@ -86,7 +85,6 @@ class Judgement(_Struct, frozen=True):
     """Judgement of a plan, or of the plans made block by block, on requests later than those planned on.
 
     Attributes:
-        service: name of the service.
         requests: number of judged requests; p99 rests on a hundredth of them.
         budget: reissue budget, as a share of all work.
         ledger: terms on which the budget was granted.

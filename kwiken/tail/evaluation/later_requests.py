@@ -33,7 +33,6 @@ class Segment:
     """Requests to judge with the plans that are in force meanwhile.
 
     Attributes:
-        requests: the judged requests.
         plans: plan of each way.
         recording: name of the recording that the requests are, if it is one of several.
     """
@@ -56,7 +55,6 @@ def judge(
 
     Args:
         plan: plan to judge, with its budget and its ledger's terms.
-        later: requests to judge by.
         earlier: requests that the plan was made from, to learn the even spread's time-outs on; None for the
             judged requests themselves, which favours the even spread.
         sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
@@ -222,7 +220,6 @@ def sampled_terms(terms: LedgerTerms, sampled: float) -> LedgerTerms:
     """Terms of a ledger for the share of a service's requests that traces hold.
 
     Args:
-        terms: terms of the service's ledger.
         sampled: share of the requests, above 0 and at most 1.
     """
     return msgspec.structs.replace(terms, floor_per_s=terms.floor_per_s * sampled)

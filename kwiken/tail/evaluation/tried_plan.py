@@ -64,11 +64,9 @@ def correction_of(
 
     Args:
         profile: profile that the next plan is made from.
-        tried: the plan that was in force.
         latency_ms: (n,) latencies of its requests in order of time, milliseconds, at the gateway.
         weight: (n,) number of requests that each one stands for; None for one each.
         copies: by stage: mean number of copies of a request, 0 for a missing stage; None if not known.
-        seed: seed of the draws.
 
     Raises:
         InputError: for fewer than 100 requests, or a plan for another service.
@@ -112,10 +110,8 @@ def _spend_factor(
 
     Args:
         profile: profile that the next plan is made from.
-        tried: the plan that was in force.
         copies: by stage: mean number of copies of a request.
         expected: spend that the simulation expects, as a share of the work, above 0.
-        requests: number of requests that were seen.
 
     Returns:
         The factor, and its lower and upper bound.
@@ -137,10 +133,6 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
 
     Bounds widen: the logarithms of the distances from the figure to its bound and of the factor to its own
     are added in quadrature.
-
-    Args:
-        expected: expectation of the simulation.
-        correction: comparison of a tried plan.
     """
     after, bounds, longest = {}, {}, 0.0
     for name in Ladder.__struct_fields__:
@@ -171,12 +163,7 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
 
 
 def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
-    """The study of a plan with a corrected expectation, and a note on it.
-
-    Args:
-        study: plan with the findings behind it.
-        correction: comparison of a tried plan.
-    """
+    """The study of a plan with a corrected expectation, and a note on it."""
     assert study.plan.expected is not None  # `study_plan` states it
     expected = corrected_expectation(study.plan.expected, correction)
     low, high = correction.bounds["p99_ms"]

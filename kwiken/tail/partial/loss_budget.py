@@ -81,7 +81,6 @@ def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StagePro
     """Stages whose answers may be partial.
 
     Args:
-        profile: recorded requests.
         allowed: names of the stages; None for every fan-out.
 
     Raises:
@@ -100,11 +99,7 @@ def fan_outs(profile: Profile, allowed: Collection[str] | None) -> list[StagePro
 
 
 def learnable(stage: StageProfile) -> bool:
-    """Whether a fan-out has enough visits to measure the effect of missing answers.
-
-    Args:
-        stage: profile of the fan-out.
-    """
+    """Whether a fan-out has enough visits to measure the effect of missing answers."""
     return bool(stage.visited.sum() >= MIN_VISITS)
 
 
@@ -112,7 +107,6 @@ def loss_weights(profile: Profile, settings: PartialSettings) -> dict[str, float
     """Cost of a unit of loss to the whole answer, by fan-out that may be partial; see `sequential_costs`.
 
     Args:
-        profile: recorded requests.
         settings: choice of the stages and weights of their losses.
 
     Raises:
@@ -132,7 +126,6 @@ def study_partial(
     """Apportion a budget of lost utility over fan-outs (Kwiken section 5.3).
 
     Args:
-        profile: recorded requests.
         budget: mean utility that may be lost, as a fraction.
         settings: choice of the stages and weights of their losses.
         calls_ms: by stage: (n, width) latencies that replace the recorded ones, for example with copies.
@@ -268,9 +261,7 @@ def policy_of(rule: StopRule, loss: float, shards: int, weight: float) -> Partia
     """A stop rule in the form of a plan's policy.
 
     Args:
-        rule: stop rule.
         loss: mean loss under the rule, a share.
-        shards: number of shards of the stage.
         weight: cost of a unit of the stage's loss to the whole answer.
     """
     needed = math.ceil(round(rule.progress * shards, 9))
@@ -290,8 +281,6 @@ def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: 
     Where copies answer earlier the rules stop earlier still, so planning on this profile is conservative.
 
     Args:
-        profile: recorded requests.
-        policies: stop rules by stage.
         seed: seed of the estimates that replace cancelled calls.
     """
     stages = []

@@ -147,7 +147,6 @@ def loss_curve(fan_out: FanOut, *, most: float) -> LossCurve:
     """The curve of a fan-out up to a loss (Kwiken section 5.3).
 
     Args:
-        fan_out: recorded visits.
         most: largest loss of interest, a share above 0.
 
     Returns:

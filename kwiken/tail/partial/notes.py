@@ -16,7 +16,6 @@ class LossTooSmall:
     """A fan-out gets no stop rule, as a single lost answer would exceed the loss that is allowed.
 
     Attributes:
-        stage: name of the fan-out.
         requests: number of its visits in the profile.
         loss: loss of utility that is allowed, as a share.
         least_loss: loss of utility by a single lost answer, as a share.
@@ -30,22 +29,14 @@ class LossTooSmall:
 
 @dataclass(frozen=True)
 class NoStopRuleHelps:
-    """A fan-out gets no stop rule, as none within the budget lowers its variance.
-
-    Attributes:
-        stage: name of the fan-out.
-    """
+    """A fan-out gets no stop rule, as none within the budget lowers its variance."""
 
     stage: str
 
 
 @dataclass(frozen=True)
 class TooFewVisits:
-    """Fan-outs have too few visits to learn a stop rule from.
-
-    Attributes:
-        stages: names of these fan-outs.
-    """
+    """Fan-outs have too few visits to learn a stop rule from."""
 
     stages: tuple[str, ...]
 
@@ -63,11 +54,7 @@ class UtilityKeptBack:
 
 @dataclass(frozen=True)
 class LossesAddedUp:
-    """Losses of several fan-outs are added up, as no utility weights say that their parts count alone.
-
-    Attributes:
-        stages: names of these fan-outs.
-    """
+    """Losses of several fan-outs are added up, as no utility weights say that their parts count alone."""
 
     stages: tuple[str, ...]
 
@@ -77,8 +64,6 @@ class FewShards:
     """A fan-out has so few shards that the allowed loss is less than one shard in every request.
 
     Attributes:
-        stage: name of the fan-out.
-        shards: number of its shards.
         loss: loss of utility that is allowed, as a share.
     """
 

@@ -97,11 +97,6 @@ class TimeThenFraction:
 
 
 def apply_rule(rule: Rule, responders: Responders) -> tuple[Floats, Floats]:
-    """(q,) latency in ms and (q,) utility lost, a share, of queries under a rule.
-
-    Args:
-        rule: stop rule.
-        responders: q recorded queries.
-    """
+    """(q,) latency in ms and (q,) utility lost, a share, of queries under a rule."""
     latency = np.clip(rule.stop_ms(responders), responders.first_ms, responders.last_ms)
     return latency, responders.loss(latency)

@@ -43,7 +43,6 @@ class Tuned:
     """A rule with its results on the queries that it was tuned on.
 
     Attributes:
-        rule: stop rule.
         loss: mean utility lost, a fraction.
         variance: variance of the stage's latency, ms².
     """
@@ -67,7 +66,6 @@ def tune_stop_rule(responders: Responders, *, loss: float) -> Tuned:
     queries tuned on.
 
     Args:
-        responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
 
     Raises:
@@ -82,7 +80,6 @@ def tune_stop_rules(responders: Responders, losses: Sequence[float]) -> list[Tun
     After Kwiken section 5.3.
 
     Args:
-        responders: recorded queries.
         losses: mean utilities that may be lost, each from 0 to 1.
     """
     for loss in losses:
@@ -104,7 +101,11 @@ def tune_stop_rules(responders: Responders, losses: Sequence[float]) -> list[Tun
 
 
 def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float]:
-    """Shares of responders to try: those that leave at least one responder to wait for."""
+    """Shares of responders to try: those that leave at least one responder to wait for.
+
+    Args:
+        losses: loss budgets, shares from 0 to 1, whose complements are tried too.
+    """
     most = int(responders.count.max())
     tried = {*PROGRESS_GRID, *(round(1.0 - loss, 12) for loss in losses)}
     if most <= MAX_COUNTED_RESPONDERS:
@@ -118,7 +119,6 @@ def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
     After Kwiken section 5.3.
 
     Args:
-        responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
     """
     check_loss(loss)
@@ -129,7 +129,6 @@ def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
     """The shortest fixed time-out within the loss budget (Kwiken section 5.3).
 
     Args:
-        responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
     """
     check_loss(loss)
@@ -142,7 +141,6 @@ def tune_time_then_fraction(
     """The share and time-out of least variance within the loss budget (Kwiken section 5.3).
 
     Args:
-        responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
         shares: shares of responders to try, each from 0 to 1.
     """
@@ -163,6 +161,9 @@ def _variance(tuned: Tuned) -> float:
 
 def check_loss(loss: float) -> None:
     """Refuse a loss budget outside [0, 1].
+
+    Args:
+        loss: mean utility that may be lost, a share.
 
     Raises:
         InputError: names the budget.
@@ -187,7 +188,6 @@ class Solver:
     """Responders that can be lost at all, and thresholds on a rule's key.
 
     Args:
-        responders: recorded queries.
         loss: largest loss budget that will be asked for, from 0 to 1.
 
     Attributes:
@@ -207,7 +207,11 @@ class Solver:
         self._sums = np.cumsum(self.weight[self._slowest])
 
     def largest(self, key: Floats) -> Places:
-        """Indices of the responders with the largest keys, descending: what a budget can lose, and one."""
+        """Indices of the responders with the largest keys, descending: what a budget can lose, and one.
+
+        Args:
+            key: (c,) value of each responder, without unit.
+        """
         top = np.arange(len(key))
         if self._enough < len(key):
             top = np.argpartition(-key, self._enough)[: self._enough]
@@ -221,7 +225,7 @@ class Solver:
         """Thresholds on a key, each with the cut-off that spends the rest of the budget.
 
         Args:
-            key: (c,): value that the rule compares with its threshold; responders beyond it are lost.
+            key: (c,) value, without unit, beyond whose threshold responders are lost.
             losses: loss budgets, from 0 to 1.
 
         Yields:

@@ -43,7 +43,6 @@ class LateStudy:
     """Catch-up policies for a budget, and the findings behind them.
 
     Attributes:
-        policies: catch-up policy by stage that helps.
         after_ms: age of a request from which it is late, milliseconds; None where the budget stays unspent.
         late: share of the requests that reach that age.
         cut: share by which p99 falls on requests later than those that the age was learned on.
@@ -114,7 +113,6 @@ def study_catch_up(
     """Find the catch-up policies that a budget for late requests pays for (Kwiken section 5.5).
 
     Args:
-        profile: recorded requests.
         draft: plan without help for late requests.
         budget: extra work for late requests, as a share of all work; 0 for none.
         reissue: names of stages whose late calls may get copies.
@@ -226,7 +224,6 @@ class LateRequestReplay:
         """Earliest age whose help should keep within a budget on later requests, milliseconds.
 
         Args:
-            options: help that late requests get.
             budget: extra work, as a share of all work.
             rows: (k,) indices of the requests to learn on, in order of time; all by default.
         """

@@ -43,8 +43,6 @@ class LeverPlanner:
 
     Attributes:
         shares: cost of each stage.
-        budgets: upper bounds of the spend.
-        reissue: settings of the reissues.
         partial: settings of the stages that may answer in part.
     """
 
@@ -54,11 +52,7 @@ class LeverPlanner:
     partial: PartialSettings
 
     def plan(self, profile: Profile) -> Levers:
-        """Plan copies and partial answers.
-
-        Args:
-            profile: recorded requests.
-        """
+        """Plan copies and partial answers."""
         partial = study_partial(profile, self.budgets.utility_loss, self.partial)
         calls = shortened(profile, partial.policies, seed=self.partial.seed)
         reissues = study_reissues(calls, self.shares, self.budgets.reissue, self.reissue)
@@ -72,8 +66,6 @@ class LeverPlanner:
         """Plan with these levers, without an entry for the requests' own time, which no policy can change.
 
         Args:
-            profile: requests that were planned on.
-            levers: stop rules and reissues.
             created: time of creation to note in the plan, RFC 3339.
         """
         return Plan(
@@ -108,8 +100,6 @@ def tuned_with_copies(
     on others.
 
     Args:
-        profile: recorded requests.
-        policies: reissue policies by stage.
         budget: mean utility that may be lost, as a share.
         partial: settings for the stages that may answer in part.
         reissue: settings with the correlation of copies and their calls.
@@ -141,9 +131,6 @@ def raced_calls(
     """Answer times of fan-outs' shards under reissue policies.
 
     Args:
-        profile: recorded requests.
-        policies: reissue policies by stage.
-        names: names of the stages to return.
         seed: seed of copies and of their probabilities.
         copy_correlation: correlation of copies with their calls; None for the one that recorded pairs show.
 

@@ -61,8 +61,6 @@ class ExpectationCorrected:
     """What is expected of the plan is corrected by what a plan that was tried achieved.
 
     Attributes:
-        plan: digest of the tried plan.
-        requests: number of its requests.
         factor: their latency around p99, over the one that the simulation expects of the tried plan.
         low: lower bound of the factor (90% interval).
         high: upper bound of the factor.
@@ -79,11 +77,7 @@ class ExpectationCorrected:
 
 @dataclass(frozen=True)
 class FewRequests:
-    """High percentiles rest on a few requests.
-
-    Attributes:
-        requests: number of requests of the profile.
-    """
+    """High percentiles rest on a few requests."""
 
     requests: int
 
@@ -101,11 +95,7 @@ class SpendRefused:
 
 @dataclass(frozen=True)
 class CallsCancelled:
-    """Calls were cancelled before they ended, so their latencies are estimates.
-
-    Attributes:
-        calls: number of these calls.
-    """
+    """Calls were cancelled before they ended, so their latencies are estimates."""
 
     calls: int
 
@@ -134,22 +124,14 @@ class AnswersUnread:
 
 @dataclass(frozen=True)
 class CopiesAsSlow:
-    """Copies would be as slow as their calls at some stages, so these get none.
-
-    Attributes:
-        stages: names of these stages.
-    """
+    """Copies would be as slow as their calls at some stages, so these get none."""
 
     stages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class TooFewCalls:
-    """Stages have too few calls for a curve, so these get no copies.
-
-    Attributes:
-        stages: names of these stages.
-    """
+    """Stages have too few calls for a curve, so these get no copies."""
 
     stages: tuple[str, ...]
 
@@ -214,7 +196,6 @@ class PlannedAtLoad:
     Attributes:
         rate_per_s: requests a second of that load.
         factor: that load as a multiple of the profile's.
-        busiest: name of the busiest stage.
         utilisation: share of its replicas' time that is used without copies.
     """
 
@@ -242,7 +223,6 @@ class StageLoad:
     """Load of a stage, and the load from which its copies hurt.
 
     Attributes:
-        stage: name of the stage.
         utilisation: share of its replicas' time that is used at the planned load, without copies.
         hurts_from: utilisation, a share, from which copies make its tail worse; None if not searched.
     """
@@ -254,22 +234,14 @@ class StageLoad:
 
 @dataclass(frozen=True)
 class CopiesRefused:
-    """Stages get no copies, as their replicas are so busy that copies make the tail worse.
-
-    Attributes:
-        stages: these stages with their load.
-    """
+    """Stages get no copies, as their replicas are so busy that copies make the tail worse."""
 
     stages: tuple[StageLoad, ...]
 
 
 @dataclass(frozen=True)
 class CopiesHurtAtHigherLoad:
-    """Copies help some stages at this load and would hurt them at a higher one.
-
-    Attributes:
-        stages: these stages with their load.
-    """
+    """Copies help some stages at this load and would hurt them at a higher one."""
 
     stages: tuple[StageLoad, ...]
 
@@ -279,7 +251,6 @@ class HigherLoadNotSearched:
     """At some stages copies do not hurt at this load; higher loads were not tried.
 
     Attributes:
-        stages: names of these stages.
         searched: number of stages at which higher loads are tried, the busiest ones.
     """
 
@@ -289,11 +260,7 @@ class HigherLoadNotSearched:
 
 @dataclass(frozen=True)
 class NotConverged:
-    """Plan and load did not converge, so the last plan is kept.
-
-    Attributes:
-        rounds: number of plans made.
-    """
+    """Plan and load did not converge, so the last plan is kept."""
 
     rounds: int
 

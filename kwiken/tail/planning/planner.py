@@ -20,7 +20,6 @@ def make_plan(profile: Profile, *, budgets: Budgets, created: str, seed: int = 0
     """Make a plan with the default settings; see `study_plan` for others and for the findings behind it.
 
     Args:
-        profile: recorded requests.
         budgets: upper bounds of the spend, by lever.
         created: RFC 3339 time to note in the plan.
         seed: seed of the draws behind the expectation.
@@ -42,7 +41,6 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
        count as they were recorded.
 
     Args:
-        profile: recorded requests.
         settings: budgets, objective, levers and load.
 
     Returns:
@@ -73,12 +71,7 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
 
 
 def load_matters(profile: Profile, settings: PlanSettings) -> bool:
-    """Whether a plan has to account for load: it is asked to, or some stage is known to be busy enough.
-
-    Args:
-        profile: recorded requests.
-        settings: settings of the plan.
-    """
+    """Whether a plan has to account for load: it is asked to, or some stage is known to be busy enough."""
     if settings.load is not None:
         return True
     busiest = max(known_utilisation(profile, settings.queues).values(), default=0.0)

@@ -97,7 +97,6 @@ def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
     """Notes on what a profile cannot tell: few requests or calls, contradictions, cancelled calls, copies.
 
     Args:
-        profile: recorded requests.
         curves: variance-response curve of each stage that may be reissued.
     """
     notes: list[Note] = []

@@ -33,7 +33,6 @@ class LoadStudy:
 
     Attributes:
         rounds: number of plans made by the search.
-        settled: whether the spend converged.
         guards: utilisation above which copies hurt, by stage. Covers the busiest stages that are not quiet
             and have a reissue policy or were refused one.
         unsearched: the other stages of that kind. For these only the effect at the planned load is known,
@@ -55,7 +54,6 @@ class PlanStudy:
     """A plan with the findings behind it.
 
     Attributes:
-        plan: the plan.
         curves: variance-response curve of each stage that may be reissued.
         allocation: budget of each stage, the gain of its policy, and the gain of a little more budget.
         simulation: effect of the plan on the profile's own requests.

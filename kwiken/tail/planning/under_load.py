@@ -61,7 +61,6 @@ def plan_under_load(
     """Find the plan that fits the load to which its own copies contribute.
 
     Args:
-        model: load model of the profile.
         study_of: function that plans for a profile's latencies, such as `study_latencies`.
         load: load to plan for, as a factor of the profile's; above 0.
         requests: number of requests behind the final expectation; by default four times the profile's, from

@@ -37,8 +37,6 @@ def useless_budget_notes(
     """Notes on a reissue budget without effect on p99, and on the larger budget that would have one.
 
     Args:
-        profile: recorded requests.
-        plan: plan with its expectation.
         curves: variance-response curve of each stage that may be reissued.
         seed: seed of the copies with which larger budgets are tried.
     """

@@ -60,8 +60,6 @@ class CopyDraws:
     """Source of the copies and coins of a block of requests.
 
     Attributes:
-        distribution: latency distribution of a copy.
-        rng: random generator for draws on demand.
         rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
         calls: (k, width) latencies of the calls before any race, milliseconds; None for independent copies.
         predrawn: random numbers of the calls, drawn in advance; None to draw on demand.
@@ -109,7 +107,6 @@ class _LateCalls(NamedTuple):
 
     Attributes:
         calls: (m,) indices of the calls in the flattened block.
-        age_ms: their age, milliseconds.
         chance: probability that each gets a copy at that age, given the coins drawn before.
     """
 

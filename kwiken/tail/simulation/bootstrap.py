@@ -20,7 +20,6 @@ class BlockBootstrap:
 
     Args:
         requests: number of requests in order of time, 1 or more.
-        seed: seed of the resamples.
     """
 
     def __init__(self, requests: int, *, seed: int) -> None:

@@ -44,10 +44,8 @@ class PairedSimulation:
     """Simulated requests of a profile, with a copy and a coin drawn once for every call.
 
     Args:
-        profile: profile of the service.
         curves: curve of each stage that may be reissued; a copy has its distribution and correlation.
         rows: (n,) indices of requests; of more than `ROWS` an even subsample is used.
-        seed: seed of the copies and coins.
 
     Raises:
         InputError: when there are no rows.

@@ -27,10 +27,8 @@ def expect(
 
     Args:
         profile: profile that the plan was made from.
-        plan: plan to replay.
         ledger: terms of the ledger that enforces the budgets; None for no ledger. Only for profiles that hold
             every request: with a sample, the copies of a second look fewer than they are.
-        seed: seed of the draws.
         copy_correlation: as `simulate` takes it.
 
     Returns:

@@ -42,8 +42,6 @@ def kept_to(
     Args:
         simulation: result without any ledger.
         started_s: (n,) start times of the profile's requests, seconds, ascending.
-        plan: plan with the budgets.
-        ledger: terms of the ledgers.
         again: function that replays the same requests under another plan.
     """
     copies = _paid(simulation.spent, started_s, plan.budgets.reissue, ledger)

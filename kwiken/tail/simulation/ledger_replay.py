@@ -62,7 +62,6 @@ def replay_ledger(
         wanted: (n,) cost of each request's copies, as a share of an average request's cost; 0 for no copies.
         started_s: (n,) start times, seconds, ascending.
         budget: share of all work that may be spent, 0 or more.
-        terms: terms of the ledger.
         spare: (n,) spare capacity of the load, as a share of the work; None for no limit.
 
     Raises:

@@ -62,12 +62,10 @@ class StageReplay:
     """Replay of one stage: its calls, with cancelled ones filled in, and the distribution of a copy.
 
     Args:
-        stage: profile of the stage.
         share: cost of its calls, as a share of an average request's cost.
         rng: random generator for copies, coins and latencies of cancelled calls.
         copy_correlation: correlation of a copy's normal score with its call's, 0 or more and below 1; None to
             estimate it from the stage's profile.
-        races: whether any copies will be sent.
         predrawn: whether the copy and the coin of every call are drawn at the start, so that policies are
             compared by common random numbers. For policies of one copy; takes memory for all calls.
     """
@@ -139,7 +137,6 @@ class StageReplay:
 
         Args:
             rows: (k,) indices of requests.
-            plan: policies of the stage.
             start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
         """
         outcome = StageOutcome.of_rows(len(rows))
@@ -199,7 +196,6 @@ def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:
     Args:
         ends_ms: (k, width) latency of each shard's answer, milliseconds; NaN for no call.
         count: (k,) number of calls of each request.
-        policy: stop rule.
 
     Returns:
         Milliseconds from the stage's start; 0 where there are no calls.
@@ -220,7 +216,6 @@ def cut_at_stop(calls_ms: Floats, policy: PartialPolicy) -> Floats:
 
     Args:
         calls_ms: (n, width) latency of each shard's answer, milliseconds; NaN for no call.
-        policy: stop rule.
     """
     stop = stop_times(calls_ms, (~np.isnan(calls_ms)).sum(axis=1), policy)
     return np.asarray(np.minimum(calls_ms, stop[:, None]))

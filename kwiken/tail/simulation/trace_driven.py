@@ -105,7 +105,6 @@ def simulate(
     with the plan. There is no queueing: a copy does not slow other calls, and priority makes no call faster.
 
     Args:
-        profile: profile of the service.
         plan: policies and costs; None for no plan.
         requests: number of requests to draw, 1 or more.
         seed: seed of all draws.
@@ -145,7 +144,6 @@ def replay(
     """Replay chosen requests of a profile, in the order given.
 
     Args:
-        profile: profile of the service.
         plan: policies and costs; None for no plan.
         rows: (n,) indices of recorded requests.
         seed: seed of the copies' draws; each stage has its own stream, so results of two plans differ only
@@ -189,9 +187,7 @@ class Replayer:
     """Replays blocks of requests of a profile with and without a plan.
 
     Args:
-        profile: profile of the service.
         plan: policies and costs; None for no plan.
-        seed: seed of the copies' draws.
         copy_correlation: as `simulate` takes it.
 
     Raises:
@@ -289,7 +285,6 @@ def acting(profile: Profile, plan: Plan | None) -> dict[str, StagePlan]:
     """Stages with at least one policy in a plan.
 
     Args:
-        profile: profile of the service.
         plan: plan for the service; None for no plan.
 
     Raises:

@@ -19,7 +19,6 @@ class Reservation:
 
     Attributes:
         size: index of the size of each replica.
-        count: number of replicas.
     """
 
     size: int
@@ -52,7 +51,6 @@ class LeastLoadedScheduler:
 
     Attributes:
         factor: how many times the need is reserved, a factor above 0.
-        name: name of the scheduler.
     """
 
     factor: float = 1.0

@@ -81,7 +81,6 @@ def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: floa
     are; with headroom it asks mixtures of sizes and classes for a little more than the walk does.
 
     Args:
-        requests: workloads with targets.
         ledger: state of the nodes; it is not changed.
         time_limit_s: time after which the best placement so far is returned, seconds.
 
@@ -221,7 +220,6 @@ class ExactScheduler:
 
     Attributes:
         time_limit_s: time after which the best placement so far is taken, seconds.
-        name: name of the scheduler.
     """
 
     time_limit_s: float = 20.0

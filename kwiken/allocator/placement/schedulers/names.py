@@ -36,7 +36,6 @@ def scheduler(name: str, *, seed: int = 0) -> Scheduler:
     """Scheduler of a name.
 
     Args:
-        name: key of `SCHEDULERS`.
         seed: seed of random choices, for the one that makes any.
     """
     return SCHEDULERS[name](seed)

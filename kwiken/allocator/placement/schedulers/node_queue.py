@@ -17,7 +17,6 @@ def nodes_with_room(sizing: Sizing, size: int) -> Ints:
     """Nodes that have room for one more replica and that anti-affinity leaves, in order.
 
     Args:
-        sizing: replicas so far.
         size: index of the size of the new replica.
     """
     request, ledger = sizing.request, sizing.ledger

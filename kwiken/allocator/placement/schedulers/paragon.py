@@ -29,7 +29,6 @@ class ParagonScheduler:
             room is taken (Paragon section 3.11, NI).
         margin: pressure on each source that is kept free on both sides, a share from 0 to 1. The tightest fit
             without a margin spends the 5% that a target leaves on contention alone.
-        name: name of the scheduler.
     """
 
     by_class: bool = True
@@ -120,9 +119,7 @@ class StatisticalScheduler:
     hashing scores, so that a draw is repeatable; a seeded generator is that too, and uniform.
 
     Attributes:
-        rng: source of random numbers.
         candidates: number of nodes that are examined for each replica, 1 or more.
-        name: name of the scheduler.
     """
 
     rng: np.random.Generator
@@ -163,7 +160,6 @@ def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
     Here it is 1 less the mean distance of slack and caused pressure where nothing is violated, else below 0.
 
     Args:
-        sizing: workload.
         nodes: (m,) indices of nodes.
 
     Returns:

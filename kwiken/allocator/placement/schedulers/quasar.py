@@ -29,12 +29,7 @@ MIN_SHORTLIST: Final = 64  # nodes by each ranking
 
 @dataclass(frozen=True)
 class QuasarScheduler:
-    """Greedy joint allocation and assignment (Quasar section 3.7).
-
-    Attributes:
-        rank: ranking of the nodes.
-        name: name of the scheduler.
-    """
+    """Greedy joint allocation and assignment (Quasar section 3.7)."""
 
     rank: Rank = by_quality
     name: str = "quasar"
@@ -54,9 +49,6 @@ class ThriftyScheduler:
 
     The cheapest placement that meets the target is kept. Quality first, as the source has it, takes large and
     fast replicas, which are rarely the ones that perform most for their cost.
-
-    Attributes:
-        name: name of the scheduler.
     """
 
     name: str = "thrifty"

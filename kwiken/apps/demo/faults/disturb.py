@@ -42,7 +42,6 @@ def choose(
 
     Args:
         processes: replicas, as `Cluster.status` lists them.
-        seed: seed of the random numbers.
         rate: requests a second that will come.
         calls: number of calls of a request by stage.
     """
@@ -73,7 +72,6 @@ class Disturber:
 
     Args:
         flaky: stages to disturb, by name; empty for no disturbance.
-        seed: seed of the random numbers.
     """
 
     def __init__(self, flaky: Mapping[str, DisturbedStage], seed: int) -> None:

@@ -105,8 +105,6 @@ def bursts(stage: str, seed: int, share: float) -> Iterator[Burst]:
     """Endless series of a stage's pauses: a gap first, then bursts and gaps in turn.
 
     Args:
-        stage: name of the stage.
-        seed: seed of the random numbers.
         share: long-run share of the time to be paused; above 0 and below 1.
     """
     rng = random.Random(f"bursts/{seed}/{stage}")  # noqa: S311 - likewise

@@ -34,9 +34,7 @@ class Attempt:
 
     Attributes:
         stretches: arm and number of the round of each stretch that is still to come, in order.
-        void: findings so far.
         excess: use of the processors in each void stretch as a multiple of the target, where it was measured.
-        severe: number of severe findings.
     """
 
     stretches: list[tuple[str, int]]

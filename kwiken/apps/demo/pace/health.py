@@ -31,7 +31,6 @@ class Window:
 
     Attributes:
         rate: requests a second that were intended.
-        answered: number of requests answered in it.
         failed: number of requests that failed or were dropped in it.
         backlog: number of requests at the gateway at its end; None if the gateway did not say.
         lag_ms: delay of the client at the 99th percentile; 0 without a request.
@@ -70,7 +69,6 @@ def assess(window: Window, pace: Pace) -> Finding | None:
     the start.
 
     Args:
-        window: figures of the stretch.
         pace: what the machine was measured to do at the start.
     """
     return next(_findings(window, pace), None)
@@ -115,7 +113,6 @@ def check_outcome(p99_ms: Mapping[str, float], *, due: int, failed: int, dropped
     Args:
         p99_ms: p99 by arm, in milliseconds.
         due: number of requests that were due in the blocks.
-        failed: number of them that failed.
         dropped: number of them that the client could not send.
     """
     if failed or dropped:

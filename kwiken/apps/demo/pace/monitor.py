@@ -21,7 +21,6 @@ class Monitor:
     Args:
         records: file that the load generator appends its records to, one request a line.
         pids: returns the pids of gateway, replicas, load generator and this process.
-        status: returns the gateway's own status.
     """
 
     def __init__(

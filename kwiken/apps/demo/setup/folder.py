@@ -39,7 +39,6 @@ class Folder:
     """Output folder of a demo.
 
     Args:
-        path: path of the folder.
         claim: descriptor of the locked marker file; None if no demo runs.
     """
 
@@ -52,7 +51,6 @@ class Folder:
         """Create and lock the folder; removes the files of an earlier demo, and no others.
 
         Args:
-            path: path of the folder.
             needs: lower bound of the bytes that will be written.
 
         Raises:

@@ -44,13 +44,11 @@ class Load:
     """Context with open-loop load while it is open, for `longest_s` at most.
 
     Args:
-        url: address of the gateway.
         arrivals: mean rate of Poisson arrivals, in requests a second, or a file with a rate for each second,
             whose arrivals come at even gaps.
         longest_s: time after which the load ends by itself, in seconds.
         queries: file with one query per line.
         records: output file with one request per line.
-        seed: seed of arrivals and queries.
     """
 
     def __init__(
@@ -153,7 +151,6 @@ async def write_queries(path: Path, seed: int) -> None:
 
     Args:
         path: file to write, one query per line.
-        seed: seed of the queries.
 
     Raises:
         LoadError: when that fails; with the reason.

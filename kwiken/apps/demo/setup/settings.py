@@ -34,7 +34,6 @@ class DemoSettings:
         budget: extra work allowed, as a share from 0 to 1.
         seed: seed of all random numbers.
         calm: whether to run without disturbance.
-        out: output folder.
         transport: protocol between the gateway and the replicas.
     """
 
@@ -97,7 +96,6 @@ def check_enough(rate: float, timing: Timing) -> None:
 
     Args:
         rate: requests a second.
-        timing: division of the time.
 
     Raises:
         InputError: says how many there would be.

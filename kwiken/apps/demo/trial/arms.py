@@ -61,7 +61,6 @@ async def run_blocks(
         timing: number of rounds and length of blocks.
         seed: seed of the order of arms.
         put: puts a plan in force; returns once it is in force.
-        begin: called when a block begins.
         end: called when a block has ended; returns its figures, and what is wrong with it.
         tick: called every quarter of a second.
 

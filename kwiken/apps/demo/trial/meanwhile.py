@@ -35,8 +35,6 @@ def expect_meanwhile(
         traces: traces of all requests.
         before: the requests without a plan.
         learned: profile that the plan was made from.
-        plan: the plan.
-        seed: seed of the draws.
 
     Returns:
         The expectation; None for fewer than 100 requests.

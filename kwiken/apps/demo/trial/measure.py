@@ -82,10 +82,6 @@ def _met(call: AttemptRecord, pauses: Mapping[str, Sequence[tuple[float, float]]
 def assign(records: Iterable[Record], schedule: Schedule) -> tuple[dict[str, ArmData], int]:
     """Assign each request to the arm in whose block it was due.
 
-    Args:
-        records: records of the load generator.
-        schedule: blocks of the trial.
-
     Returns:
         The arms, and the number of requests left out because the service settled after a switch.
     """
@@ -105,7 +101,6 @@ def row_of(record: Record, *, arm: str | None = None, block: int | None = None) 
     """Row of a request that the load generator recorded.
 
     Args:
-        record: record of the request.
         arm: name of the arm; None outside of a demo.
         block: number of the block; None outside of a demo.
     """
@@ -141,8 +136,6 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
     """Calls of an arm's requests, on the arm's own clock.
 
     Args:
-        data: measurements of the arm.
-        schedule: blocks of the trial.
         unit_cost: cost of one call by stage.
     """
     blocks = {int(row.trace_id, 16): schedule.blocks[row.block or 0] for row in data.rows if row.trace_id}
@@ -164,7 +157,6 @@ def spent_of(calls: Sequence[Call], seconds: float) -> Spent:
     """Spend of an arm.
 
     Args:
-        calls: calls of the arm.
         seconds: length of the arm on its own clock.
     """
     kinds = ["late" if call.late and call.kind == "reissue" else call.kind for call in calls]

@@ -33,8 +33,6 @@ class Learned:
 
     Attributes:
         profile: profile of the requests without a plan, with the copies of those with the first plan.
-        first: the plan that was tried.
-        study: the apportioned plan and its reasons.
         even: the plan that gives every stage the same amount of budget.
     """
 
@@ -61,7 +59,6 @@ def learn(traces: Path, alone: Sequence[Stretch]) -> Profile:
     """Profile of the requests without a plan.
 
     Args:
-        traces: folder of the spans.
         alone: stretches without a plan, in order, at least one.
 
     Raises:
@@ -84,7 +81,6 @@ def first_plan(profile: Profile, *, budget: float, seed: int) -> Plan:
     Args:
         profile: profile of the requests without a plan.
         budget: budget for reissues, as a share from 0 to 1.
-        seed: seed of the planner's random numbers.
     """
     return _study(profile, APPORTIONED, budget, seed).plan
 
@@ -99,11 +95,8 @@ def learn_copies(
 
     Args:
         profile: profile of the requests without a plan.
-        first: the first plan.
-        traces: folder of the spans.
         pilot: stretches with the first plan, in order, at least one.
         budget: budget for reissues, as a share from 0 to 1.
-        seed: seed of the planner's random numbers.
     """
     forest = read_forest([traces])
     tried = fit_forest(forest, since_s=pilot[0].since_s, until_s=pilot[-1].until_s)

@@ -18,7 +18,6 @@ class Call:
 
     Attributes:
         at_s: time of sending on the arm's own clock, in seconds.
-        stage: name of the stage.
         kind: `primary`, `reissue` or `retry`.
         cost: cost of one call of that stage.
         late: whether the call was sent or prioritised because its request was late. Such copies are paid from
@@ -71,7 +70,6 @@ def worst_window(calls: Sequence[Call], length_s: float, *, window_s: float = WI
     are computed.
 
     Args:
-        calls: calls of the arm.
         length_s: length of the arm on its own clock, in seconds.
         window_s: length of a window, in seconds.
     """

@@ -47,12 +47,7 @@ class Evidence:
     """Data of the trial.
 
     Attributes:
-        settings: settings of the demo.
         pace: rate of the load, and what the machine was measured to do.
-        timing: division of its time.
-        learned: profile and plans.
-        trial: log of the blocks.
-        disturbance: summary of the pauses.
         restarts: number of replicas that died and were replaced.
     """
 
@@ -75,7 +70,6 @@ def judge(
     """Judge the trial and write the folder.
 
     Args:
-        evidence: data of the trial.
         noted: records of the load generator, one per request.
         folder: output folder, with complete traces.
         wall_s: returns the seconds since the demo began.

@@ -23,7 +23,6 @@ class CurveView:
     """Curve of one stage.
 
     Attributes:
-        name: name of the stage.
         share: shares of calls reissued, from 0 to 1, ascending from 0.
         risk: variance at each share, as a ratio to that without reissues.
         hull: lower convex hull of `risk` at each share.

@@ -24,9 +24,7 @@ class Box:
     """Box of one stage.
 
     Attributes:
-        name: name of the stage.
         label: text in the box; the name by default.
-        after: names of its parents.
         cost: share of the service's cost, from 0 to 1.
         budget: share of the budget that the plan gives the stage, from 0 to 1.
         fraction: share of its calls that are reissued, from 0 to 1.

@@ -48,11 +48,9 @@ class Track:
     """Rows of one visit to a stage.
 
     Attributes:
-        name: name of the stage.
         start: start of the visit, in milliseconds from the request's start.
         end: end of the visit, in milliseconds from the request's start.
         critical: whether the stage is on the request's critical path.
-        bars: calls of the visit.
     """
 
     name: str
@@ -67,9 +65,7 @@ class Request:
     """Request to draw.
 
     Attributes:
-        trace_id: 32 hexadecimal digits.
         arm: `before`, `after` or `even`; empty if unknown.
-        total_ms: latency at the gateway.
         tracks: visited stages in order of their start.
     """
 
@@ -83,7 +79,6 @@ def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> M
     """Draw the chart.
 
     Args:
-        request: request to draw.
         key: unique key of the chart on its page, for its hatchings.
         span_ms: length of the time axis; the request's latency by default.
     """

@@ -20,7 +20,6 @@ class Layout:
     Attributes:
         layers: names in each layer from left to right; dummy nodes stand for edges that pass the layer.
         chains: for each edge (parent, child), the nodes from parent to child with the dummies between them.
-        dummies: names of the dummy nodes.
     """
 
     layers: tuple[tuple[str, ...], ...]

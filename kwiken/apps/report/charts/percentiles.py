@@ -24,7 +24,6 @@ class Line:
 
     Attributes:
         key: class of the style sheet, such as `before`, `after` or `even`.
-        label: text in the legend.
         latencies_ms: latencies of the requests, (n,).
     """
 
@@ -38,8 +37,6 @@ class Band:
     """Band of expected percentiles.
 
     Attributes:
-        key: class of the style sheet.
-        label: text in the legend.
         ladder: latency in ms by percentile, with the keys of `PERCENTILES`.
         bounds: lower and upper bound in ms of some or all percentiles.
     """

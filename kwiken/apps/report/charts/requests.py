@@ -18,8 +18,6 @@ def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) ->
     """Convert the trace of a request for its chart.
 
     Args:
-        record: trace of the request.
-        arm: name of its arm.
         pauses: pauses by replica, if known; in seconds since 1970.
     """
     path = critical_stages(record)
@@ -144,7 +142,6 @@ def pick_requests(
     """Pick a slow request of `before`, and one of `after` that a copy rescued, if there are any.
 
     Args:
-        records: traces by arm.
         pauses: pauses by replica, if known; in seconds since 1970.
     """
     slow = pick_slow(records.get("before", ()))

@@ -15,7 +15,6 @@ class Scale:
         high: value at coordinate `end`.
         start: coordinate of `low`.
         end: coordinate of `high`; below `start` for heights.
-        log: whether the scale is logarithmic.
     """
 
     low: float

@@ -16,7 +16,6 @@ class Figure:
     """Figure with a caption.
 
     Attributes:
-        svg: drawing.
         caption: text below the drawing.
         link: address that the caption leads to, and its text; None for none.
         legend: pairs of a class of the style sheet and a label.
@@ -35,8 +34,6 @@ class Table:
     """Table whose rows are named by their first cells.
 
     Attributes:
-        head: headings of the columns.
-        body: rows of cells.
         caption: text below the table.
         strong: first cells of the rows to emphasise.
     """

@@ -21,10 +21,8 @@ class Spent(_Struct, frozen=True):
         reissue: cost of reissues over the whole arm.
         reissue_worst_10s: highest cost of reissues over any 10 s of the arm's own time.
         catch_up: cost of copies for late requests over the whole arm, which have a budget of their own.
-        copies: number of calls reissued.
         late_copies: number of calls copied because their request was late.
         retries: number of calls sent again after a failure, which are not reissues.
-        calls: number of primary calls.
     """
 
     reissue: float
@@ -48,7 +46,6 @@ class ArmCount(_Struct, frozen=True):
     """Counts of an arm.
 
     Attributes:
-        requests: number of measured requests.
         failed: number of measured requests without an answer.
         seconds: total length of its blocks without settling time.
         replica_cpu: processor time of gateway, replicas, load generator and supervisor, as a share of
@@ -65,7 +62,6 @@ class StageShare(_Struct, frozen=True):
     """Budget and spend of one stage.
 
     Attributes:
-        name: name of the stage.
         cost: share of the service's cost.
         fraction: share of its calls that the plan reissues.
         after_ms: age of a call at which its copy is sent; None for no copies.
@@ -93,7 +89,6 @@ class Paused(_Struct, frozen=True):
     Attributes:
         planned: share of the time to be paused, as drawn.
         realised: share of the time actually paused.
-        bursts: number of pauses.
         pauses: replica, start and end of each pause, in seconds since 1970.
     """
 
@@ -158,7 +153,6 @@ class DemoResult(_Struct, frozen=True):
 
     Attributes:
         version: version of the document, 1; others are refused.
-        service: name of the service.
         created: time of the plan, RFC 3339.
         before: percentiles measured without a plan; latencies count from the time when a request was due.
         after: percentiles measured with the plan.
@@ -171,22 +165,15 @@ class DemoResult(_Struct, frozen=True):
         peak: limit of the spend on reissues over any 10 s, as a fraction; None in earlier results.
         drift: relative change of the median at the gateway without a plan, from the time of learning to that
             of the comparison; 0 in earlier results.
-        spent: spend of `after`.
-        spent_even: spend of `even`.
         requests: number of measured requests of all arms.
         failed: number of measured requests without an answer.
         dropped: number of requests that the load generator could not send.
         settling: number of requests left out because they were due just after a switch of plans, or in a
             block that was repeated.
         cut_p99: cuts of p99 for `after` and `even`, and `after_even` for after against even.
-        arms: counts by arm.
         stages: budget and spend of each stage.
-        expectation: expectation of the plan.
         meanwhile: expectation of the plan for the requests that ran without it in the minutes of the
             comparison; None in earlier results, and for fewer than 100 such requests.
-        disturbance: disturbance of the replicas.
-        settings: settings of the demo.
-        remarks: remarks for the reader.
     """
 
     version: int

@@ -23,7 +23,6 @@ class LoadRow(msgspec.Struct, frozen=True):
         intended_s: time when the request was due, in seconds since 1970.
         latency_ms: latency from that time on; None if the request was never sent.
         status: HTTP status; 0 for none.
-        trace_id: 32 hexadecimal digits.
         arm: name of the arm in a demo; None outside.
         block: number of the block in a demo; None outside.
     """
@@ -54,7 +53,6 @@ class Loads:
 
     Attributes:
         arms: latencies in milliseconds, by arm.
-        traces: arm by trace id.
         unanswered: number of requests that failed or were never sent.
     """
 
@@ -66,7 +64,6 @@ class Loads:
         """Add one request.
 
         Args:
-            row: record of the request.
             otherwise: name of the arm for a record that names none.
         """
         arm = row.arm or otherwise

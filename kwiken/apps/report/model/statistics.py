@@ -54,8 +54,6 @@ def chunk_draws(
         times_s: due times of the requests, (n,).
         latencies_ms: latencies of the requests, (n,).
         chunk_s: length of a chunk, in seconds.
-        draws: number of draws.
-        seed: seed of the random numbers.
 
     Yields:
         The latencies of one draw.
@@ -85,8 +83,6 @@ def cut_with_interval(
         other: due times and latencies of the other arm, likewise.
         percentile: percentile to compare, from 0 to 100.
         chunk_s: length in seconds of the chunks of time that are drawn whole.
-        draws: number of bootstrap draws.
-        seed: seed of the random numbers.
         coverage: coverage of the interval, from 0 to 1.
 
     Returns:

@@ -21,14 +21,10 @@ class Material:
     """Data of a report; missing parts leave their sections out.
 
     Attributes:
-        profile: profile of the service.
-        plan: plan of the service.
         even: plan with the same budget spread evenly.
-        result: result of a demo.
         arms: measured latencies by arm, in milliseconds.
         requests: requests to draw, with their arms.
         curves: curve of each stage.
-        story: explanation of slow requests.
         notes: remarks for the foot of the page.
         jaeger: address of the Jaeger that has the traces, without a slash at its end; None for none.
     """

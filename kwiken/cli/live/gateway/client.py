@@ -16,12 +16,7 @@ NO_ANSWER: Final = (OSError, ValueError, http.client.HTTPException)
 
 
 class ControlAnswer(NamedTuple):
-    """Answer of a gateway to one request.
-
-    Attributes:
-        status: HTTP status.
-        body: the whole body.
-    """
+    """Answer of a gateway to one request."""
 
     status: int
     body: bytes
@@ -33,10 +28,6 @@ def request_control(
     """Send one request to a control route and read the whole answer.
 
     Args:
-        url: http address of the gateway.
-        path: path of the route.
-        token: token of the control routes.
-        method: HTTP method.
         body: JSON; None for no body.
 
     Raises:

@@ -84,12 +84,7 @@ class _Figures(msgspec.Struct):
 
 
 def figures_of(url: str, token: str) -> dict[str, Any] | None:
-    """Read the status of the gateway at an address; None if there is no valid answer.
-
-    Args:
-        url: http address of the gateway.
-        token: token of its control routes.
-    """
+    """Read the status of the gateway at an address; None if there is no valid answer."""
     try:
         answer = request_control(url, "/v1/status", token)
         if answer.status != OK:

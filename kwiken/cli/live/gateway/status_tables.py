@@ -13,11 +13,7 @@ Rows = list[tuple[str, ...]]
 
 
 def stage_rows(figures: dict[str, Any]) -> Rows:
-    """Rows of the stages, in the service's order; rates and latencies are of the last 10 s.
-
-    Args:
-        figures: status of the gateway.
-    """
+    """Rows of the stages, in the service's order; rates and latencies are of the last 10 s."""
     return [
         (
             name,

@@ -18,7 +18,6 @@ def claimed_nodes(nodes_file: str, *, alone: bool) -> Iterator[None]:
     moves replicas needs the nodes for itself, since its ledger holds only its own replicas.
 
     Args:
-        nodes_file: path of the document of nodes.
         alone: whether replicas are started, resized and moved here.
 
     Raises:

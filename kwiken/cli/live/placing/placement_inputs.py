@@ -25,7 +25,6 @@ class Placed:
 
     Attributes:
         nodes: nodes by name, those without replicas too.
-        replicas: places by service and stage.
         nodes_file: path of the document of nodes; None where there is none.
         adaptation: keeps the targets; None to keep the replicas as they are.
         assignment: which replica is which one of the adaptation; None without one.
@@ -42,9 +41,7 @@ def read_placement_inputs(placement_file: str, nodes_file: str | None, services:
     """Read a placement for some services, and the speeds of its nodes.
 
     Args:
-        placement_file: path of the placement.
         nodes_file: path of the document of nodes; None for nodes as fast as this machine.
-        services: services whose stages are placed.
 
     Raises:
         InputError: the files do not fit each other or a service; names the file and the field.
@@ -92,7 +89,6 @@ def check_stages(workloads: Sequence[tuple[str, str, str]], service: Service, wh
 
     Args:
         workloads: name, service and stage of each workload.
-        service: service whose stages are placed.
         where: path of the document, for errors.
 
     Raises:
@@ -137,7 +133,6 @@ def played_speeds(cluster: Cluster, nodes_file: str | None) -> dict[str, float]:
     """Speed of each class as a share of the fastest one's, which is as fast as this machine.
 
     Args:
-        cluster: nodes and classes.
         nodes_file: path of their document, for errors.
 
     Raises:

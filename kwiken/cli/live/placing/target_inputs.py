@@ -46,9 +46,6 @@ def read_target_inputs(
     """Read files, and place what is not placed yet.
 
     Args:
-        nodes_file: path of the document of nodes.
-        workloads_file: path of the document of workloads.
-        profiles_file: path of their predictions.
         placement_file: path of a placement to start from; None to place now.
         services: services whose stages are kept at their targets; best-effort work is placed beside them.
         service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.

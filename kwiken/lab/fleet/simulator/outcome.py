@@ -37,8 +37,6 @@ class Outcome:
 
     Attributes:
         capacity: number of cores of all nodes.
-        events: number of events.
-        decisions: number of calls of the scheduler.
         wasted: core-seconds of work that failures destroyed.
         arrival_s: (j,) times of arrival, in seconds.
         started_s: (j,) times of the first start; NaN for jobs that were never placed, in seconds.
@@ -78,7 +76,6 @@ class Outcome:
         """Outcome before anything happened.
 
         Args:
-            jobs: number of jobs.
             capacity: number of cores of all nodes.
         """
 
@@ -113,7 +110,6 @@ class Outcome:
         """Take over the integrals at the end of a run.
 
         Args:
-            state: true state after the last event.
             arrival_s: (j,) times of arrival, in seconds.
         """
         self.arrival_s = arrival_s

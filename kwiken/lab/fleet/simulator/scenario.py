@@ -17,7 +17,6 @@ class Phase:
     """Stretch of a workload's life in which its behaviour stays the same.
 
     Attributes:
-        truth: true behaviour.
         work: work until the phase ends, in the unit of the target's performance times seconds; infinite for a
             service, which ends by the clock.
         reference: performance that counts as 1, work per second: that of the best platform alone, or the
@@ -48,7 +47,6 @@ class UserReservation:
 
     Attributes:
         size: size of each replica.
-        replicas: number of replicas.
     """
 
     size: Size
@@ -83,7 +81,6 @@ class Outage:
     """Failure of a node: what runs there is lost.
 
     Attributes:
-        node: index of the node.
         down_s: time of the failure, in seconds.
         up_s: time from which the node takes work again, in seconds; infinite for never.
     """
@@ -98,10 +95,7 @@ class Scenario:
     """What happens on a simulated cluster.
 
     Attributes:
-        name: name of the scenario.
-        cluster: nodes.
         jobs: workloads, in order of arrival.
-        outages: failures of nodes.
         look_ahead: number of waiting jobs that are tried, in order, when room appears; 1 keeps strict order.
     """
 

@@ -54,9 +54,6 @@ class Manager:
     """A scheduler with what it knows and how it goes on.
 
     Attributes:
-        name: name of the manager in results.
-        scheduler: what places replicas.
-        caution: how surely targets are met.
         follows: whether deviations are detected and acted on after placement.
         chooses_sizes: whether the manager chooses sizes and numbers of replicas by its predictions, and
             accepts a placement that is predicted to come within 5% of the need. A manager of reservations
@@ -118,9 +115,7 @@ class Simulation:
     """One run of a scenario.
 
     Args:
-        scenario: what happens.
         profiles: by job and phase: what the manager predicts.
-        manager: scheduler with its rules.
         again: by job and phase: what the manager predicts once it has measured the job again.
     """
 

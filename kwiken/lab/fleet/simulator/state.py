@@ -26,10 +26,6 @@ class State:
     Every array over workloads has one entry for each job of the scenario. `settle` makes performance agree
     with the replicas; all integrals run up to the last change of their workload.
 
-    Args:
-        cluster: nodes.
-        jobs: number of jobs.
-
     Attributes:
         performance: (j,) work per second now.
         demand: (j,) performance that counts as 1 now, work per second.
@@ -79,7 +75,6 @@ class State:
         """Count a job as active from a moment on; a job that was started before stays active.
 
         Args:
-            job: index of the job.
             now_s: the moment, in seconds.
         """
         if not self.running[job]:
@@ -87,11 +82,7 @@ class State:
             self._since_s[job] = now_s
 
     def forget(self, job: int) -> float:
-        """Drop what a job has done, because it begins anew; returns the core-seconds that are lost.
-
-        Args:
-            job: index of the job.
-        """
+        """Drop what a job has done, because it begins anew; returns the core-seconds that are lost."""
         lost = float(self.spent[job])
         for done in (self.spent, self.served, self.full_s, self.alone_s):
             done[job] = 0.0
@@ -101,8 +92,6 @@ class State:
         """Put a replica on a node; returns its number. `settle` must follow.
 
         Args:
-            job: index of the job.
-            node: index of the node.
             rate: performance of the replica alone, work per second.
             cores: number of cores.
         """
@@ -121,7 +110,6 @@ class State:
         """Take a replica from its node; returns the node's index. `settle` must follow.
 
         Args:
-            replica: number of the replica.
             cores: number of cores that it had.
         """
         job, node = int(self._job[replica]), int(self._node[replica])
@@ -137,7 +125,6 @@ class State:
         """Give a replica another performance alone, because its workload behaves differently now.
 
         Args:
-            replica: number of the replica.
             rate: performance alone, work per second.
         """
         self._alone[self._job[replica]] += rate - self._rate[replica]

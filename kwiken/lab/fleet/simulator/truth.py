@@ -17,7 +17,6 @@ class Truth:
 
     Args:
         profile: true behaviour; deviations are not read.
-        cluster: nodes.
 
     Attributes:
         tolerated: (s,) pressure that costs 5%, a share, over `SOURCES`.

@@ -16,30 +16,18 @@ def draws_needed(lines: int, level: float) -> float:
     """Draws with replacement that cover a share of the lines in the mean.
 
     Args:
-        lines: number of lines.
         level: share to cover, from 0 to below 1.
     """
     return -lines * math.log1p(-level)
 
 
 def covered_by_draws(lines: int, draws: int, rng: np.random.Generator) -> int:
-    """Distinct lines after draws with replacement.
-
-    Args:
-        lines: number of lines.
-        draws: number of draws.
-        rng: generator.
-    """
+    """Distinct lines after draws with replacement."""
     return len(np.unique(rng.integers(0, lines, draws)))
 
 
 def covered_by_permutation(lines: int, accesses: int) -> int:
-    """Distinct lines after accesses that step through a permutation of all lines.
-
-    Args:
-        lines: number of lines.
-        accesses: number of accesses.
-    """
+    """Distinct lines after accesses that step through a permutation of all lines."""
     step = int(lines * GOLDEN) + 1
     while math.gcd(step, lines) != 1:
         step += 1

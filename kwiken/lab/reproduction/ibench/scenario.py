@@ -22,7 +22,6 @@ class Machines:
 
     Args:
         cores: (m,) cores of the machines.
-        sources: number of sources of contention.
     """
 
     def __init__(self, cores: Floats, sources: int) -> None:
@@ -36,8 +35,6 @@ class Machines:
         """Place an application on a machine; it takes one core.
 
         Args:
-            machine: number of the machine.
-            application: number of the application.
             tolerated: (k,) pressure that it tolerates.
             caused: (k,) pressure that it causes.
         """
@@ -86,10 +83,6 @@ CHOICES: Final[dict[str, Choice]] = {
 
 def performance(seed: int, choice: str) -> Floats:
     """Performance of every application at the end, relative to being alone.
-
-    Args:
-        seed: seed of machines and applications.
-        choice: one of `CHOICES`.
 
     Returns:
         (200,) performance; 1 is that of an idle machine.

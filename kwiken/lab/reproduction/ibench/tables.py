@@ -28,11 +28,7 @@ SCENARIO: Final = (
 
 
 def coverage(seed: int) -> dict[str, list[float]]:
-    """Share of the cache that is covered at each level, with as many accesses as the level asks for.
-
-    Args:
-        seed: seed.
-    """
+    """Share of the cache that is covered at each level, with as many accesses as the level asks for."""
     rng = np.random.default_rng([seed, 1])
     accesses = [round(LINES * level) for level in LEVELS.tolist()]
     return {
@@ -68,11 +64,7 @@ def _conclude_coverage(results: list[dict[str, list[float]]]) -> Findings:
 
 
 def knees(seed: int) -> list[tuple[float, float, int]]:
-    """Errors of tolerated and caused scores, and windows, for workloads on the simulated machine.
-
-    Args:
-        seed: seed.
-    """
+    """Errors of tolerated and caused scores, and windows, for workloads on the simulated machine."""
     rng = np.random.default_rng([seed, 2])
     found = []
     for _ in range(WORKLOADS):
@@ -113,11 +105,7 @@ def _conclude_knees(results: list[list[tuple[float, float, int]]]) -> Findings:
 
 
 def scheduled(seed: int) -> dict[str, float]:
-    """Mean performance of scenario 1 by choice of a machine.
-
-    Args:
-        seed: seed.
-    """
+    """Mean performance of scenario 1 by choice of a machine."""
     return {name: float(performance(seed, name).mean()) for name in CHOICES}
 
 

@@ -57,7 +57,6 @@ def tune_learned_wait(responders: Responders, *, loss: float) -> Tuned:
     """The learned wait of least variance within a loss budget (after Kumar et al. 2016).
 
     Args:
-        responders: recorded queries.
         loss: mean utility that may be lost, from 0 to 1.
 
     Raises:

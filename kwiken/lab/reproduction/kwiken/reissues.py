@@ -55,7 +55,6 @@ def run_seed(name: str, seed: int, *, extended: bool = False) -> list[DagResult]
     """Results of all DAGs of one population drawn with one seed.
 
     Args:
-        name: name of the population.
         seed: seed of the population and its requests.
         extended: whether to try weights and help for late requests too, which takes as long as all the rest.
     """

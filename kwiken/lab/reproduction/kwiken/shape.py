@@ -24,8 +24,6 @@ class Shape:
     """Statistics of one DAG for Figures 2.2 to 2.5; the last six hold one value per stage.
 
     Attributes:
-        stages: number of stages.
-        effective: number of effective stages.
         effective_path: mean number of effective stages on a critical path.
         in_degree: median in-degree of the effective stages.
         most_in: largest in-degree of all stages.
@@ -34,10 +32,7 @@ class Shape:
         tail_ratio: p99 over median of whole requests.
         p95_ratio: p95 over median of whole requests.
         bound: variance of whole requests over the sum of the stages' variances.
-        in_degrees: in-degrees of the effective stages.
         stage_tails: p99 over median.
-        means_ms: means.
-        sds_ms: standard deviations.
         left_some: share of the variance left where 10% of the calls are reissued.
         left_many: share of the variance left where 50% of the calls are reissued.
     """
@@ -64,7 +59,6 @@ def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
     """Statistics of a trial's DAG.
 
     Args:
-        trial: the DAG with its requests.
         latency_ms: (n,) latencies of its judged requests without reissues.
     """
     found = characterise(trial.stages, trial.test, latency_ms)

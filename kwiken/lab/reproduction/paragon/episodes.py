@@ -34,7 +34,6 @@ class Episode:
         new: (b, n) rows of which a few entries are shown.
         level: whether rows have an unknown level; errors are relative then.
         replicas: number of replicas by column; None for another matrix.
-        rank: rank of the published methods.
     """
 
     known: Floats
@@ -125,24 +124,15 @@ def drawn(
 
     Args:
         draw: function from a random generator and a number of rows to the rows.
-        seed: seed of the random generator.
         known: number of rows that are known whole.
-        level: whether rows have an unknown level.
-        rank: rank of the published methods.
         replicas: number of replicas by column; None for another matrix.
-        new: number of new rows.
     """
     rows = draw(np.random.default_rng(seed), known + new)
     return Episode(rows[:known], rows[known:], level, replicas, rank)
 
 
 def by_density(episode: Episode, seed: int) -> dict[str, dict[int, list[float]]]:
-    """Errors by method and number of random entries: the mean error of each row.
-
-    Args:
-        episode: the episode.
-        seed: seed of the columns.
-    """
+    """Errors by method and number of random entries: the mean error of each row."""
     found: dict[str, dict[int, list[float]]] = {"fold-in": {}, "column means": {}}
     for entries in DENSITIES:
         columns = episode.random_columns(np.random.default_rng([seed, entries]), entries)
@@ -168,8 +158,6 @@ def two_entries(episode: Episode, seed: int, *, given: Sequence[int] = ()) -> Tw
     """Errors with two entries a row, by method, with random columns and with columns that tell most.
 
     Args:
-        episode: the episode.
-        seed: seed of the random columns.
         given: columns that are measured in any case; the others are random, or those that tell most.
     """
     rng = np.random.default_rng([seed, 2])

@@ -39,12 +39,7 @@ def _by_manager(*values: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the source says of one scenario.
-
-    Attributes:
-        scenario: key of `SCENARIOS`.
-        told: figures.
-    """
+    """What the source says of one scenario."""
 
     scenario: str
     told: tuple[Told, ...]
@@ -122,7 +117,6 @@ def conclude(comparison: Comparison, results: list[list[Figures]]) -> Findings:
     """Rows of one scenario.
 
     Args:
-        comparison: scenario with the source's values.
         results: by seed, as the only case.
     """
     (group,) = results

@@ -31,34 +31,19 @@ Densities = dict[str, dict[int, list[float]]]
 
 
 def platforms(seed: int, rank: int) -> Episode:
-    """Episode of applications by platform.
-
-    Args:
-        seed: seed.
-        rank: number of latent traits.
-    """
+    """Episode of applications by platform."""
     draw = partial(platform_rows, rank=rank)
     return drawn(draw, seed, known=KNOWN, level=True, rank=rank)
 
 
 def scores(seed: int, rank: int) -> Episode:
-    """Episode of applications by source of contention.
-
-    Args:
-        seed: seed.
-        rank: number of latent traits.
-    """
+    """Episode of applications by source of contention."""
     draw = partial(score_rows, rank=rank)
     return drawn(draw, seed, known=KNOWN, level=False, rank=rank)
 
 
 def decisions(rank: int, seed: int) -> dict[str, float]:
-    """How good choices of a platform are with two random entries, by the published factors.
-
-    Args:
-        rank: number of latent traits.
-        seed: seed.
-    """
+    """How good choices of a platform are with two random entries, by the published factors."""
     episode = platforms(seed, rank)
     columns = episode.random_columns(np.random.default_rng([seed, 2]), 2)
     predicted = episode.fold_in(columns)
@@ -106,11 +91,7 @@ TABLE_3_1 = {
 
 
 def sensitivities(seed: int) -> dict[str, float]:
-    """Errors of scores with two random entries, by the published factors.
-
-    Args:
-        seed: seed.
-    """
+    """Errors of scores with two random entries, by the published factors."""
     episode = scores(seed, SCORE_RANK)
     columns = episode.random_columns(np.random.default_rng([seed, 2]), 2)
     missed, hidden = episode.missed(episode.fold_in(columns)), episode.hidden(columns)
@@ -141,25 +122,13 @@ TABLE_3_2 = {
 
 
 def densities(kind: str, rank: int, seed: int) -> tuple[Densities, TwoEntries]:
-    """Errors of one synthetic matrix by number of entries, and by method at two entries.
-
-    Args:
-        kind: "platforms" or "scores".
-        rank: number of latent traits.
-        seed: seed.
-    """
+    """Errors of one synthetic matrix by number of entries, and by method at two entries."""
     episode = platforms(seed, rank) if kind == "platforms" else scores(seed, rank)
     return by_density(episode, seed), two_entries(episode, seed)
 
 
 def descents(kind: str, rank: int, seed: int) -> dict[str, float]:
-    """Errors of the published descent and of its closed form at two entries, and their mean difference.
-
-    Args:
-        kind: "platforms" or "scores".
-        rank: number of latent traits.
-        seed: seed.
-    """
+    """Errors of the published descent and of its closed form at two entries, and their mean difference."""
     episode = platforms(seed, rank) if kind == "platforms" else scores(seed, rank)
     columns = episode.random_columns(np.random.default_rng([seed, 2]), 2)
     descent, closed = episode.descent(columns), episode.fold_in(columns)

@@ -29,11 +29,7 @@ def world(rng: np.random.Generator) -> tuple[Floats, ...]:
 
 
 def compare(seed: int) -> dict[str, list[float]]:
-    """Mean error of each new workload over all columns, by one joint completion and by four composed.
-
-    Args:
-        seed: seed.
-    """
+    """Mean error of each new workload over all columns, by one joint completion and by four composed."""
     rng = np.random.default_rng(seed)
     parts = world(rng)
     joint = _joint(parts)

@@ -44,7 +44,6 @@ class Phase:
     """What became of one workload.
 
     Attributes:
-        revised: whether its prediction was corrected.
         in_time: whether that was before the p99 was above the target.
         hurt: whether the p99 was above the target at any time.
     """
@@ -62,7 +61,6 @@ def phase(minutes: int, rng: np.random.Generator) -> Phase:
 
     Args:
         minutes: time that the change takes; `NEVER` for no change.
-        rng: source of randomness.
     """
     required = float(rng.uniform(100.0, 700.0))
     load = required * float(rng.uniform(0.7, 1.0))
@@ -99,7 +97,6 @@ def found(minutes: int, seed: int) -> tuple[float, float]:
 
     Args:
         minutes: time that the change takes; `NEVER` for no change.
-        seed: seed of the draw.
     """
     rng = np.random.default_rng([seed, minutes - NEVER])
     phases = [phase(minutes, rng) for _ in range(WORKLOADS)]
@@ -126,11 +123,7 @@ def conclude(results: list[list[tuple[float, float]]]) -> Findings:
 
 
 def phases(seeds: int) -> tuple[Part, ...]:
-    """Part on phase changes.
-
-    Args:
-        seeds: number of draws.
-    """
+    """Part on phase changes."""
     return (over_seeds("phases", found, seeds, conclude, [(minutes,) for minutes in (*MINUTES, NEVER)]),)
 
 

@@ -40,7 +40,6 @@ def conclude(scenario: str, results: list[list[Figures]]) -> Findings:
     """Rows of the comparison.
 
     Args:
-        scenario: one of `SCENARIOS`.
         results: by seed, as the only case.
     """
     (group,) = results

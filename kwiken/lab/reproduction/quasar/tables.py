@@ -35,8 +35,6 @@ def matrix(kind: str, seed: int, noise: float = 0.02) -> Episode:
     """Episode of one of the four matrices.
 
     Args:
-        kind: key of `TABLE_4_2`.
-        seed: seed.
         noise: standard deviation of a measurement's logarithm, for scale-up and scale-out.
     """
     rank = RANKS[kind]
@@ -52,22 +50,12 @@ def matrix(kind: str, seed: int, noise: float = 0.02) -> Episode:
 
 
 def densities(kind: str, seed: int) -> Densities:
-    """Errors by number of random entries.
-
-    Args:
-        kind: key of `TABLE_4_2`.
-        seed: seed.
-    """
+    """Errors by number of random entries."""
     return by_density(matrix(kind, seed), seed)
 
 
 def errors(kind: str, seed: int) -> TwoEntries:
-    """Errors with two entries, by method and choice of columns.
-
-    Args:
-        kind: key of `TABLE_4_2`.
-        seed: seed.
-    """
+    """Errors with two entries, by method and choice of columns."""
     if kind != "scale-out":
         return two_entries(matrix(kind, seed), seed)
     return two_entries(matrix(kind, seed), seed, given=(0,))
@@ -78,7 +66,6 @@ def four_nodes(noise: float, seed: int) -> dict[str, list[float]]:
 
     Args:
         noise: standard deviation of a measurement's logarithm.
-        seed: seed.
     """
     episode = matrix("scale-out", seed, noise)
     columns = np.tile(np.array([0, FOUR_NODES]), (len(episode.new), 1))
@@ -90,11 +77,7 @@ def four_nodes(noise: float, seed: int) -> dict[str, list[float]]:
 
 
 def more_entries(seed: int) -> dict[str, list[float]]:
-    """Errors of scale-up by number of designed entries, by the chosen method.
-
-    Args:
-        seed: seed.
-    """
+    """Errors of scale-up by number of designed entries, by the chosen method."""
     episode = matrix("scale-up", seed)
     found = {}
     for entries in MORE_ENTRIES:

@@ -24,7 +24,6 @@ class StageCalls:
     """All calls of one stage.
 
     Attributes:
-        name: name of the stage.
         match: service and operation of the calls' spans.
         calls_ms: (requests, width) latencies, milliseconds; NaN for no call.
         censored: (requests, width); True if the latency is a lower bound.
@@ -100,7 +99,6 @@ def build(
         end: (n,) ends of the requests; nanoseconds since 1970.
         own: service and operation of the spans whose calls are the stages; the profile's service.
         own_name: name of the stage for the request's own time.
-        stages: calls of the k stages.
         edges: (k, k); True at (a, b) if stage b comes after stage a.
     """
     latency = (end - start) / NS_PER_MS

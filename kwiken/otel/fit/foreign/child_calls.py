@@ -57,7 +57,6 @@ class Level(NamedTuple):
 
     Attributes:
         at: (n,) rows of the spans; `ROOT` for a request that does not reach the level.
-        calls: calls that they make.
     """
 
     at: Ints
@@ -153,7 +152,6 @@ def direct_calls(children: Children, at: Ints) -> Level:
     4. Nothing branches, and the stages are services: the last service called is.
 
     Args:
-        children: index of the spans by parent.
         at: (n,) rows of the requests' spans.
     """
     way = _way_down(children, at)
@@ -176,7 +174,6 @@ def inner_calls(children: Children, at: Ints) -> Calls:
        stage's span is in its caller's): the calls of the server span.
 
     Args:
-        children: index of the spans by parent.
         at: (n,) rows of the stage's calls, of one operation, one a request; `ROOT` for none.
     """
     way = _way_down(children, at)
@@ -273,7 +270,6 @@ class Staged:
     """Calls grouped into stages.
 
     Attributes:
-        calls: the k calls.
         stage: (k,) number of the stage, from 0.
         shard: (k,) number of the shard within the stage's fan-out, from 0.
         keys: key of each stage.

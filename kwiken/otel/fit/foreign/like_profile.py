@@ -47,8 +47,6 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
 
     Args:
         forest: forest of all spans.
-        requests: requests of the model's kind.
-        model: profile with the stages.
 
     Raises:
         InputError: the model does not say how its stages were found, or has nested stages, or no request

@@ -106,7 +106,6 @@ def stages_below(children: Children, callees: Callees, requests: Ints, depth: in
 
     Args:
         children: index of the spans, or of the calls between services, by parent.
-        callees: what is known of callees.
         requests: (n,) rows of the requests.
         depth: number of levels, 1 or more; 1 for the direct calls. With each further level, calls inside a
             stage become stages of their own, after a stage for the containing stage's own time.
@@ -135,7 +134,6 @@ class _Inside(NamedTuple):
     """Calls of one level, to be grouped into stages.
 
     Attributes:
-        calls: calls of the level.
         zero: (n,) reference time of each request, nanoseconds, so that differences are exact as floats.
         inside: steps to the stages that contain the level, innermost first.
     """

@@ -21,9 +21,6 @@ def short_names(operations: Iterable[tuple[str, str]]) -> dict[tuple[str, str], 
     """A short name for each operation of a service: `service:end of the route`, unique among those given.
 
     The end of a route is as short as it can be while it differs from the other routes of the service.
-
-    Args:
-        operations: pairs of service and operation.
     """
     pairs = sorted(set(operations))
     ends = {pair: _ends(pair[1]) for pair in pairs}
@@ -99,7 +96,6 @@ def fitted(names: Sequence[str], suffixes: Sequence[str], longest: int = MAX_NAM
     """Names with their suffixes, of at most so many characters and unique: long names lose their middle.
 
     Args:
-        names: names.
         suffixes: what to add to each name, such as ` (own time)`; no two names with their suffixes are alike.
         longest: most characters of a name with its suffix, 32 or more.
     """

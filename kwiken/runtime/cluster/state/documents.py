@@ -15,8 +15,6 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """State of one server process of the cluster.
 
     Attributes:
-        identity: pid and start time.
-        url: URL that the process listens at.
         restarts: number of restarts, 0 or more.
         stage: stage of a replica; None for the gateway.
         replica: name of a replica; None for the gateway.
@@ -37,8 +35,6 @@ class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """State of a node that this machine plays.
 
     Attributes:
-        node: name of the node.
-        node_class: name of its class.
         cores: number of its cores.
         speed: speed of a core as a share of this machine's.
     """
@@ -53,15 +49,10 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """State of a cluster, as `down` and `status` need it.
 
     Attributes:
-        version: version of the format.
-        service: name of the service.
         target: service as it was given, `MODULE:SERVICE`.
-        supervisor: process that supervises the cluster.
-        ready: whether the gateway has been ready.
         token_file: path of the token of the control routes.
         url: URL for requests from this machine.
         gateways: processes of the gateways that are running.
-        replicas: processes of the replicas.
         nodes: nodes that this machine plays; empty for none.
         actions: last actions that kept targets, each as one line; newest last.
     """

@@ -26,7 +26,6 @@ class StateFiles:
 
     Args:
         folder: folder of the files; created when something is written.
-        service: name of the service.
 
     Raises:
         InputError: the text cannot be a service's name.
@@ -109,9 +108,6 @@ class StateFiles:
 
     def restore(self, token: str) -> None:
         """Create folder, lock and token again if they were removed.
-
-        Args:
-            token: token of the control routes.
 
         Raises:
             InputError: the folder cannot be used, or another process has locked the service meanwhile.

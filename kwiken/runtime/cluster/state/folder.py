@@ -22,7 +22,6 @@ class StateFolder:
 
     Args:
         folder: folder of the files; None for a temporary one.
-        service: name of the service.
 
     Attributes:
         files: paths of the files.

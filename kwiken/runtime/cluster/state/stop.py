@@ -17,7 +17,6 @@ def stop_cluster(files: StateFiles, *, stop_s: float = STOP_S) -> bool:
     Only processes whose start time matches the state are signalled.
 
     Args:
-        files: state files of the cluster.
         stop_s: time that its supervisor may take, seconds.
 
     Returns:

@@ -45,8 +45,6 @@ class Attempts(msgspec.Struct, eq=False):
     """Attempts of one call.
 
     Attributes:
-        site: what is called.
-        first: the primary attempt.
         more: further attempts; None for none.
         errors: errors of the failed attempts; None for none.
         withheld: whether an attempt was withheld from the last healthy replica.
@@ -178,7 +176,6 @@ class Attempts(msgspec.Struct, eq=False):
         """Note that an attempt is more than a usual primary, which makes its request worth keeping.
 
         Args:
-            attempt: attempt that is sent.
             step: step of the race that asked for it; None for a primary with priority or threads.
             levels: priority levels that it gains because the request is late, 0 or more.
         """

@@ -53,9 +53,6 @@ def call_stage(
 
     Args:
         shared: objects that all calls of the executor share.
-        request: state of the request.
-        stage: stage to call.
-        args: arguments of the stage's handler.
         shard: number of the shard, from 0.
         visit: the visit of the stage; None if nothing is recorded.
 
@@ -109,8 +106,6 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
     """Create a call, with its race and its first attempt.
 
     Args:
-        site: what is called.
-        target: replica for the first attempt.
         now: present moment, seconds.
         limit: moment at which time is up, seconds.
     """
@@ -143,14 +138,9 @@ class HedgedCall(msgspec.Struct, eq=False):
     """One call: carries out the steps of its race.
 
     Attributes:
-        site: what is called.
-        race: decides on attempts.
         attempts: the attempts, with their outcomes.
-        budget: what the call earns and spends.
-        caller: the task that made the call.
         tasks: tasks of further attempts; None for none.
         timer: calls `race.tick` when it is due; None before the call is run.
-        value: answer of the winner.
     """
 
     site: CallSite

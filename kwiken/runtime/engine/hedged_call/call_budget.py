@@ -16,7 +16,6 @@ class CallBudget(msgspec.Struct, eq=False):
     """Earnings and spends of one call.
 
     Attributes:
-        site: what is called.
         levels: priority levels that the attempts gain, 0 or more.
         late: catch-up measures of a call that started late; None for a call that did not.
         drawn: random decision of whether the call may have copies; None before it is drawn.

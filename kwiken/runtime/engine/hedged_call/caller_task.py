@@ -17,9 +17,7 @@ class CallerTask(msgspec.Struct, eq=False):
     """Task that made a call.
 
     Attributes:
-        task: the task.
         base: number of its cancellations when the call began.
-        busy: whether it is running an attempt.
         interrupted: whether `wake` has cancelled that attempt.
         waiter: future that it waits for while attempts run in other tasks; None before.
     """

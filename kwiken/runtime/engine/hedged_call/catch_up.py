@@ -28,8 +28,6 @@ class LateCall:
 
     Args:
         shared: objects that all calls share, with the ledger that pays.
-        request: state of the late request.
-        stage: stage that is called.
         now: present moment, seconds.
 
     Attributes:

@@ -66,7 +66,6 @@ class Request(msgspec.Struct, eq=False):
     Attributes:
         program: stages with the policies of the plan that was in force when the request began.
         budget: what it may still spend on copies of its calls.
-        loop: event loop that runs the request.
         started: moment at which it began.
         deadline: moment at which its time is up.
         priority: 0 is normal, higher is more important.
@@ -124,9 +123,6 @@ class CallSite(msgspec.Struct, frozen=True, eq=False):
 
     Attributes:
         shared: objects that all calls of the executor share.
-        request: state of the request.
-        stage: stage to call.
-        args: arguments of the stage's handler.
         shard: number of the shard, from 0.
         visit: the visit of the stage; None if nothing is recorded.
     """
@@ -143,7 +139,6 @@ class StageVisit(msgspec.Struct, eq=False):
     """One visit of one stage by a request, as noted while it runs. Times in seconds.
 
     Attributes:
-        stage: the stage.
         started: moment at which its last parent was done.
         ended: moment at which its answer was complete; 0 until then.
         error: error message; None for no error.

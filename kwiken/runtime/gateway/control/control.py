@@ -44,8 +44,6 @@ class Control:
     """Reads and changes the plan and the replicas of a running gateway.
 
     Args:
-        service: service of the gateway.
-        executor: executor of the service.
         token: secret that a client must send; None closes every route.
         status: function that returns the gateway's own figures.
     """
@@ -98,7 +96,6 @@ class Control:
 
         Args:
             text: plan as JSON; null for no plan.
-            where: name of the source in errors.
             must: whether to refuse a plan that cannot be saved for a gateway that takes over.
 
         Raises:
@@ -121,7 +118,6 @@ class Control:
 
         Args:
             text: plan as JSON; null for no plan.
-            where: name of the source in errors.
 
         Raises:
             InputError: the text is not a plan, or a plan for another service.
@@ -146,9 +142,6 @@ class Control:
 
     def set_replicas(self, replicas: dict[str, list[Replica]]) -> None:
         """Replace the replicas of the stages named: of all of them, or of none if one is wrong.
-
-        Args:
-            replicas: replicas by stage.
 
         Raises:
             InputError: an address is not a URL, or two replicas have the same id.

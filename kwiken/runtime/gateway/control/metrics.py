@@ -19,9 +19,6 @@ class GatewayMetrics:
     """Metrics of a gateway's process.
 
     Args:
-        service: service of the gateway.
-        executor: executor of its requests.
-        lags: delays of its event loop.
         instance: name of the process, unique among those of the service.
 
     Attributes:

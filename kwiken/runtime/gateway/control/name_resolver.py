@@ -26,7 +26,6 @@ class Endpoint(NamedTuple):
 
     Attributes:
         host: name or address; a name may have several addresses.
-        port: port.
         scheme: protocol that the replicas speak, as in their addresses.
     """
 
@@ -37,9 +36,6 @@ class Endpoint(NamedTuple):
 
 def parse_endpoint(text: str) -> Endpoint:
     """Parse `HOST:PORT`, or `grpc://HOST:PORT`; an IPv6 address stands in brackets.
-
-    Args:
-        text: text as given by the user.
 
     Raises:
         InputError: the text has another form.
@@ -64,8 +60,6 @@ class NameResolver:
     """Resolver of replicas' host names; a name may have several addresses, which may change.
 
     Args:
-        endpoints: endpoints by stage.
-        control: receives the replicas.
         healthy: leaves out replicas of a stage whose own health checks failed; None to leave out none.
     """
 

@@ -21,10 +21,6 @@ MAX_PLAN: Final = 16 << 20  # bytes
 class PlanFile:
     """File whose plan is in force; read again whenever it changes.
 
-    Args:
-        path: path of the file.
-        control: puts the plan in force.
-
     Attributes:
         seen: version of the file when it was last read: change time in nanoseconds, size, inode; None before.
         error: message about the last content if it was invalid; None otherwise.
@@ -55,9 +51,6 @@ class PlanFile:
         """Continue with the plan of another gateway, or with the file's plan if the file has changed since.
 
         A gateway that takes over has to serve: an error in either plan is logged, and the other one is used.
-
-        Args:
-            kept: store of the other gateway.
         """
         note = kept.read()
         if note is None or note.stamp != stamp_of(self._path):
@@ -97,7 +90,6 @@ class SharedPlan:
 
     Args:
         kept: file of all gateways.
-        control: puts the plan in force here.
     """
 
     def __init__(self, kept: PlanStore, control: Control) -> None:

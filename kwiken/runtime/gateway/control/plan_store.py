@@ -36,9 +36,6 @@ class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PlanStore:
     """File that holds the plan in force, whatever its source.
 
-    Args:
-        path: path of the file.
-
     Attributes:
         trouble: reason why the plan in force is not saved; None if it is.
     """
@@ -55,8 +52,6 @@ class PlanStore:
         plan than with one that was withdrawn.
 
         Args:
-            plan: plan as JSON.
-            stamp: version of the plan's source file.
             must: whether to raise on a failure, and to leave the older plan in the file.
 
         Raises:
@@ -137,7 +132,6 @@ class PlanStore:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
-            note: content of the file.
             apply: puts a plan in force; takes its text and, as `where`, the name of the source in errors.
         """
         try:

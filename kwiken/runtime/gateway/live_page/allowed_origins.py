@@ -50,10 +50,7 @@ class AllowedOrigins:
         """Check the headers of a request; returns the reason to refuse it, or None.
 
         Args:
-            method: method of the request.
-            hosts: values of its Host headers.
             origin: value of its Origin header, which browsers add to requests that a page makes.
-            fetch_site: value of its Sec-Fetch-Site header.
             may_lack_host: whether its version of HTTP needs no Host header.
         """
         if len(hosts) != 1 and not (may_lack_host and not hosts):

@@ -30,7 +30,6 @@ class History:
         """Keep what the page draws over time.
 
         Args:
-            status: status of an executor.
             at_s: time of the status, seconds since 1970.
         """
         self._number += 1

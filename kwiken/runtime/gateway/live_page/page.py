@@ -21,11 +21,6 @@ class LivePage:
     """What a gateway's live page shows.
 
     Requests are recorded for the page only while somebody looks at it.
-
-    Args:
-        service: service of the gateway.
-        executor: executor of the service.
-        clock: source of the time.
     """
 
     def __init__(self, service: Service, executor: Executor, clock: Clock) -> None:

@@ -15,12 +15,7 @@ LOOK_S: Final = 0.5  # between two checks; a replica that is left out for a shor
 
 
 class Change(NamedTuple):
-    """One change to log.
-
-    Attributes:
-        event: what happened.
-        message: the line for the log.
-    """
+    """One change to log."""
 
     event: Event
     message: str

@@ -16,7 +16,6 @@ class SelfMeasurement:
     """Measures while the gateway runs.
 
     Args:
-        executor: executor of the gateway's requests.
         live: live page that keeps the history of the status.
         loop_iterations: iterations of the event loop that a request takes at least, each of which waits for
             the loop's lag.

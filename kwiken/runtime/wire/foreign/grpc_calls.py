@@ -50,7 +50,6 @@ class GrpcCaller:
     """Calls one stage's foreign gRPC service.
 
     Args:
-        service: service of the stage.
         stage: stage whose `remote` is a `GrpcCall`.
         max_body: longest answer, bytes; a longer one is an error.
         now: clock of the calls' deadlines, seconds.
@@ -90,9 +89,6 @@ class GrpcCaller:
 
     async def check(self, replicas: Sequence[Replica]) -> str | None:
         """Learn the method's types from the first replica that answers.
-
-        Args:
-            replicas: replicas of the service.
 
         Returns:
             Why no replica could be asked; None if the types are known.
@@ -151,8 +147,6 @@ class GrpcCaller:
         """Send one call; see `Transport`. Cancelling resets the call's stream.
 
         Args:
-            replica: replica to send the call to.
-            call: call to send.
             remaining_s: time until the deadline, seconds, which the service is told.
         """
         method = self._method
@@ -201,8 +195,6 @@ class GrpcCaller:
         """Wait for an answer; errors of gRPC become errors of the runtime.
 
         Args:
-            answer: what is waited for.
-            replica: replica that answers.
             deadline: moment of the call's deadline, seconds of the injected clock.
         """
         task = asyncio.current_task()
@@ -278,11 +270,7 @@ class GrpcCaller:
             raise UnfitError(f"{self._at(replica)}: its answer does not fit: {error}") from error
 
     async def healthy(self, replica: Replica) -> bool:
-        """Whether a replica reports that it serves; one without a health service has to answer at all.
-
-        Args:
-            replica: replica to ask.
-        """
+        """Whether a replica reports that it serves; one without a health service has to answer at all."""
         check = self._channel(replica).unary_unary(
             HEALTH_METHOD,
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -299,9 +287,6 @@ class GrpcStream(Stream):
     """Answer that comes as a stream of messages.
 
     Args:
-        caller: caller of the stage.
-        replica: replica that answers.
-        method: method that is called.
         rpc: the call, just sent.
         deadline: moment of the call's deadline, seconds of the injected clock.
         max_body: most bytes of all messages together.

@@ -44,9 +44,6 @@ class Method(NamedTuple):
 
     Attributes:
         path: path of its calls, `/package.Service/Method`.
-        request: class of its request message.
-        reply: class of its reply messages.
-        streams: whether it answers with a stream.
     """
 
     path: str
@@ -61,7 +58,6 @@ def method_in(files: Iterable[bytes], name: str) -> Method:
     Args:
         files: serialised file descriptors with all that they import, in any order; well-known types of
             Protocol Buffers may be missing.
-        name: `package.Service/Method`.
 
     Raises:
         MethodError: the files are damaged or incomplete, or there is no such method.
@@ -123,9 +119,6 @@ def _well_known(name: str) -> descriptor_pb2.FileDescriptorProto:
 def files_in(path: str) -> list[bytes]:
     """Files of a descriptor set.
 
-    Args:
-        path: path of the set.
-
     Raises:
         MethodError: the file cannot be read, or is no descriptor set.
     """
@@ -148,7 +141,6 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
 
     Args:
         channel: connection to a replica of the service.
-        name: `package.Service/Method`.
 
     Raises:
         MethodError: the service has no reflection, or no such method.
@@ -175,12 +167,7 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
 
 
 class _Reflection:
-    """Asks one server for its `.proto` files, over one stream.
-
-    Args:
-        channel: connection to the server.
-        path: path of the reflection method.
-    """
+    """Asks one server for its `.proto` files, over one stream."""
 
     def __init__(self, channel: grpc.aio.Channel, path: str) -> None:
         self._method = channel.stream_stream(
@@ -230,12 +217,6 @@ class _Reflection:
 
 def check_types(method: Method, templates: Templates, inputs: Sequence[Any], answer: Any) -> None:
     """Check that a stage's template and declared types fit the method's messages.
-
-    Args:
-        method: method of the service.
-        templates: templates of the stage's calls.
-        inputs: declared types of the stage's inputs.
-        answer: declared type of the stage's answer.
 
     Raises:
         MethodError: a field that is sent or needed does not exist; names message and field.

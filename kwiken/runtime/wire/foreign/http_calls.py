@@ -41,7 +41,6 @@ class HttpCaller:
     """Calls one stage's foreign HTTP service.
 
     Args:
-        service: service of the stage.
         stage: stage whose `remote` is an `HttpCall`.
         pool: connections to all foreign HTTP servers.
 
@@ -84,11 +83,7 @@ class HttpCaller:
         return self._checks_health
 
     async def check(self, replicas: Sequence[Replica]) -> None:
-        """Check the definition at the service: HTTP says nothing of types, so there is nothing to ask.
-
-        Args:
-            replicas: replicas of the service.
-        """
+        """Check the definition at the service: HTTP says nothing of types, so there is nothing to ask."""
 
     async def close(self) -> None:
         """Close nothing: the connections belong to the pool."""
@@ -97,8 +92,6 @@ class HttpCaller:
         """Send one call; see `Transport`. Cancelling closes the connection.
 
         Args:
-            replica: replica to send the call to.
-            call: call to send.
             remaining_s: time until the deadline, seconds; the caller cancels the call then.
         """
         del remaining_s  # HTTP has no header for it that foreign servers know
@@ -179,11 +172,7 @@ class HttpCaller:
         raise HandlerError(self._stage.name, f"HTTP {status}", _said(status, reply.headers, reply.body))
 
     async def healthy(self, replica: Replica) -> bool:
-        """Whether a replica answers: with 2xx where it has a health check, with any status where not.
-
-        Args:
-            replica: replica to ask.
-        """
+        """Whether a replica answers: with 2xx where it has a health check, with any status where not."""
         with contextlib.suppress(NoConnectionError, BrokenReplyError, InputError):
             place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
             try:

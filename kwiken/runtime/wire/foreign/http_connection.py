@@ -29,7 +29,6 @@ class Body(Protocol):
     """Body of a response as it arrives.
 
     Attributes:
-        complete: whether the end has arrived.
         data: the bytes so far.
     """
 
@@ -134,7 +133,6 @@ class ForeignConnection(Connection):
     """Connection to one foreign server; one exchange at a time.
 
     Args:
-        loop: event loop of the connection.
         max_body: longest body of a response, bytes; a longer one is an error.
         now: monotonic clock, seconds.
     """

@@ -15,10 +15,6 @@ from kwiken.runtime.wire.transport import Call
 def plain_inputs(stage: Stage, call: Call) -> list[Any]:
     """Inputs of a call as dicts, lists and scalars, in the order of the template's names.
 
-    Args:
-        stage: stage that is called.
-        call: call of it.
-
     Raises:
         HandlerError: an input has no form in JSON.
     """
@@ -41,7 +37,6 @@ def unfilled(stage: Stage, error: InputError) -> Exception:
     """Error of a call whose template could not be filled: the client's if the field is the request's.
 
     Args:
-        stage: stage that is called.
         error: what is wrong, with the placeholder.
     """
     if stage.after:

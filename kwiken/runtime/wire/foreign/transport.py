@@ -56,7 +56,6 @@ class ForeignTransport:
     """Sends calls to foreign services; use as an asynchronous context manager.
 
     Args:
-        service: service whose stages are called.
         inner: transport of all stages without `remote`.
         clock: clock of the executor, by which deadlines are given; None for the system's.
         max_body: longest answer, bytes; a longer one is an error.
@@ -109,10 +108,6 @@ class ForeignTransport:
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call; see `Transport`.
 
-        Args:
-            replica: replica to send the call to.
-            call: call to send.
-
         Raises:
             DeadlineError: the deadline has passed before the call is sent.
         """
@@ -130,12 +125,7 @@ class ForeignTransport:
         return await caller.call(replica, call, remaining_s)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
-        """Probe whether a replica is alive; see `Transport`.
-
-        Args:
-            replica: replica to probe.
-            heard: receives whether the replica answered.
-        """
+        """Probe whether a replica is alive; see `Transport`."""
         caller = self._callers.get(self._stage_at.get(replica.address, ""))
         if caller is None:
             self._inner.ask(replica, heard)
@@ -149,9 +139,6 @@ class ForeignTransport:
 
     async def check(self, replicas: Mapping[str, Sequence[Replica]]) -> None:
         """Check the definitions of foreign stages at their services; those that do not answer are logged.
-
-        Args:
-            replicas: replicas by stage.
 
         Raises:
             DefinitionError: a service cannot be called as defined, for example for an unknown method; names
@@ -168,12 +155,7 @@ class ForeignTransport:
                 )
 
     async def healthy(self, stage: str, replicas: Sequence[Replica]) -> list[Replica]:
-        """Replicas of a stage without those whose own health checks failed; all of them if all failed.
-
-        Args:
-            stage: name of the stage.
-            replicas: known replicas of the stage.
-        """
+        """Replicas of a stage without those whose own health checks failed; all of them if all failed."""
         caller = self._callers.get(stage)
         if caller is None or not caller.checks_health or not replicas:
             return list(replicas)

@@ -16,7 +16,6 @@ async def check_health(url: str, within_s: float) -> None:
 
     Args:
         url: URL of the server, `grpc://HOST:PORT`.
-        within_s: longest wait, seconds.
 
     Raises:
         TimeoutError: there was no answer in time.

@@ -31,11 +31,7 @@ LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
 
 def payload_message(payload: bytes) -> bytes:
-    """Message whose only field is the payload, for example a `Request`.
-
-    Args:
-        payload: value of the field.
-    """
+    """Message whose only field is the payload, for example a `Request`."""
     return _payload_head(len(payload)) + payload
 
 
@@ -48,8 +44,6 @@ def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: b
     """An `Answer`.
 
     Args:
-        json: answer of the last stage.
-        partial: whether a part is missing.
         utility: worth of the answer, 0 to 1.
         timing_json: where the time went; empty for nothing.
     """
@@ -63,7 +57,6 @@ def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
 
     Args:
         inputs: inputs of the handler, encoded.
-        stage: name of the stage.
     """
     return _payload_head(len(inputs)) + inputs + _stage_field(stage)
 
@@ -76,9 +69,6 @@ def _stage_field(stage: str) -> bytes:
 
 def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
     """Inputs and stage of a `StageInputs`, empty if it names none; other fields are skipped.
-
-    Args:
-        message: `StageInputs`, encoded.
 
     Raises:
         InputError: the bytes are no message.
@@ -107,7 +97,6 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
 
     Args:
         answer: answer of the handler, encoded.
-        load: what the replica reports of itself.
     """
     figures = LOAD.pack(BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms)
     return _payload_head(len(answer)) + answer + figures
@@ -115,9 +104,6 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
 
 def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
     """Answer and load report of a `StageAnswer`; fields that this version does not know are skipped.
-
-    Args:
-        message: `StageAnswer`, encoded.
 
     Raises:
         InputError: the bytes are no message, or its load report is missing or out of range.

@@ -52,10 +52,6 @@ class RemoteTransport:
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call by the protocol of the replica's address.
 
-        Args:
-            replica: replica to send the call to.
-            call: call to send.
-
         Raises:
             KwikenError: as `Transport.call` says.
         """
@@ -65,7 +61,6 @@ class RemoteTransport:
         """Probe whether a replica is alive; returns at once.
 
         Args:
-            replica: replica to probe.
             heard: called later with whether the replica answered, unless the transport is closed before.
         """
         self._transport(replica).ask(replica, heard)

@@ -29,7 +29,6 @@ class GrpcServer:
         method: name of the method, as `/PACKAGE.SERVICE/METHOD`.
         handler: answers a message, given its bytes and gRPC's context; cancelled when the client cancels, its
             deadline passes or its connection is lost.
-        host: address to listen on.
         port: port to listen on; 0 for any free port.
         max_body: longest payload of a message, bytes.
         budget: budget of the bytes that all messages together hold.

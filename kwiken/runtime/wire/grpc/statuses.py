@@ -22,8 +22,6 @@ class Status(NamedTuple):
     """Status of a call other than OK.
 
     Attributes:
-        code: its code.
-        details: its message.
         trailing: trailing metadata that is text, by name.
         report: report of a handler's error, encoded; None for none.
     """
@@ -57,9 +55,6 @@ def failure_of(status: Status, stage: str, replica: str, *, early: bool) -> Exce
     5. Anything else: the call was sent, and whether it ran is unknown.
 
     Args:
-        status: status of the call.
-        stage: name of the stage.
-        replica: id of the replica.
         early: whether the deadline of the call is still to come.
     """
     at = f"stage {stage!r}: replica {replica}"

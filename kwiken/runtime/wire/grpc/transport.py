@@ -89,10 +89,6 @@ class GrpcTransport:
     async def call(self, replica: Replica, call: Call) -> Reply:
         """Send one call and wait for its answer. Cancelling resets the stream, which cancels at the replica.
 
-        Args:
-            replica: replica to send the call to.
-            call: call to send.
-
         Raises:
             RefusedError: the call did not run.
             LostError: the call was sent; whether it ran is unknown.
@@ -131,7 +127,6 @@ class GrpcTransport:
         """Probe the health service, any of whose answers is a sign of life; returns at once.
 
         Args:
-            replica: replica to probe.
             heard: called later with whether the replica answered, unless the transport is closed before.
         """
         if not self._closed:
@@ -177,12 +172,7 @@ class GrpcTransport:
 
 
 def target_of(host: str, port: int) -> str:
-    """Name of a server for gRPC's core, which resolves names itself.
-
-    Args:
-        host: name or address.
-        port: port.
-    """
+    """Name of a server for gRPC's core, which resolves names itself."""
     if ":" in host:
         return f"ipv6:[{host}]:{port}"
     is_address = host.replace(".", "").isdigit()

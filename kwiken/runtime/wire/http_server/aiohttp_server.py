@@ -36,7 +36,6 @@ class ClientTimeouts(NamedTuple):
 
     Attributes:
         head_s: longest time for the rest of a request's head.
-        body_s: longest time for a request's body.
         idle_s: longest time until the next request, or for taking the answer to the last one.
         sweep_s: interval of the checks, by which each timeout may be exceeded.
     """
@@ -123,7 +122,6 @@ class ClientConnection(web.RequestHandler):
         """Begin to answer a request whose head has arrived; its body may still be on its way.
 
         Args:
-            body: stream of the body.
             interim: whether the client's version of HTTP has interim responses.
         """
         self._body = body
@@ -241,8 +239,6 @@ class GatewayWebServer(web.Server):
     """Low-level aiohttp server with timeouts and limits for its clients.
 
     Args:
-        handler: answers requests.
-        timeouts: timeouts for clients.
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         max_body: longest request body, bytes.
         budget: budget of the bytes that all requests together hold.

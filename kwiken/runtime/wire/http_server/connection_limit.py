@@ -24,7 +24,6 @@ class ConnectionLimit(asyncio.Protocol):
     Args:
         room: creates the protocol of a connection within the limit; returns None beyond it.
         last_answers: sends the response to connections beyond the limit.
-        full: response to connections beyond the limit.
     """
 
     def __init__(

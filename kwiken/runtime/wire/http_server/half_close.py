@@ -18,12 +18,7 @@ LONGEST_S: Final = 1.0
 
 
 class DisconnectCheck:
-    """Repeated interim responses on one half-closed connection until the request is answered.
-
-    Args:
-        transport: transport of the connection.
-        loop: event loop of the connection.
-    """
+    """Repeated interim responses on one half-closed connection until the request is answered."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport

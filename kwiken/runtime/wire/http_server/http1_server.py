@@ -56,10 +56,8 @@ class Request(NamedTuple):
     """Complete request.
 
     Attributes:
-        method: method, in capitals.
         path: path without the query.
         headers: header values by name in lower case.
-        body: body as received.
         came: arrival of the last byte, seconds of `time.monotonic`.
     """
 
@@ -101,7 +99,6 @@ class CallServer:
 
     Args:
         handler: answers requests; cancelled when the client disconnects.
-        host: address to bind to.
         port: port to bind to; 0 for any free port.
         max_body: longest request body, bytes; a longer one is answered with 413.
         max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
@@ -383,7 +380,6 @@ def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
     """Encode a response.
 
     Args:
-        response: response to encode.
         close: whether the connection is closed after it.
         bodiless: whether to leave out the body, as for HEAD.
     """

@@ -28,10 +28,8 @@ class Listener:
 
     Args:
         handler: answers requests; cancelled when the client disconnects.
-        host: address to bind to.
         port: port to bind to; 0 for any free port.
         max_body: longest request body, bytes; a longer one is answered with 413.
-        timeouts: timeouts for clients.
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
         budget: budget of the bytes that all requests together hold; None for a share of the memory.

@@ -28,7 +28,6 @@ class Call(msgspec.Struct):
     """One call of one stage, as sent to one replica.
 
     Attributes:
-        stage: name of the stage.
         args: answers of the parents in the order of `after`; for a source, the request alone.
         shard: number of the shard, from 0; 0 if the stage is no fan-out.
         attempt: number of the attempt, from 0; 0 is the primary.
@@ -97,10 +96,6 @@ class Transport(Protocol):
     async def call(self, replica: Replica, call: Call) -> Reply:
         """Send one call and wait for its answer; cancelling this cancels the call at the replica at once.
 
-        Args:
-            replica: replica to send the call to.
-            call: call to send.
-
         Raises:
             RefusedError: the call did not run.
             LostError: the call was sent; whether it ran is unknown.
@@ -115,6 +110,5 @@ class Transport(Protocol):
         The transport owns the probe, and drops it when the transport is closed.
 
         Args:
-            replica: replica to probe.
             heard: called later with whether the replica answered, unless the transport is closed before.
         """

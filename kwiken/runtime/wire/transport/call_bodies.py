@@ -52,9 +52,6 @@ def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport
 def load_of(headers: Mapping[str, str]) -> LoadReport:
     """Load report in the headers of an answer.
 
-    Args:
-        headers: values by name in lower case.
-
     Raises:
         InputError: a header is missing or invalid; names the header.
     """
@@ -104,12 +101,6 @@ class CallBodies:
     def reply(self, stage: str, replica: Replica, load: LoadReport, data: bytes) -> Reply:
         """Decode a replica's answer.
 
-        Args:
-            stage: name of the stage.
-            replica: replica that answered.
-            load: what the replica reports of itself.
-            data: body of the answer.
-
         Raises:
             UnfitError: the answer does not have the stage's type.
         """
@@ -140,13 +131,7 @@ class CallBodies:
 
 
 def strange_answer(stage: str, replica: Replica, error: InputError) -> LostError:
-    """Error for an answer that no replica gives.
-
-    Args:
-        stage: name of the stage.
-        replica: replica that was called.
-        error: what is wrong with the answer.
-    """
+    """Error for an answer that no replica gives."""
     return LostError(f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error}")
 
 
@@ -156,12 +141,7 @@ def is_replicas(headers: Mapping[str, object]) -> bool:
 
 
 def failure_of_handler(stage: str, data: bytes) -> HandlerError | None:
-    """Error that a replica reports of its handler; None if the report has another form.
-
-    Args:
-        stage: name of the stage.
-        data: the report, encoded.
-    """
+    """Error that a replica reports of its handler; None if the report has another form."""
     try:
         error = msgspec.msgpack.decode(data, type=dict[str, str])
         kind, message = error["kind"], error["error"]
@@ -174,10 +154,8 @@ def check_sent_size(stage: str, what: str, size: int, most: int = wire.MAX_BODY)
     """Refuse a part of a call that is too long to be sent.
 
     Args:
-        stage: name of the stage.
         what: name of the part in the message, for example `input`.
         size: length of the part, bytes.
-        most: largest length, bytes.
 
     Raises:
         HandlerError: the part is too long.

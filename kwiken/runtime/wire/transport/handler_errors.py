@@ -34,9 +34,7 @@ def log_handler_error(log: logging.Logger, stage: str, trace_id: int, error: Bas
 
     Args:
         log: log of the process that ran the handler.
-        stage: name of the stage.
         trace_id: trace of the request; 0 for none.
-        error: the exception.
     """
     log.error(
         "stage %r: its handler raised",

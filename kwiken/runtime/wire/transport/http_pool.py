@@ -38,7 +38,6 @@ class UnreadReplyError(Exception):
     """The body of a response was not read: it is too long, or its length is missing.
 
     Attributes:
-        status: status of the response.
         headers: headers of the response, names in lower case.
         too_long: whether the response states a length that is above the limit.
     """
@@ -61,9 +60,7 @@ class HttpReply(NamedTuple):
     """Response of an HTTP server.
 
     Attributes:
-        status: status code.
         headers: header values by name in lower case; of a repeated header the last.
-        body: body as received.
     """
 
     status: int
@@ -75,7 +72,6 @@ class Connection(asyncio.Protocol):
     """Connection to one server; one exchange at a time.
 
     Args:
-        loop: event loop of the connection.
         max_body: longest body of a response, bytes; a longer one is an error.
         now: monotonic clock, seconds.
     """
@@ -116,7 +112,6 @@ class Connection(asyncio.Protocol):
         """Send a request and wait for its response; cancelling this closes the connection.
 
         Args:
-            request: head and body.
             moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:
@@ -261,7 +256,6 @@ class Pool:
     Args:
         max_body: longest body of a response, bytes; a longer one is an error.
         idle_s: seconds for which a connection is kept without use; shorter than the server keeps it.
-        connection: class of the connections.
         now: monotonic clock, seconds.
     """
 
@@ -289,8 +283,6 @@ class Pool:
         """Send a request to a host and port, on a connection that no other exchange is using.
 
         Args:
-            place: host and port.
-            request: head and body.
             moments: where to note the moments of the exchange; None for nowhere.
 
         Raises:

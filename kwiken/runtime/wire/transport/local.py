@@ -21,7 +21,6 @@ class LocalStage(NamedTuple):
     """Stage as this process runs it.
 
     Attributes:
-        handler: its handler.
         sharded: whether the handler takes the keyword `shard`.
         threaded: whether the handler takes the keyword `threads`.
         codec: checks the types of its answers; None if the types cannot be encoded, so that only this
@@ -147,9 +146,6 @@ def local_replicas(service: Service) -> dict[str, list[Replica]]:
     """Replicas of a service for `LocalTransport`: for each stage as many as it asks for, all in this process.
 
     A stage of a foreign service gets none.
-
-    Args:
-        service: service whose stages get replicas.
     """
     return {
         name: [

@@ -63,7 +63,6 @@ class Parent(NamedTuple):
     Attributes:
         trace_id: trace id, 128 bits, not 0.
         span_id: id of the caller's span, 64 bits, not 0.
-        sampled: whether the caller records the trace.
     """
 
     trace_id: int
@@ -93,7 +92,6 @@ def format_traceparent(trace_id: int, span_id: int, *, sampled: bool = True) -> 
     Args:
         trace_id: trace id, 128 bits.
         span_id: id of the span, 64 bits.
-        sampled: whether the span is recorded.
     """
     # `hex` of the bytes takes half as long as the number's own format.
     return f"00-{trace_id.to_bytes(16).hex()}-{span_id.to_bytes(8).hex()}-{'01' if sampled else '00'}"
@@ -136,11 +134,6 @@ def read_whole(headers: Mapping[str, str], name: str, *, low: int, high: int) ->
 def split_address(text: str, *, where: str, schemes: Collection[str] = (HTTP,)) -> tuple[str, int]:
     """Split a replica's address into host and port.
 
-    Args:
-        text: the address, `SCHEME://HOST:PORT`.
-        where: source of the address in errors.
-        schemes: schemes that are acceptable.
-
     Raises:
         InputError: the address has another form or scheme; names `where`.
     """
@@ -153,10 +146,6 @@ def split_address(text: str, *, where: str, schemes: Collection[str] = (HTTP,)) 
 
 class Codec:
     """Decoder of one stage's calls and answers, by the annotated types of its handler.
-
-    Args:
-        service: service of the stage.
-        stage: name of the stage.
 
     Raises:
         DefinitionError: the stage has no handler, or its types cannot be encoded.

@@ -31,9 +31,6 @@ class Document(Struct, frozen=True):
 
     Attributes:
         kind: module, class, function, method, property or topic.
-        name: public name.
-        title: heading in a list of results.
-        signature: parameters as written.
         text: docstring; for the few public things without one, the comment above them.
         path: source file relative to the library; empty for a definition in C.
         line: line in that file, from 1; 0 where there is no file.

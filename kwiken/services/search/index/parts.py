@@ -24,7 +24,6 @@ class Rows(Struct, frozen=True, array_like=True):
     """Rows of unequal length end to end: row i is `items[starts[i]:starts[i + 1]]`.
 
     Attributes:
-        starts: unsigned 32-bit numbers.
         items: unsigned 32-bit numbers, or bytes, as said where it is used.
     """
 
@@ -41,7 +40,6 @@ class Words(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for spelling correction: words of the corpus, commonest first, indexed by their deletions.
 
     Attributes:
-        words: lower case.
         counts: in how many documents, unsigned 32-bit.
         stems: every stem that the index knows.
         hashes: CRC-32 of every string that deleting up to two letters of a word's head leaves; rising.
@@ -80,7 +78,6 @@ class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for symbols: names and their suffixes (`asyncio.gather`, `gather`), lower case, no underscores.
 
     Attributes:
-        keys: rising.
         documents: rows of document numbers by key, unsigned 32-bit.
         names: by document, in the form of the keys.
         priors: by document, 32-bit floats.
@@ -99,7 +96,6 @@ class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         names: titles: public names, and the headings of topics.
         priors: standing before any query, 32-bit floats.
-        terms: by number.
         texts: rows of term numbers, in the order of the text, cut at `FORWARD` terms; unsigned 32-bit.
     """
 

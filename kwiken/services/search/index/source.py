@@ -50,15 +50,11 @@ class Module:
     """Definitions, exports and imports of one module.
 
     Attributes:
-        name: full name.
         package: whether it is a package's `__init__`.
-        definitions: by `Definition.qualname`.
         exports: names in `__all__`; None where it has none.
         open_ended: whether `__all__` is built from more than can be read without running it.
         borrowed: name here -> (module, name there); the name there is empty for a module.
-        stars: modules of which everything is imported.
         aliases: name here -> dotted name in this module that it is another name of.
-        source: the text itself.
     """
 
     name: str

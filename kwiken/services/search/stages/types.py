@@ -45,12 +45,8 @@ class Query(Struct, frozen=True):
     """The query after correction.
 
     Attributes:
-        query: as typed.
         corrected: query after correction; None where nothing was changed.
-        tokens: words after correction.
-        terms: terms to look up.
         index: digest of the index that the terms were chosen from; document numbers are valid only there.
-        limit: largest number of results.
     """
 
     query: str
@@ -65,7 +61,6 @@ class Hits(Struct, frozen=True):
     """One shard's best documents, best first.
 
     Attributes:
-        documents: their numbers.
         scores: their BM25F scores, comparable between shards.
         matched: number of documents of the shard that contain any of the terms.
     """
@@ -86,7 +81,6 @@ class Ranked(Struct, frozen=True):
     """Results in order, without their texts.
 
     Attributes:
-        query: the query after correction.
         documents: numbers of the best documents, best first.
         scores: their scores, descending.
         matched: number of documents that matched, in the shards that answered.
@@ -106,7 +100,6 @@ class Snippet(Struct, frozen=True, array_like=True):
     """Part of a document's text.
 
     Attributes:
-        document: its number.
         parts: the text in parts; every second part, from the second on, is a word of the query.
     """
 
@@ -142,9 +135,7 @@ class Answer(Struct, frozen=True):
     """The answer to a search.
 
     Attributes:
-        query: as typed.
         corrected: query after correction; None where nothing was changed.
-        count: number of documents that matched.
         results: the best of them, best first.
         note: sentence for the user where parts are missing; None where the answer is complete.
     """

@@ -122,7 +122,6 @@ def look(
 
     Args:
         model: load model of the stage; its stage must have replicas.
-        policy: reissue policy to try.
         factor: load as a multiple of the profile's; above 0.
         seed: seed of all draws.
         calls: number of calls to simulate; `CALLS_PER_LOOK` by default.
@@ -166,7 +165,6 @@ def guard(
 
     Args:
         model: load model of the stage; its stage must have replicas.
-        policy: reissue policy to judge.
         factor: load at which the stage's utilisation is reported, as a multiple of the profile's.
         seed: seed of all draws.
         calls: number of calls per look; see `look`.
@@ -211,8 +209,6 @@ def guards(
     """Find the threshold of each stage's policy.
 
     Args:
-        model: load model of the profile.
-        policies: reissue policies by stage.
         factor: load at which utilisations are reported, as a multiple of the profile's.
         seed: seed of all draws.
         busiest: number of stages to search, the busiest at `factor` first; None for all. Other stages are
@@ -258,8 +254,6 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
     """Load, as a factor of the profile's, from which a plan makes the tail of whole requests worse.
 
     Args:
-        model: load model of the profile.
-        plan: plan whose copies are simulated.
         seed: seed of all draws.
 
     Returns:

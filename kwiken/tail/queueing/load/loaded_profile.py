@@ -18,7 +18,6 @@ def profile_under_load(
     """The profile as it would be at another load, with the work of copies included.
 
     Args:
-        model: load model of the profile.
         load: load as a factor of the profile's; above 0.
         added: work of copies by stage, as a share of the work of calls.
         refused: stages that may have no copies.

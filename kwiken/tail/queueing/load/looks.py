@@ -20,7 +20,6 @@ class CopiesAtLoad:
     """Effect of reissue policies on their own stages, at one load.
 
     Args:
-        model: load model of the profile.
         load: load as a factor of the profile's; above 0.
         seed: seed of all draws.
     """
@@ -35,9 +34,6 @@ class CopiesAtLoad:
 
     def judge(self, plan: Plan) -> tuple[dict[str, Reissue], dict[str, float]]:
         """Policies that make their stage's tail worse, and the work that copies add at the other stages.
-
-        Args:
-            plan: plan with the policies.
 
         Returns:
             Harmful policies by stage; and for every stage the work of copies, as a share of that of calls.
@@ -85,11 +81,7 @@ class CopiesAtLoad:
         return found
 
     def busy(self, plan: Plan) -> dict[str, Reissue]:
-        """Reissue policies of the stages whose utilisation reaches `QUIET`, by stage.
-
-        Args:
-            plan: plan with the policies.
-        """
+        """Reissue policies of the stages whose utilisation reaches `QUIET`, by stage."""
         return {
             name: policy
             for name, policy in policies_of(self.model, plan).items()

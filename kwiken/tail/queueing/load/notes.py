@@ -9,11 +9,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class LoadHasNoEffect:
-    """Load has no effect on stages whose busy time is not known.
-
-    Attributes:
-        stages: names of these stages.
-    """
+    """Load has no effect on stages whose busy time is not known."""
 
     stages: tuple[str, ...]
 

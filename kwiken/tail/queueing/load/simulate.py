@@ -49,8 +49,6 @@ class LoadSimulation:
         rate_per_s: requests a second at that load.
         before_ms: (n,) latency of each request without the plan.
         after_ms: (n,) latency of the same requests, at the same arrival times, with the plan.
-        stages: outcome by stage.
-        model: load model that was simulated.
         notes: what a reader of the result should know.
     """
 
@@ -95,7 +93,6 @@ def simulate_load(
     budget, all accounts earn less in proportion. Partial answers and catch-up are not simulated.
 
     Args:
-        model: load model of the profile.
         plan: reissue policies, costs and budget; None for none.
         factor: load as a multiple of the profile's; above 0.
         requests: number of requests, 1 or more.
@@ -140,7 +137,6 @@ def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
     """A plan's reissue policies by stage.
 
     Args:
-        model: load model of the profile.
         plan: plan with the policies; None for none.
 
     Raises:
@@ -161,8 +157,6 @@ def reissuing(
 
     Args:
         station: the stage without copies.
-        policy: reissue policy of the stage.
-        terms: terms of the ledger.
         scale: factor on the earnings of the account, above 0.
     """
     bounds = terms.stage_bounds(policy)

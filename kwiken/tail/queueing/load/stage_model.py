@@ -157,7 +157,6 @@ class StageModel:
 
         Args:
             rows: (m,) indices of the requests in the profile.
-            rng: source of randomness.
             stalls: pauses of the stage's replicas; None where they are not known.
             factor: load as a multiple of the profile's, at which the pauses are met.
         """
@@ -201,8 +200,6 @@ class LoadModel:
 
         Args:
             factor: load as a multiple of the profile's; above 0.
-            count: number of requests to draw.
-            rng: source of randomness.
         """
         weight = np.ones(self.profile.requests)
         for stalls in self.stalls.values():
@@ -231,7 +228,6 @@ def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Float
     """(m,): latencies at `factor` times the profile's rate; the same calls for every factor.
 
     Args:
-        model: load model of the stage.
         rest: (m,) rest of each call, milliseconds. A call at rest counts as load of its replica, because its
             caller cannot tell it from one that waits, so rests affect the choice of replicas and the waits.
         factor: load as a multiple of the profile's; above 0.

@@ -122,8 +122,6 @@ class _PauseEvidence:
         waited_ms: (k,) wait of the first call of each pause.
         later: number of calls that came to a replica together with a long call or during its wait.
         passed: number of those that were answered before the long call.
-        visits: number of visits of the stage.
-        replicas: number of replicas of the stage.
     """
 
     caught: Bools

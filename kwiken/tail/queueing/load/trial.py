@@ -17,7 +17,6 @@ class SharedRequests:
     """Requests drawn from a profile at a factor of its load, the same for every plan that is simulated.
 
     Args:
-        model: load model of the profile.
         factor: load to simulate, as a multiple of the profile's; above 0.
         requests: number of requests that count, without the warm-up.
         seed: seed of all draws.

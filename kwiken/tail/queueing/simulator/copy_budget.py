@@ -16,7 +16,6 @@ class CopyBudget:
     """Account of a stage that pays for copies out of the earnings of calls.
 
     Args:
-        earnings: rules of the account.
         arrivals: (m,) arrival times of the calls that may earn, ascending, milliseconds.
     """
 

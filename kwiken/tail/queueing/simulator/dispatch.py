@@ -18,8 +18,6 @@ class Dispatcher:
     """Chooses replicas of one stage. Draws come in a fixed order, so that runs are reproducible.
 
     Args:
-        rule: dispatch rule of the station.
-        replicas: replicas of the stage.
         rng: source of randomness, used whenever a copy's replica is chosen.
     """
 
@@ -60,10 +58,8 @@ def candidates(
     """Two candidate replicas for each primary call; the same one twice where there is no choice.
 
     Args:
-        rule: dispatch rule of the station.
         pinned: (m,) index of the replica of a background call; -1 for a call of the stage.
         replicas: number of replicas, 1 or more.
-        rng: source of randomness.
     """
     one = rng.integers(replicas, size=len(pinned))
     if rule == "random" or replicas == 1:

@@ -71,7 +71,6 @@ class QueueSimulation:
 
     Attributes:
         latency_ms: (n,) latencies of whole requests.
-        stages: outcome by stage.
     """
 
     latency_ms: Floats
@@ -83,8 +82,6 @@ def poisson_arrivals(rate_per_s: float, requests: int, rng: np.random.Generator)
 
     Args:
         rate_per_s: requests a second; above 0.
-        requests: number of requests.
-        rng: source of randomness.
 
     Raises:
         InputError: for a rate that is not a finite number above 0.

@@ -44,7 +44,6 @@ class QueueRace:
 
     Args:
         station: the stage with its replicas and rules.
-        calls: primary calls of the stage.
         draw_copy: function that draws work and rest of a copy.
         rng: source of randomness for replicas and for which calls may have copies.
     """

@@ -44,7 +44,6 @@ class Estimates:
         """Update the estimates with a cancelled call: its latency would have been at least its age.
 
         Args:
-            replica: index of its replica.
             age: age of the call when it was cancelled.
             now: current time.
         """

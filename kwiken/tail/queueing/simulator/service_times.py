@@ -24,7 +24,6 @@ class ServiceTimes(Protocol):
         """(size,): independent draws, milliseconds.
 
         Args:
-            rng: source of randomness.
             size: number of draws, 0 or more.
         """
 
@@ -32,9 +31,6 @@ class ServiceTimes(Protocol):
 @dataclass(frozen=True)
 class Constant:
     """Degenerate distribution: always the same time (the D of M/D/1).
-
-    Attributes:
-        mean_ms: the time, milliseconds.
 
     Raises:
         InputError: for a time that is negative or not finite.

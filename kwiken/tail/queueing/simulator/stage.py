@@ -145,7 +145,6 @@ class DrawnCopies:
     Args:
         rest: (m,) rests of the calls, milliseconds.
         draw_copy: function that draws work and rest of a copy.
-        rng: source of the calls' coins.
 
     Attributes:
         work_ms: work of all copies drawn so far.

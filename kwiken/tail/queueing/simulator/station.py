@@ -63,8 +63,6 @@ class Station:
     """A stage with its replicas and their queues.
 
     Attributes:
-        name: name of the stage.
-        after: names of its parents.
         work: distribution of the time that a call occupies its replica.
         rest: distribution of the time that a call takes besides, after its work and without occupying a
             replica: network, storage, other services.

@@ -41,7 +41,6 @@ def speed_up(
         start_ms: (n,) age of the requests when the stage starts.
         work_ms: (n,) duration of the stage with one thread.
         late_after_ms: age from which a request is late; infinite for never.
-        threads: threads that late requests get.
 
     Returns:
         (n,) duration of the stage, and (n,) extra thread-time used; milliseconds.

@@ -65,7 +65,6 @@ def run_global_reissue(
         stages: stages, parents before children.
         primary_ms: by stage: (n,) latency of the first attempt.
         copy_ms: by stage: (n,) latency of a copy, if one is sent.
-        policy: time-outs and age that trigger copies.
         costs: share of each stage in the whole cost.
     """
     ends: dict[str, Floats] = {}
@@ -99,7 +98,6 @@ def tune_global_reissue(
 
     Args:
         stages: stages, parents before children.
-        curves: variance-response curve by stage.
         costs: share of each stage in the whole cost.
         samples: recorded first attempts and copies, by stage: (n,) milliseconds.
         time_out: function that gives a stage's local time-out, in ms, for a fraction of its calls.
