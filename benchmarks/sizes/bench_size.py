@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from benchmarks.harness import Row
+from benchmarks.sizes.arms import Arm
 from benchmarks.sizes.sized import LEAST_SAVING, percent_less, study_beside_replicas
 from benchmarks.sizes.sized_profiles import DAG_RATE_PER_S, dag_profile, search_profile
-from kwiken.allocator.capacity import Arm, SizeStudy
+from kwiken.allocator.capacity import SizeStudy
 from kwiken.model.profile import Profile
 
 SEARCH_RATE_PER_S = 400.0
@@ -35,10 +36,10 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
     missed: dict[str, int] = defaultdict(int)
     for seed in range(seeds):
         profile = profile_of(seed)
-        study, known = study_beside_replicas(profile, rate_per_s, seed)
-        together = study.arms[0].at_cost
+        study, known, arms = study_beside_replicas(profile, rate_per_s, seed)
+        together = arms[0].at_cost
         assert together is not None
-        for arm in study.arms[1:]:
+        for arm in arms[1:]:
             costs_there = [] if arm.at_target is None else [arm.at_target.cost]
             if arm.name.startswith("replicas"):
                 costs_there.append(known.cost)  # these ways know the sizes that the target is of
@@ -48,7 +49,7 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
                 missed[arm.name] += 1
             if arm.at_cost is not None:
                 lower[arm.name].append(percent_less(together.p99_ms, arm.at_cost.p99_ms))
-            print(f"  {kind} {seed}: {_told(study, arm)}", flush=True)
+            print(f"  {kind} {seed}: {_described(study, arms, arm)}", flush=True)
     rows = []
     for name, p99 in lower.items():
         cost = saved.get(name, [])
@@ -59,9 +60,9 @@ def _rows(kind: str, profile_of: Callable[[int], Profile], rate_per_s: float, se
     return rows
 
 
-def _told(study: SizeStudy, arm: Arm) -> str:
+def _described(study: SizeStudy, arms: list[Arm], arm: Arm) -> str:
     ours = f"together {study.outcome.cost:g} cores, {study.outcome.p99_ms:.4g} ms"
-    same = study.arms[0].at_cost
+    same = arms[0].at_cost
     ours += "" if same is None else f" ({same.p99_ms:.4g} ms at best)"
     at_target = "target not reached" if arm.at_target is None else f"{arm.at_target.cost:g} cores"
     at_cost = "" if arm.at_cost is None else f", {arm.at_cost.p99_ms:.4g} ms at equal cost"

@@ -100,8 +100,8 @@ async def _run(settings: DemoSettings, watch: TerminalWatch, scratch: Path, *, q
 def _sized(profile: Profile, pace: Pace, scratch: Path) -> tuple[dict[str, Outcome], dict[str, Documents]]:
     """The answers that are to run, and their documents."""
     cluster = nodes_from_toml(NODES, where="the benchmark's nodes")
-    study, known = study_beside_replicas(profile, pace.rate, SEED, cluster)
-    found = next(arm.at_target for arm in study.arms if arm.name == "replicas alone")
+    study, known, arms = study_beside_replicas(profile, pace.rate, SEED, cluster)
+    found = next(arm.at_target for arm in arms if arm.name == "replicas alone")
     alone = known if found is None or known.cost <= found.cost else found
     sized = {ALONE: alone, SAME_TARGET: study.outcome, SAME_COST: least_p99(study, alone.cost, SEED)}
     nodes = scratch / "nodes.toml"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.sizes.arms import Arm, compared
 from kwiken.allocator.capacity import Outcome, SizeSettings, SizeStudy, study_size
-from kwiken.allocator.capacity.arms import REPLICAS_ONLY, checked
+from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, checked
 from kwiken.allocator.capacity.search import Search
 from kwiken.allocator.capacity.study import VERIFY_SEED
 from kwiken.allocator.capacity.supply import Supply
@@ -19,7 +20,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 def study_beside_replicas(
     profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None
-) -> tuple[SizeStudy, Outcome]:
+) -> tuple[SizeStudy, Outcome, list[Arm]]:
     """Size a service, together and in other ways, for a p99 that replicas alone are known to reach.
 
     Args:
@@ -29,8 +30,8 @@ def study_beside_replicas(
         cluster: nodes; None for cores of one kind.
 
     Returns:
-        A sizing with its alternatives, and the sizes of replicas alone whose p99 is the target: the least
-        that was found at `SPARE` times the cost of the cheapest sizes that can serve at all.
+        A sizing; the sizes of replicas alone whose p99 is the target: the least that was found at `SPARE`
+        times the cost of the cheapest sizes that can serve at all; and the alternatives.
     """
     supply = Supply([stage.name for stage in profile.stages], {}, cluster)
     trials = StageTrials(load_model(profile, seed=seed), rate_per_s, supply, seed=seed)
@@ -43,10 +44,11 @@ def study_beside_replicas(
         rate_per_s=rate_per_s,
         created=CREATED,
         cluster=cluster,
-        compare=True,
         seed=seed,
     )
-    return study_size(profile, settings), outcome
+    study = study_size(profile, settings)
+    arms = compared(study.search, study.given, study.outcome, outcome.p99_ms, seed=seed + VERIFY_SEED)
+    return study, outcome, arms
 
 
 def least_p99(study: SizeStudy, cost: float, seed: int) -> Outcome:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.loadtest.selfcheck import fake_server
+from benchmarks.load.generator_accuracy import fake_server
 from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers (options of `kwiken.loadtest.fake_server`) and ends them after the test."""
+    """Starts servers (options of `benchmarks.load.fake_server`) and ends them after the test."""
     with ExitStack() as stack:
         yield lambda *options: stack.enter_context(fake_server(*options))
 

@@ -232,7 +232,7 @@ def test_requests_beyond_the_bound_are_dropped(serve: Serve, load: Load, tmp_pat
 
 def test_a_target_that_dies_is_counted(start_load: StartLoad, tmp_path: Path) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-m", "kwiken.loadtest.fake_server"],
+        [sys.executable, "-m", "benchmarks.load.fake_server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

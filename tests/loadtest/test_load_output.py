@@ -198,7 +198,7 @@ def test_incomplete_records_are_reported(serve: Serve, load: Load) -> None:
 def test_the_self_check_measures() -> None:
     code = (
         "import json\n"
-        "from kwiken.loadtest import selfcheck\n"
+        "from benchmarks.load import generator_accuracy as selfcheck\n"
         "selfcheck.CHECKED_RATES_PER_S = (100, 200)\n"
         "steps = selfcheck.highest_rate(0.3, tell=lambda text: None)['steps']\n"
         "print(json.dumps([selfcheck.floor(0.5), selfcheck.client_cost(20), steps]))\n"

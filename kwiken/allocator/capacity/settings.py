@@ -46,7 +46,6 @@ class SizeSettings:
     cost: CostModel | None = None
     queues: QueueSettings = field(default_factory=QueueSettings)
     copy_correlation: float | None = None
-    compare: bool = False
     frontier: bool = False
     seed: int = 0
 

@@ -9,18 +9,16 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.arms import (
+from kwiken.allocator.capacity.documents import placement_of, plan_of
+from kwiken.allocator.capacity.marginals import Marginal, marginals, slowest_stage
+from kwiken.allocator.capacity.outcomes import (
     REPLICAS_ONLY,
-    Arm,
     Outcome,
     checked,
-    compared,
     joint,
     reached,
     start_with_given,
 )
-from kwiken.allocator.capacity.documents import placement_of, plan_of
-from kwiken.allocator.capacity.marginals import Marginal, marginals, slowest_stage
 from kwiken.allocator.capacity.search import Found, Search
 from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
@@ -77,8 +75,8 @@ class SizeStudy:
         plan: reissue policies that belong to the sizes.
         placement: places of the replicas; None without a cluster.
         marginals: what one unit more or less does at each stage.
-        arms: the joint search and its alternatives; empty where they were not asked for.
         frontier: cost against p99; empty where it was not asked for.
+        given: cheapest sizes with the reissues that would be planned for the replicas as recorded.
     """
 
     outcome: Outcome
@@ -86,10 +84,10 @@ class SizeStudy:
     plan: Plan
     placement: Placement | None
     marginals: Sequence[Marginal]
-    arms: Sequence[Arm]
     frontier: Sequence[FrontierPoint]
     model: LoadModel
     search: Search
+    given: Sizes | None
 
 
 def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
@@ -143,10 +141,10 @@ def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
         if settings.cluster is None
         else placement_of(trials, met.sizes, verified=met.verified, target_ms=settings.target_p99_ms),
         marginals=marginals(search, met.sizes),
-        arms=compared(search, given, met, settings.target_p99_ms, seed=seed) if settings.compare else (),
         frontier=_frontier(search, cheapest, met) if settings.frontier else (),
         model=model,
         search=search,
+        given=given,
     )
 
 

@@ -30,7 +30,7 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.capacity import Arm, Outcome, SizeStudy, StageNeed
+    from kwiken.allocator.capacity import Outcome, SizeStudy, StageNeed
     from kwiken.allocator.placement import Cluster
     from kwiken.allocator.workloads import Workload, WorkloadProfile
     from kwiken.model.profile import Profile
@@ -80,9 +80,6 @@ def _milliseconds(ctx: click.Context, param: click.Parameter, value: str) -> flo
 @click.option("-o", "--out", metavar="FOLDER", help="Folder for plan.json and, with --nodes, placement.json.")
 @click.option("--picture", metavar="FILE", help="SVG to write: cost against p99, with copies and without.")
 @click.option(
-    "--compare", is_flag=True, help="Show what other ways of sizing reach at equal p99 and at equal cost."
-)
-@click.option(
     "--explain",
     is_flag=True,
     help="Show the effect of a replica more or fewer, other nodes, and more or fewer copies.",
@@ -112,7 +109,6 @@ def command(
     reissue: float,
     out: str | None,
     picture: str | None,
-    compare: bool,
     explain: bool,
     recorded_rate: float | None,
     once: tuple[str, ...],
@@ -149,7 +145,6 @@ def command(
         needs={} if workloads is None else _needs(workloads, profiles, learned, cluster),
         max_reissue=reissue,
         queues=queue_settings(rate=recorded_rate, **queues),
-        compare=compare,
         frontier=picture is not None or as_json,
         seed=seed,
     )
@@ -178,8 +173,6 @@ def command(
         note(f"to run it: {_words_to_run(study, nodes, out)}")
     if explain:
         _explain(study)
-    if compare:
-        _show_arms(study)
     note(*(f"note: {note_words(one)}" for one in study.model.notes))
     if out is None:
         note("not written: give -o FOLDER to keep the plan, and with --nodes the placement")
@@ -319,24 +312,6 @@ def _signed(value: float) -> str:
     return f"{value:+.3g}" if abs(value) >= 5e-4 else "0"  # noqa: PLR2004 - rounds to nothing
 
 
-def _show_arms(study: SizeStudy) -> None:
-    head = ("way", "cost at the target", "p99 ms there", "p99 ms at equal cost", "its cost")
-    rows = [_arm_row(arm) for arm in study.arms]
-    say("")
-    print_table("ways to size, verified alike", head, rows, to_stdout=True)
-
-
-def _arm_row(arm: Arm) -> tuple[str, str, str, str, str]:
-    if arm.at_target is not None:
-        target = f"{arm.at_target.cost:.4g}", f"{arm.at_target.p99_ms:.4g}"
-    elif arm.nearest is not None:
-        target = "not reached", f"{arm.nearest.p99_ms:.4g} at {arm.nearest.cost:.4g}"
-    else:
-        target = "no room", "-"
-    same = ("-", "-") if arm.at_cost is None else (f"{arm.at_cost.p99_ms:.4g}", f"{arm.at_cost.cost:.4g}")
-    return (arm.name, *target, *same)
-
-
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
     from kwiken.apps.console import note_summaries
 
@@ -349,15 +324,6 @@ def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str,
         "plan": study.plan,
         "placement": study.placement,
         "moves": study.marginals,
-        "compared": [
-            {
-                "name": arm.name,
-                "at_target": None if arm.at_target is None else _outcome(arm.at_target),
-                "nearest": None if arm.nearest is None else _outcome(arm.nearest),
-                "at_cost": None if arm.at_cost is None else _outcome(arm.at_cost),
-            }
-            for arm in study.arms
-        ],
         "frontier": [
             {"with_copies": point.joint, "p99_ms": point.p99_ms, "cost": point.cost}
             for point in study.frontier

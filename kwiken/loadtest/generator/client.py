@@ -2,7 +2,7 @@
 
 The load generator often shares its cores with the system under test, so CPU time that the client spends shows
 up as latency of that system. Locust's own session takes about three times the CPU time per request;
-`python -m kwiken.loadtest.selfcheck` measures both.
+`python -m benchmarks.load.generator_accuracy` measures both.
 """
 
 from __future__ import annotations

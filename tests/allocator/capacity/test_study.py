@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import SizeSettings, SizeStudy, StageNeed, UnmetTargetError, study_size
-from kwiken.allocator.capacity.arms import start_with_given
 from kwiken.allocator.capacity.marginals import marginals
+from kwiken.allocator.capacity.outcomes import start_with_given
 from kwiken.allocator.capacity.search import Search
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
@@ -71,26 +71,6 @@ def test_the_same_seed_gives_the_same_sizes(profile: Profile) -> None:
     first, second = (study_size(profile, settings(target_p99_ms=90.0)) for _ in range(2))
     assert first.outcome.sizes == second.outcome.sizes
     assert first.plan == second.plan
-
-
-def test_alternatives_are_judged_alike(profile: Profile) -> None:
-    study = study_size(profile, settings(target_p99_ms=90.0, compare=True))
-    names = [arm.name for arm in study.arms]
-    assert names[:2] == ["together", "replicas alone"]
-    assert len(names) == 5
-    for arm in study.arms:
-        assert (arm.at_target is None) or (arm.nearest is None)
-        if arm.at_target is not None:
-            assert arm.at_target.p99_ms <= 90.0
-        if arm.at_cost is not None:
-            assert arm.at_cost.cost <= study.outcome.cost + 1e-9
-    together, alone = study.arms[:2]
-    assert together.at_target == study.outcome
-    assert together.at_cost is not None
-    assert alone.at_cost is not None
-    assert together.at_cost.p99_ms <= study.outcome.p99_ms
-    assert all(size.level == 0 for size in alone.at_cost.sizes)
-    assert alone.at_target is None or alone.at_target.cost >= study.outcome.cost
 
 
 def test_the_frontier_falls(profile: Profile) -> None:

@@ -32,7 +32,7 @@ class Ran:
 
 
 Serve = Callable[..., str]
-"""Starts a server with options of `kwiken.loadtest.fake_server`; gives its URL."""
+"""Starts a server with options of `benchmarks.load.fake_server`; gives its URL."""
 Load = Callable[..., Ran]
 """Runs `kwiken load` with arguments."""
 StartLoad = Callable[..., "subprocess.Popen[str]"]

@@ -1,6 +1,6 @@
 """HTTP server with known behaviour, for tests: answers after a fixed time, stalls or fails on demand.
 
-Run it as `python -m kwiken.loadtest.fake_server`. It prints its port, listens on loopback only, and ends when
+Run it as `python -m benchmarks.load.fake_server`. It prints its port, listens on loopback only, and ends when
 its standard input does.
 """
 
@@ -127,7 +127,7 @@ async def _serve(options: argparse.Namespace, log: IO[str] | None) -> None:
     loop = asyncio.get_running_loop()
     behaviour = Behaviour(options, log)
     server = await loop.create_server(lambda: Connection(behaviour), "127.0.0.1", 0, backlog=4096)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - how the parent learns the port
+    print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
     server.close()
 

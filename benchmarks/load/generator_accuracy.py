@@ -1,4 +1,4 @@
-"""Accuracy check of the load generator on this machine: `python -m kwiken.loadtest.selfcheck`.
+"""Accuracy check of the load generator on this machine: `python -m benchmarks.load.generator_accuracy`.
 
 Measured against a server with known behaviour on loopback: the lowest latency that the generator can see, the
 latencies it reports for a stall, the highest rate that it sustains, and its CPU time per request beside that
@@ -29,11 +29,9 @@ _STALL_AT_S, _STALL_MS, _STALL_DELAY_MS = 1.0, 500.0, 5.0
 
 @contextmanager
 def fake_server(*options: str) -> Iterator[str]:
-    """Start `kwiken.loadtest.fake_server` in a process of its own; yields its URL, and ends it afterwards."""
-    command = [sys.executable, "-m", "kwiken.loadtest.fake_server", *options]
-    with subprocess.Popen(  # noqa: S603 - our own module
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
+    """Start `benchmarks.load.fake_server` in a process of its own; yields its URL, and ends it afterwards."""
+    command = [sys.executable, "-m", "benchmarks.load.fake_server", *options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         try:
@@ -127,12 +125,12 @@ def _cost(send: Callable[[], object], count: int) -> float:
 
 def main() -> None:
     """Run the checks and print them as JSON; progress goes to stderr."""
-    parser = argparse.ArgumentParser(prog="python -m kwiken.loadtest.selfcheck", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load.generator_accuracy", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measured run")
     seconds = parser.parse_args().seconds
 
     def tell(text: str) -> None:
-        print(text, file=sys.stderr)  # noqa: T201 - progress of a command
+        print(text, file=sys.stderr)
 
     tell("latency floor")
     result: dict[str, Any] = {"floor": floor(seconds)}
@@ -141,7 +139,7 @@ def main() -> None:
     tell("cost of the client")
     result["client_cost"] = client_cost(3_000)
     result["highest_rate"] = highest_rate(seconds, tell=tell)
-    print(json.dumps(result, indent=1))  # noqa: T201 - the result of a command
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":
