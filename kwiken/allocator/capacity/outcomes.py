@@ -1,4 +1,4 @@
-"""Outcome of a search for sizes, verified in a simulation of the whole service that corrects the search's goal."""
+"""Outcome of a search for sizes: verified in a simulation of the whole service, which corrects the goal."""
 
 from __future__ import annotations
 
