@@ -44,7 +44,15 @@ def command(
     refuse_shared_stdout(out=output == "-", json=as_json)
     if list_names and output is not None:
         raise click.UsageError("--list computes nothing, so there is no page for -o")
-    from kwiken.lab.reproduction import NAMES, reproduction, run
+    try:
+        from kwiken.lab.reproduction import NAMES, reproduction, run
+    except ModuleNotFoundError as error:
+        if error.name != "kwiken.lab.reproduction":
+            raise
+        raise InputError(
+            "runs in a checkout of kwiken's source only: installed packages are without the published tables",
+            where="reproduce",
+        ) from None
 
     if list_names:
         print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items(), to_stdout=True)
