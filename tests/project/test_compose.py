@@ -24,7 +24,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encod
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = sorted(set(SERVICES) - {"jaeger"})
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-GUIDE = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "operate" / "running.md").read_text(encoding="utf-8")
 
 
 def parsed(words: list[str]) -> dict[str, Any]:

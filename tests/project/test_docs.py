@@ -22,7 +22,7 @@ WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 NAMED = re.compile(rf"`((?:{ROOMS})/[\w./-]+\.\w+)`")
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-MAX_LINES_OF_A_DECISION = 40  # what fits one screen, with
+MAX_LINES_OF_A_DECISION = 60  # one sentence a line; what fits one screen when shown, with
 MAX_LETTERS_OF_A_DECISION = 4_500
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

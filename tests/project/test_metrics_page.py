@@ -1,4 +1,4 @@
-"""docs/metrics.md, the alerts and the board name the metrics that the code has, and no others."""
+"""docs/operate/metrics.md, the alerts and the board name the metrics that the code has, and no others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kwiken.otel.metrics.model import Kind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "operate" / "metrics.md").read_text(encoding="utf-8")
 SECTIONS = (
     ("## Of gateways", catalog.GATEWAY),
     ("## Of replicas", catalog.REPLICAS),

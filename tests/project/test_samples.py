@@ -26,7 +26,7 @@ PLAN = Plan(
     cost=Costs(model="calls", stages={"tidy": 0.25, "greet": 0.5, "join": 0.25}),
     stages={"greet": StagePlan(reissue=Reissue(after_ms=20.0, fraction=0.05))},
 )
-SLOW = {"docs/sizing.md-1"}
+SLOW = {"docs/allocate/sizing.md-1"}
 SAMPLES = [
     (f"{page.relative_to(ROOT)}-{number}", block)
     for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -44,7 +44,11 @@ def measured_profile() -> Profile:
 
 
 def test_there_are_samples() -> None:
-    assert {name for name, _ in SAMPLES} >= {"README.md-1", "docs/reference.md-1", "docs/running.md-2"}
+    assert {name for name, _ in SAMPLES} >= {
+        "README.md-1",
+        "docs/reference/settings.md-1",
+        "docs/operate/running.md-2",
+    }
 
 
 @pytest.mark.parametrize(

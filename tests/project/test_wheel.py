@@ -267,7 +267,7 @@ def test_the_service_in_the_readme_is_one(core: Environment, tmp_path: Path) -> 
 
 
 def test_the_tutorial(whole: Environment, tmp_path: Path) -> None:
-    script = [block for block in blocks("docs/tutorial.md", language="bash") if ".venv" not in block]
+    script = [block for block in blocks("docs/start/tutorial.md", language="bash") if ".venv" not in block]
     try:
         said = whole.script(moved("\n".join(script)), tmp_path)
     finally:

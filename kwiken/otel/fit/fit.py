@@ -140,8 +140,8 @@ def fit_profile(
         max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
 
     Returns:
-        The profile, its requests in order of their start; its counts tell what was left out. docs/traces.md
-        states the rules.
+        The profile, its requests in order of their start; its counts tell what was left out.
+        docs/traces/traces.md states the rules.
 
     Raises:
         InputError: a path cannot be read, a file is broken, truncated, empty or of another format, or the

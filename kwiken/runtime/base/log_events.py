@@ -1,4 +1,4 @@
-"""Events that server processes log, each with a name that stays; docs/running.md says what each means.
+"""Events that server processes log, by names that stay; docs/operate/running.md says what each means.
 
 A line of the log belongs to one event. Lines of libraries, and of a service's own code, have none.
 """

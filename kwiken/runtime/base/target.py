@@ -1,4 +1,4 @@
-"""Loader of the service that `MODULE:SERVICE` names, with one-line messages about faulty modules."""
+"""Loader of the service that `MODULE:SERVICE` or `FILE.py:SERVICE` names; errors are one line each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from kwiken.model.service import Service
 
 
 def load_target(target: str) -> Service:
-    """Load the service that `MODULE:SERVICE` names.
+    """Load the service that `MODULE:SERVICE` or `FILE.py:SERVICE` names.
 
     Args:
-        target: `MODULE:SERVICE`; the module is imported.
+        target: name of the service; its module is imported. A file is imported as the module that it is of:
+            by its packages, below this folder or an importable one.
 
     Raises:
         InputError: the module or the name in it is missing, is not a Service, or fails to import; names the
@@ -28,8 +29,10 @@ def load_target(target: str) -> Service:
         raise InputError(
             "must be MODULE:SERVICE, for example kwiken.services.search:search", where=repr(target)
         )
-    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
-        near = module_name.removesuffix(".py").strip("/").replace("/", ".")
+    if module_name.endswith(".py"):
+        module_name = _module_of(module_name)
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        near = module_name.strip("/").replace("/", ".")
         hint = f"; try {near}:{attribute}" if all(part.isidentifier() for part in near.split(".")) else ""
         raise InputError(f"{module_name!r} is not a module's name{hint}", where=repr(target))
     module = _import(module_name)
@@ -43,6 +46,20 @@ def load_target(target: str) -> Service:
         raise InputError(f"is a {kind}, not a Service; {_services_of(module)}", where=target)
     value.check()
     return value
+
+
+def _module_of(file: str) -> str:
+    """Name of the module that a file is, by the packages around it."""
+    path = Path(file).resolve()  # through links, so that one file is one module
+    if not path.is_file():
+        raise InputError("there is no such file", where=file)
+    parts, folder = [path.stem], path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if str(folder) not in {str(Path(entry).resolve()) for entry in sys.path}:
+        raise InputError(f"cannot be imported from here; run kwiken in {folder}", where=file)
+    return ".".join(parts)
 
 
 def _import(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Web search over the documentation in this machine's own Python standard library.
 
 Stages: `parse`, `spell`, then `lookup` (8 shards) beside `symbols`, `rank`, `snippets` (5 shards), `page`.
-docs/search.md says what each does and how results are ranked.
+docs/build/search.md says what each does and how results are ranked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fixed point of plan and load: a plan that accounts for the load of its own copies.
 
 Copies add load, load makes calls slower, and slow calls get copies. The source leaves this loop to its
-outlook (section 9; see docs/queueing.md). The search here plans, predicts latencies with the added load,
-learns the curves again and plans again, with damping, until the spend changes by less than 1% of the budget.
+outlook (section 9; see docs/traces/queueing.md). The search here plans, predicts latencies with the added
+load, learns the curves again and plans again, with damping, until the spend changes by less than 1% of the budget.
 Stages where copies make the tail worse at that load are refused any copies.
 """
 

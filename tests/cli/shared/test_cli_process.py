@@ -202,11 +202,16 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("target", "hint"),
         [
-            ("shop.py:shop", r"'shop\.py' is not a module's name; try shop:shop"),
-            ("services/shop.py:shop", r"not a module's name; try services\.shop:shop"),
+            ("shop.py:shop", r"shop\.py: there is no such file"),
+            ("services/shop:shop", r"not a module's name; try services\.shop:shop"),
             ("..:shop", r"'\.\.' is not a module's name; try|'\.\.' is not a module's name$"),
             (".shop:shop", "is not a module's name"),
         ],
     )
-    def test_a_file_is_not_a_module(self, target: str, hint: str) -> None:
+    def test_a_path_without_a_module_is_refused(self, target: str, hint: str) -> None:
         refused(run("up", target), hint)
+
+    def test_a_file_out_of_reach_says_where_to_run(self, tmp_path: Path) -> None:
+        file = tmp_path / "shop.py"
+        file.write_text("", encoding="utf-8")
+        refused(run("up", f"{file}:shop"), f"run kwiken in {tmp_path}")

@@ -1,4 +1,4 @@
-"""The reference of settings: every field is in `docs/reference.md`, with its default and its bounds."""
+"""The reference of settings: every field is in `docs/reference/settings.md`, with its default and its bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from kwiken.model.service import (
 )
 from kwiken.model.service.stage import MAX_COPIES, MAX_COST, MAX_THREADS
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "settings.md").read_text(
+    encoding="utf-8"
+)
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
 
 
@@ -80,4 +82,4 @@ def test_bounds_are_those_of_the_code(title: str, setting: str, bound: str) -> N
 
 
 def test_the_bound_on_stages_is_that_of_the_code() -> None:
-    assert f"at most {MAX_STAGES:,}\nstages" in PAGE
+    assert f"at most {MAX_STAGES:,} stages" in PAGE

@@ -238,7 +238,7 @@ def test_depth_has_bounds() -> None:
 
 
 def test_the_social_network_at_depth_two_and_three() -> None:
-    """As a reader finds it in docs/traces.md: which client's span holds which calls."""
+    """As a reader finds it in docs/traces/traces.md: which client's span holds which calls."""
     path = DATA / "jaeger" / "socialnetwork-compose-post.json"
     if not path.is_file():
         pytest.skip("../shared/data/jaeger is not there")

@@ -475,7 +475,7 @@ def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> Non
     path = DATA / "jaeger" / "socialnetwork-compose-post.json"
     if not path.is_file():
         pytest.skip("../shared/data/jaeger is not there")
-    text = (Path(__file__).resolve().parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "traces" / "traces.md").read_text(encoding="utf-8")
     drawing = text.split("```mermaid")[1].split("```")[0]
     labels = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
     drawn = {(labels[a], labels[b]) for a, b in re.findall(r"^ *(\w+) --> (\w+)", drawing, re.MULTILINE)}

@@ -81,8 +81,8 @@ def test_a_traceback_is_in_the_line_of_json_and_below_that_of_text(*, limited: b
 
 
 def documented() -> list[str]:
-    """Events in the table of docs/running.md, in its order."""
-    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    """Events in the table of docs/operate/running.md, in its order."""
+    page = (ROOT / "docs" / "operate" / "running.md").read_text(encoding="utf-8")
     table = page.partition("| event | level |")[2].partition("\n\n")[0]
     return re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
 

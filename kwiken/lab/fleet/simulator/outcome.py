@@ -154,7 +154,7 @@ class Outcome:
         return moments, cores[at] / self.capacity, used[at] / self.capacity
 
     def summary(self) -> dict[str, float]:
-        """Figures of the run by name, in percent and seconds; see docs/fleet.md for their definitions.
+        """Figures of the run by name, in percent and seconds; defined in docs/allocate/fleet.md.
 
         Where no job was placed, only their number is told.
         """

@@ -1,4 +1,4 @@
-"""Statuses of calls as errors: the table of `docs/grpc.md`, case by case."""
+"""Statuses of calls as errors: the table of `docs/operate/grpc.md`, case by case."""
 
 from __future__ import annotations
 
