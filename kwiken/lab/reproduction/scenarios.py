@@ -14,7 +14,7 @@ __all__ = ["Figures", "Told", "levels", "orderings", "played"]
 
 Figures = dict[str, dict[str, float]]  # by manager: figures by name
 LEVELS = (
-    "simulated fleet; its generator is fixed (docs/allocate/fleet.md), not adjusted; medians over the seeds, with "
+    "simulated fleet; its generator is fixed (docs/allocate/fleet.md); medians over the seeds, with "
     "the lowest and the highest"
 )
 ORDERS = "seeds in which the order holds, a tie counts; the source's order follows from its values"

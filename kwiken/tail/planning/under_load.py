@@ -2,8 +2,8 @@
 
 Copies add load, load makes calls slower, and slow calls get copies. The source leaves this loop to its
 outlook (section 9; see docs/traces/queueing.md). The search here plans, predicts latencies with the added
-load, learns the curves again and plans again, with damping, until the spend changes by less than 1% of the budget.
-Stages where copies make the tail worse at that load are refused any copies.
+load, learns the curves again and plans again, with damping, until the spend changes by less than 1% of the
+budget. Stages where copies make the tail worse at that load are refused any copies.
 """
 
 from __future__ import annotations
