@@ -26,7 +26,7 @@ from benchmarks.gateway.foreign_shop import INVENTORY, PRICES
 from benchmarks.gateway.open_load import open_load
 from benchmarks.harness import Row, paired
 from kwiken.apps.demo.faults import DisturbedStage, Disturber
-from kwiken.apps.demo.faults.pauser import Target
+from kwiken.apps.demo.faults.pauser import PausedProcess
 from kwiken.model.plan import Budgets, Plan
 from kwiken.otel.fit import fit_profile
 from kwiken.runtime.cluster import Cluster, ClusterSettings
@@ -147,7 +147,7 @@ async def foreign_services() -> AsyncIterator[dict[str, DisturbedStage]]:
             os.environ[variable] = ",".join(places)
             stack.callback(os.environ.pop, variable)
             names = dict(zip(pids, places, strict=True))
-            found[stage] = DisturbedStage(Target(stage, pids, PAUSED_SHARE), names)
+            found[stage] = DisturbedStage(PausedProcess(stage, pids, PAUSED_SHARE), names)
         yield found
 
 

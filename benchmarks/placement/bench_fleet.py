@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.harness import Row
 from benchmarks.placement.bench_place import cluster, workload
-from kwiken.allocator.placement import Caution, NodeLedger, Request, Sizing, request_for
+from kwiken.allocator.placement import Caution, NodeLedger, PlacementRequest, Sizing, request_for
 from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
 from kwiken.lab.fleet import SCENARIOS, simulate
 
@@ -81,7 +81,7 @@ def _arrivals(nodes: int, count: int, rounds: int) -> list[Row]:
     return rows
 
 
-def _rate(name: str, requests: list[Request], ledger: NodeLedger, present: int, count: int) -> float:
+def _rate(name: str, requests: list[PlacementRequest], ledger: NodeLedger, present: int, count: int) -> float:
     """Arrivals in a second of processor time, once some workloads are there."""
     chosen, filler = scheduler(name), scheduler("least-loaded")
     there: list[Sizing] = []

@@ -14,7 +14,7 @@ from kwiken.allocator.placement import (
     Node,
     NodeClass,
     NodeLedger,
-    Request,
+    PlacementRequest,
     Sizing,
     admit_all,
     request_for,
@@ -89,7 +89,9 @@ def workload(
     return Workload(name=name, memory_gb=1.0, target=target, spread=Spread.NODE, max_replicas=most), profile
 
 
-def _requests(count: int, found: Cluster, rng: np.random.Generator, caution: Caution) -> list[Request]:
+def _requests(
+    count: int, found: Cluster, rng: np.random.Generator, caution: Caution
+) -> list[PlacementRequest]:
     pairs = [workload(n, float(rng.uniform(0.3, 3.0)), rng, deviation=0.05, most=30) for n in range(count)]
     return [request_for(*pair, found, caution) for pair in pairs]
 

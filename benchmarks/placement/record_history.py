@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.placement.stress_services import STRESSORS
-from kwiken.allocator.contention import Crosstalk, Setting, StagePlan, StageProbe
+from kwiken.allocator.contention import Crosstalk, ProbePlan, ProbeSetting, StageProbe
 from kwiken.allocator.workloads import Size
 from kwiken.runtime.probes import (
     MachineProber,
@@ -79,18 +79,18 @@ def targets(scratch: Path) -> dict[str, StageTarget]:
     return found
 
 
-def plan(sources: Sequence[str]) -> StagePlan:
+def plan(sources: Sequence[str]) -> ProbePlan:
     """Every setting and source."""
     cores = len(os.sched_getaffinity(0))
-    base = Setting(Size(REFERENCE_CORES, MEMORY_GB), 1, class_name(1.0), 1.0)
+    base = ProbeSetting(Size(REFERENCE_CORES, MEMORY_GB), 1, class_name(1.0), 1.0)
     sizes = [size for size in SIZES if size != REFERENCE_CORES and size <= cores]
     counts = [count for count in COUNTS if count > 1 and count * REFERENCE_CORES <= cores]
     others = [
-        *(Setting(Size(size, MEMORY_GB), 1, class_name(1.0), 1.0) for size in sizes),
-        *(Setting(base.size, count, class_name(1.0), 1.0) for count in counts),
-        *(Setting(base.size, 1, class_name(speed), speed) for speed in SPEEDS if speed != 1.0),
+        *(ProbeSetting(Size(size, MEMORY_GB), 1, class_name(1.0), 1.0) for size in sizes),
+        *(ProbeSetting(base.size, count, class_name(1.0), 1.0) for count in counts),
+        *(ProbeSetting(base.size, 1, class_name(speed), speed) for speed in SPEEDS if speed != 1.0),
     ]
-    return StagePlan(base, tuple(others), tuple(sources))
+    return ProbePlan(base, tuple(others), tuple(sources))
 
 
 def row_of(found: StageProbe) -> Row:

@@ -10,11 +10,11 @@ from typing import Final
 from kwiken.allocator.capacity.outcomes import (
     REISSUES_ONLY,
     REPLICAS_ONLY,
-    Outcome,
+    SizeOutcome,
     checked,
     reached,
 )
-from kwiken.allocator.capacity.search import Found, Search
+from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.supply import Sizes, StageSize
 from kwiken.allocator.capacity.trials import StageTrials
 
@@ -33,13 +33,13 @@ class Arm:
     """
 
     name: str
-    at_target: Outcome | None
-    nearest: Outcome | None
-    at_cost: Outcome | None
+    at_target: SizeOutcome | None
+    nearest: SizeOutcome | None
+    at_cost: SizeOutcome | None
 
 
 def compared(
-    search: Search, given: Sizes | None, answer: Outcome, target_ms: float, *, seed: int
+    search: Search, given: Sizes | None, answer: SizeOutcome, target_ms: float, *, seed: int
 ) -> list[Arm]:
     """The joint search and its alternatives, at the same target and at the same cost.
 
@@ -59,7 +59,7 @@ def compared(
     ]
 
 
-def _together(search: Search, given: Sizes | None, answer: Outcome, seed: int) -> Arm:
+def _together(search: Search, given: Sizes | None, answer: SizeOutcome, seed: int) -> Arm:
     starts = [None] if given is None or search.supply.cost(given) > answer.cost else [None, given]
     found = min((search.least_p99(answer.cost, start) for start in starts), key=lambda one: one.p99_ms)
     same = checked(search.trials, found.sizes, seed=seed)
@@ -78,7 +78,7 @@ def _reissues_alone(copies: Search, target_ms: float, cost: float, seed: int) ->
     """Replicas in proportion to load, which is no search; reissues do the rest."""
     trials = copies.trials
 
-    def cheapest(goal: float) -> Found:
+    def cheapest(goal: float) -> FoundSizes:
         best = None
         for sizes in _proportional(copies):
             found = copies.cheapest(goal, sizes)

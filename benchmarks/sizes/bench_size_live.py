@@ -23,13 +23,13 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.sizes.live_arms import GRACE_S, Documents, Measured, compare, learn
 from benchmarks.sizes.sized import CREATED, LEAST_SAVING, least_p99, percent_less, study_beside_replicas
-from kwiken.allocator.capacity import Outcome
+from kwiken.allocator.capacity import SizeOutcome
 from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.apps.console import progress
 from kwiken.apps.demo import TerminalWatch
-from kwiken.apps.demo.pace import NothingToldError, Pace
+from kwiken.apps.demo.pace import InconclusiveRunError, Pace
 from kwiken.apps.demo.pace.health import MAX_UNREST
 from kwiken.apps.demo.setup import TARGET, DemoSettings, Folder, write_queries
 from kwiken.apps.demo.site import Site
@@ -69,7 +69,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
         )
         try:
             return asyncio.run(_run(settings, TerminalWatch(bar), Path(scratch), quick=quick))
-        except NothingToldError as error:
+        except InconclusiveRunError as error:
             print(f"  {error}", file=sys.stderr)
             return [Row(name="runs without a result", ours=1.0, unit="runs")]
 
@@ -97,7 +97,9 @@ async def _run(settings: DemoSettings, watch: TerminalWatch, scratch: Path, *, q
     return _rows(sized, found)
 
 
-def _sized(profile: Profile, pace: Pace, scratch: Path) -> tuple[dict[str, Outcome], dict[str, Documents]]:
+def _sized(
+    profile: Profile, pace: Pace, scratch: Path
+) -> tuple[dict[str, SizeOutcome], dict[str, Documents]]:
     """The answers that are to run, and their documents."""
     cluster = nodes_from_toml(NODES, where="the benchmark's nodes")
     study, known, arms = study_beside_replicas(profile, pace.rate, SEED, cluster)
@@ -129,7 +131,7 @@ def _sized(profile: Profile, pace: Pace, scratch: Path) -> tuple[dict[str, Outco
     return sized, documents
 
 
-def _rows(sized: Mapping[str, Outcome], found: Mapping[str, Measured]) -> list[Row]:
+def _rows(sized: Mapping[str, SizeOutcome], found: Mapping[str, Measured]) -> list[Row]:
     rows = []
     for arm, outcome in sized.items():
         measured = found[arm]

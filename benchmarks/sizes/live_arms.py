@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kwiken.apps.demo.faults import Disturber, choose
-from kwiken.apps.demo.pace import Attempt, Finding, NothingToldError, Pace, Window, assess
+from kwiken.apps.demo.pace import Finding, HealthWindow, InconclusiveRunError, Pace, RateTrial, assess
 from kwiken.apps.demo.setup import EDGE_S, SETTLE_S, TARGET, orders, read_records
 from kwiken.apps.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, first_due, no_tick
 from kwiken.apps.demo.trial import pass_time
@@ -89,7 +89,7 @@ async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
         The rate with its reason, and the first and last moment to learn from, seconds since 1970.
 
     Raises:
-        NothingToldError: the machine is too slow or too busy.
+        InconclusiveRunError: the machine is too slow or too busy.
     """
     pace = await find_pace(site)
     site.watch.pace(pace, seconds)
@@ -106,7 +106,7 @@ async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
         site.watch.step("learning from traces", seconds)
         await pass_time(WARM_S, tick)
         stretches = max(1, round(seconds / STRETCH_S))
-        attempt = Attempt([("learning", number) for number in range(stretches)])
+        attempt = RateTrial([("learning", number) for number in range(stretches)])
         monitor, since_s = site.monitor(name, load), time.time()
         while attempt.current is not None:
             monitor.begin()
@@ -133,7 +133,7 @@ async def compare(
         block_s: length of a block, seconds.
 
     Raises:
-        NothingToldError: the machine was too busy in too many blocks.
+        InconclusiveRunError: the machine was too busy in too many blocks.
     """
     found = {arm: Measured() for arm in arms}
     traces = {arm: site.scratch / f"traces-{number}" for number, arm in enumerate(arms)}
@@ -146,7 +146,7 @@ async def compare(
             sites[arm] = dataclasses.replace(site, cluster=cluster)
             disturbers[arm] = await stack.enter_async_context(_paused(sites[arm], pace))
         plan = orders(rounds, site.settings.seed, list(arms))
-        attempt = Attempt([(arm, number) for number, order in enumerate(plan) for arm in order])
+        attempt = RateTrial([(arm, number) for number, order in enumerate(plan) for arm in order])
         site.watch.step("loading them in turn", rounds * len(arms) * block_s)
         tries = 0
         while (stretch := attempt.current) is not None:
@@ -192,7 +192,7 @@ async def _paused(site: Site, pace: Pace) -> AsyncIterator[Disturber]:
 
 async def _block(
     site: Site, pace: Pace, number: int, tries: int, block_s: float
-) -> tuple[list[LoadRow], Window, Finding | None]:
+) -> tuple[list[LoadRow], HealthWindow, Finding | None]:
     """Load one cluster with the arrivals and queries of a round."""
     site = dataclasses.replace(site, settings=dataclasses.replace(site.settings, seed=number))
     name = f"block-{tries}.jsonl"
@@ -219,13 +219,13 @@ async def _block(
     return rows, window, finding
 
 
-def _note(site: Site, attempt: Attempt, window: Window, finding: Finding | None) -> bool:
+def _note(site: Site, attempt: RateTrial, window: HealthWindow, finding: Finding | None) -> bool:
     """Note how a stretch went; returns whether it counts."""
     if finding is not None:
         site.watch.void(finding)
     return attempt.note(finding, window.use)
 
 
-def _check(attempt: Attempt, pace: Pace) -> None:
+def _check(attempt: RateTrial, pace: Pace) -> None:
     if attempt.failed:
-        raise NothingToldError(f"at {pace.rate:g} requests a second {attempt.reason}")
+        raise InconclusiveRunError(f"at {pace.rate:g} requests a second {attempt.reason}")

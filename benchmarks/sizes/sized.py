@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.sizes.arms import Arm, compared
-from kwiken.allocator.capacity import Outcome, SizeSettings, SizeStudy, study_size
+from kwiken.allocator.capacity import SizeOutcome, SizeSettings, SizeStudy, study_size
 from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, checked
 from kwiken.allocator.capacity.search import Search
 from kwiken.allocator.capacity.study import VERIFY_SEED
@@ -20,7 +20,7 @@ CREATED = "2026-01-01T00:00:00Z"
 
 def study_beside_replicas(
     profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None
-) -> tuple[SizeStudy, Outcome, list[Arm]]:
+) -> tuple[SizeStudy, SizeOutcome, list[Arm]]:
     """Size a service, together and in other ways, for a p99 that replicas alone are known to reach.
 
     Args:
@@ -51,7 +51,7 @@ def study_beside_replicas(
     return study, outcome, arms
 
 
-def least_p99(study: SizeStudy, cost: float, seed: int) -> Outcome:
+def least_p99(study: SizeStudy, cost: float, seed: int) -> SizeOutcome:
     """The least p99 that replicas and reissues together reach at a cost.
 
     Args:

@@ -11,7 +11,14 @@ from kwiken.lab.populations import POPULATIONS, population, population_profile
 from kwiken.model.latency import end_to_end, start_times
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile
-from kwiken.tail.queueing.simulator import Calls, Empirical, LogNormal, Station, poisson_arrivals, serve
+from kwiken.tail.queueing.simulator import (
+    Empirical,
+    LogNormal,
+    SimulatedCalls,
+    Station,
+    poisson_arrivals,
+    serve,
+)
 
 REQUESTS = 3000
 SEARCH_RATE_PER_S = 100.0
@@ -60,7 +67,7 @@ def search_profile(seed: int) -> Profile:
         start = arrivals if waited is None else arrivals + waited
         order = np.argsort(start, kind="stable")
         count = REQUESTS * width
-        calls = Calls(
+        calls = SimulatedCalls(
             np.repeat(start[order], width),
             station.work.draw(rng, count),
             rest.draw(rng, count),

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.placement.record_history import Recording, document, row_of
 from benchmarks.placement.stressor import StressError, Stressor, rising_words
-from kwiken.allocator.contention import MeasuredRun, Scores, Setting, StageProbe
+from kwiken.allocator.contention import MeasuredRun, ProbeSetting, Scores, StageProbe
 from kwiken.allocator.workloads import Size, measurements_from_text
 from kwiken.runtime.base.process_id import family
 from tests.support.runtime.waiting import until
@@ -22,11 +22,11 @@ needs_stress_ng = pytest.mark.skipif(
     shutil.which("stress-ng") is None or not Path("/proc/self/maps").exists(),
     reason="stress-ng and Linux are needed",
 )
-BASE = Setting(Size(0.5, 1.0), 1, "speed-1", 1.0)
+BASE = ProbeSetting(Size(0.5, 1.0), 1, "speed-1", 1.0)
 OTHERS = (
-    Setting(Size(1.0, 1.0), 1, "speed-1", 1.0),
-    Setting(Size(0.5, 1.0), 2, "speed-1", 1.0),
-    Setting(Size(0.5, 1.0), 1, "speed-0.5", 0.5),
+    ProbeSetting(Size(1.0, 1.0), 1, "speed-1", 1.0),
+    ProbeSetting(Size(0.5, 1.0), 2, "speed-1", 1.0),
+    ProbeSetting(Size(0.5, 1.0), 1, "speed-0.5", 0.5),
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import Target, check_known, read_targets
-from kwiken.export.plans.calls import Call, call_named, call_of
+from kwiken.export.plans import StageAddress, check_known, read_targets
+from kwiken.export.plans.calls import ExportedCall, call_named, call_of
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import hedges, nanoseconds, seconds, whole_ms
 from kwiken.model.plan import SpanMatch
@@ -24,14 +24,14 @@ class TestNames:
     @pytest.mark.parametrize("name", ["shop.v1.Cart/Get", "/shop.v1.Cart/Get"])
     def test_grpc_with_a_package(self, name: str) -> None:
         found = call_named(name)
-        assert found == Call(path="/shop.v1.Cart/Get", method="POST", grpc=("shop.v1.Cart", "Get"))
+        assert found == ExportedCall(path="/shop.v1.Cart/Get", method="POST", grpc=("shop.v1.Cart", "Get"))
 
     @pytest.mark.parametrize(
         ("name", "method"),
         [("/cart", None), ("GET /cart", "GET"), ("HTTP GET /cart", "GET"), ("HTTP GET: /cart", "GET")],
     )
     def test_http(self, name: str, method: str | None) -> None:
-        assert call_named(name) == Call(path="/cart", method=method)
+        assert call_named(name) == ExportedCall(path="/cart", method=method)
 
     @pytest.mark.parametrize("variable", ["{id}", ":id", "<id>", "<int:id>"])
     def test_a_variable_segment_matches_one_segment(self, variable: str) -> None:
@@ -69,14 +69,14 @@ class TestTargets:
     MATCH = SpanMatch(service="Cart", operation="GET /cart")
 
     def test_the_method_comes_from_the_span(self) -> None:
-        assert call_of(self.MATCH, None) == Call(path="/cart", method="GET", host="cart")
+        assert call_of(self.MATCH, None) == ExportedCall(path="/cart", method="GET", host="cart")
 
     def test_the_map_goes_first_field_by_field(self) -> None:
-        assert call_of(self.MATCH, Target(host="c.svc", port=81)) == Call(
+        assert call_of(self.MATCH, StageAddress(host="c.svc", port=81)) == ExportedCall(
             path="/cart", method="GET", host="c.svc", port=81
         )
-        assert call_of(self.MATCH, Target(prefix="/")) == Call(prefix="/", host="cart")
-        assert call_of(None, Target(call="/x")) == Call(path="/x")
+        assert call_of(self.MATCH, StageAddress(prefix="/")) == ExportedCall(prefix="/", host="cart")
+        assert call_of(None, StageAddress(call="/x")) == ExportedCall(path="/x")
         assert call_of(None, None) is None
 
     def test_a_service_that_is_no_host_gives_none(self) -> None:
@@ -86,7 +86,7 @@ class TestTargets:
 
     def test_a_string_is_a_call(self) -> None:
         found = read_targets('{"a": "s.S/M", "b": {"prefix": "/b", "host": "h", "port": 1}}')
-        assert found == {"a": Target(call="s.S/M"), "b": Target(prefix="/b", host="h", port=1)}
+        assert found == {"a": StageAddress(call="s.S/M"), "b": StageAddress(prefix="/b", host="h", port=1)}
 
     @pytest.mark.parametrize(
         ("text", "words"),
@@ -114,7 +114,7 @@ class TestTargets:
 
     def test_a_stage_that_the_plan_has_not(self) -> None:
         with pytest.raises(InputError, match=r"m: the plan has no stage 'lokup'; its stages: lookup"):
-            check_known({"lokup": Target(call="/x")}, {"lookup": None}, where="m")
+            check_known({"lokup": StageAddress(call="/x")}, {"lookup": None}, where="m")
 
 
 class TestUnits:

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import Target
+from kwiken.export.plans import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.hedges import Exported
 from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
@@ -54,7 +54,7 @@ MANY = plan_with(
         "left": stage("whatever"),
     }
 )
-MAP = {"odd one": Target(prefix="/odd", host="odd_one.svc", port=8080), "plain": Target(port=81)}
+MAP = {"odd one": StageAddress(prefix="/odd", host="odd_one.svc", port=8080), "plain": StageAddress(port=81)}
 
 
 class TestEnvoyTakesIt:
@@ -71,7 +71,9 @@ class TestEnvoyTakesIt:
         "path", ["/1e3", "/~", "/-.,;!$&'()*+:=@%20", "/true", "/" + "a" * 5000, "/a\\b", '/"{x}']
     )
     def test_odd_paths(self, path: str, tmp_path: Path) -> None:
-        exported = envoy_bootstrap(plan_with({"a": stage("", LATE)}), {"a": Target(prefix=path, host="1e3")})
+        exported = envoy_bootstrap(
+            plan_with({"a": stage("", LATE)}), {"a": StageAddress(prefix=path, host="1e3")}
+        )
         assert refusal(exported.text, tmp_path) is None
         assert hedged_of(exported)[0]["match"] == {"prefix": path}
 
@@ -142,7 +144,7 @@ class TestValues:
                 for name in ("short", "long", "/users/{id}", "/users/me", "GET /users/me")
             }
         )
-        targets = {"short": Target(prefix="/"), "long": Target(prefix="/users/")}
+        targets = {"short": StageAddress(prefix="/"), "long": StageAddress(prefix="/users/")}
         matches = [route["match"] for route in routes_of(envoy_bootstrap(plan, targets))]
         assert matches == [
             {"path": "/users/me", "headers": [{"name": ":method", "string_match": {"exact": "GET"}}]},
@@ -155,7 +157,7 @@ class TestValues:
 
     def test_ports_of_one_host_are_told_apart(self, tmp_path: Path) -> None:
         plan = plan_with({"a": stage("/x", LATE), "b": stage("/x", LATE), "c": stage("/y", LATE)})
-        exported = envoy_bootstrap(plan, {"a": Target(port=80), "b": Target(port=81)})
+        exported = envoy_bootstrap(plan, {"a": StageAddress(port=80), "b": StageAddress(port=81)})
         assert [host["domains"] for host in hosts_of(exported)] == [["cart", "cart:80"], ["cart:81"]]
         assert [len(host["routes"]) for host in hosts_of(exported)] == [3, 2]
         assert refusal(exported.text, tmp_path) is None
@@ -165,14 +167,16 @@ class TestValues:
     )
     def test_a_bare_host_means_its_only_port(self, ports: list[int], domains: list[list[str]]) -> None:
         plan = plan_with({f"s{port}": stage("/x", LATE) for port in ports})
-        exported = envoy_bootstrap(plan, {f"s{port}": Target(port=port) for port in ports})
+        exported = envoy_bootstrap(plan, {f"s{port}": StageAddress(port=port) for port in ports})
         assert [host["domains"] for host in hosts_of(exported)] == domains
 
     def test_a_host_from_the_spans_is_named(self) -> None:
         plan = plan_with({"mine": stage("/x", LATE), "named": stage("/y", LATE), "left": stage("/z")})
-        (note,) = [n for n in envoy_bootstrap(plan, {"named": Target(host="h")}).notes if "caller's own" in n]
+        (note,) = [
+            n for n in envoy_bootstrap(plan, {"named": StageAddress(host="h")}).notes if "caller's own" in n
+        ]
         assert "the host of 'mine' is the service" in note
-        exported = envoy_bootstrap(plan, {name: Target(host="h") for name in ("mine", "named")})
+        exported = envoy_bootstrap(plan, {name: StageAddress(host="h") for name in ("mine", "named")})
         assert not any("caller's own" in note for note in exported.notes)
 
     def test_a_service_that_is_no_host_needs_a_map(self) -> None:
@@ -212,7 +216,7 @@ class TestAnyName:
     )
     def test_no_name_leaves_its_place(self, name: str, service: str, prefix: str) -> None:
         plan = plan_with({name: stage(name, LATE)}, service=service)
-        exported = envoy_bootstrap(plan, {name: Target(prefix=f"/{prefix}", host="h")})
+        exported = envoy_bootstrap(plan, {name: StageAddress(prefix=f"/{prefix}", host="h")})
         (route,) = hedged_of(exported)
         assert route["match"] == {"prefix": f"/{prefix}"}
         assert exported.text.count("\n---") == 0

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.export.plans import Target
+from kwiken.export.plans import StageAddress
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import Exported
 from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
@@ -123,7 +123,7 @@ class TestValues:
 
     def test_a_map_names_the_method(self) -> None:
         plan = plan_with({"lookup": stage("lookup", Reissue(after_ms=1))})
-        (method,) = checked(grpc_config(plan, {"lookup": Target(call="Greeter/Hello")})).method_config
+        (method,) = checked(grpc_config(plan, {"lookup": StageAddress(call="Greeter/Hello")})).method_config
         assert method.name == [Name("Greeter", "Hello")]
 
     def test_one_method_at_two_services_is_one_entry(self) -> None:

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import Target
+from kwiken.export.plans import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.hedges import Exported
 from kwiken.export.plans.istio import istio_documents
@@ -179,7 +179,7 @@ def checked(exported: Exported) -> dict[str, dict[str, Any]]:
     return found
 
 
-def export(plan: Plan, **targets: Target) -> dict[str, dict[str, Any]]:
+def export(plan: Plan, **targets: StageAddress) -> dict[str, dict[str, Any]]:
     return checked(istio_documents(plan, targets))
 
 
@@ -215,14 +215,14 @@ class TestValues:
 
     def test_a_port_is_matched_only_where_it_is_known(self) -> None:
         plan = plan_with({"a": stage("/x", LATE), "b": stage("/x", LATE)})
-        first, second, rest = export(plan, b=Target(port=81))["VirtualService"]["kwiken-cart"].spec.http
+        first, second, rest = export(plan, b=StageAddress(port=81))["VirtualService"]["kwiken-cart"].spec.http
         assert (first.match[0].port, first.route[0].destination.port) == (None, None)
         assert (second.match[0].port, second.route[0].destination.port) == (81, PortSelector(81))
         assert rest.match == []
 
     def test_regex_and_prefix(self) -> None:
         plan = plan_with({"a": stage("/u/{id}", LATE), "b": stage("", LATE)})
-        first, second, _ = export(plan, b=Target(prefix="/p", host="cart"))["VirtualService"][
+        first, second, _ = export(plan, b=StageAddress(prefix="/p", host="cart"))["VirtualService"][
             "kwiken-cart"
         ].spec.http
         assert first.match[0].uri == StringMatch(regex="/u/[^/]+")
@@ -287,7 +287,7 @@ class TestAnyName:
     )
     def test_fits_the_schema(self, names: list[str], service: str) -> None:
         plan = plan_with({name: stage(name, LATE) for name in names}, service=service)
-        targets = {name: Target(call=f"/p{turn}", host="h") for turn, name in enumerate(names)}
+        targets = {name: StageAddress(call=f"/p{turn}", host="h") for turn, name in enumerate(names)}
         exported = istio_documents(plan, targets)
         (virtual,) = checked(exported)["VirtualService"].values()
         assert len({route.name for route in virtual.spec.http}) == len(names) + 1

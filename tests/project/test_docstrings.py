@@ -117,7 +117,7 @@ SOURCES: Final = {
     "Kwiken section 5.5": (
         "kwiken.model.plan.plan.CatchUpPolicy",
         "kwiken.lab.reproduction.kwiken.late_requests.global_reissue.GlobalReissue",
-        "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.Threads",
+        "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.ExtraThreads",
         "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.speed_up",
         "kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates.prioritise",
         "kwiken.lab.reproduction.kwiken.late_requests.global_reissue.run_global_reissue",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.services.search.index import Card, Cards, Texts, native, store
+from kwiken.services.search.index import Cards, SymbolCard, Texts, native, store
 from kwiken.services.search.index.corpus import Document, corpus, library
 from kwiken.services.search.index.names import private
 
@@ -118,17 +118,17 @@ def test_c_modules_are_asked_and_cleaned() -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(search_cache: Path) -> dict[str, Card]:
+def whole(search_cache: Path) -> dict[str, SymbolCard]:
     """Every document of this machine's library, as the index that is built of them has it."""
     packed, kept = store.read(store.folder(), Cards).cards, {}
     for at in range(len(packed.starts.cast("I")) - 1):
         first, last = packed.bounds(at)
-        card = msgspec.msgpack.decode(packed.items[first:last], type=Card)
+        card = msgspec.msgpack.decode(packed.items[first:last], type=SymbolCard)
         kept[f"{card.kind} {card.name}"] = card
     return kept
 
 
-def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Card]) -> None:
+def test_the_machines_library_is_thousands_of_documents(whole: dict[str, SymbolCard]) -> None:
     kinds = {
         kind: sum(key.startswith(f"{kind} ") for key in whole) for kind in ("module", "class", "function")
     }
@@ -165,10 +165,10 @@ def test_the_machines_library_is_thousands_of_documents(whole: dict[str, Card]) 
         "module asyncio",
     ],
 )
-def test_things_go_by_the_names_that_people_write(whole: dict[str, Card], name: str) -> None:
+def test_things_go_by_the_names_that_people_write(whole: dict[str, SymbolCard], name: str) -> None:
     assert name in whole
 
 
-def test_paths_lead_to_the_definition(whole: dict[str, Card]) -> None:
+def test_paths_lead_to_the_definition(whole: dict[str, SymbolCard]) -> None:
     gather = whole["function asyncio.gather"]
     assert "gather" in (library() / gather.path).read_text(encoding="utf-8").splitlines()[gather.line - 1]

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kwiken.allocator.adaptation.actions import Action, Revision
-from kwiken.allocator.adaptation.drift import Drift
+from kwiken.allocator.adaptation.drift import WorkDrift
 from kwiken.allocator.adaptation.lost_nodes import LostNodes
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.retries import Retries
-from kwiken.allocator.adaptation.watch import Need, Observation, Watch
-from kwiken.allocator.placement import Cluster, Placement, Request, Scheduler
+from kwiken.allocator.adaptation.watch import Need, Observation, WorkloadWatch
+from kwiken.allocator.placement import Cluster, Placement, PlacementRequest, Scheduler
 
 GROWTH: Final = 1.15  # need of a workload that misses its target, as a factor of what it was given
 MAX_FACTOR: Final = 8.0  # of need over the predicted one; beyond it the prediction is wrong in kind
@@ -38,7 +38,7 @@ class Adaptation:
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[PlacementRequest],
         cluster: Cluster,
         placement: Placement,
         scheduler: Scheduler,
@@ -49,13 +49,13 @@ class Adaptation:
         self._lost_nodes = LostNodes(self._replicas, self._measures)
         self._sizings = self._replicas.sizings
         self._stated = {one.name: one for one in requests}  # as the operator stated them
-        self._watches = {name: Watch(_latency_target(one)) for name, one in self._stated.items()}
-        self._drifts = {name: Drift() for name in self._sizings}
+        self._watches = {name: WorkloadWatch(_latency_target(one)) for name, one in self._stated.items()}
+        self._drifts = {name: WorkDrift() for name in self._sizings}
         self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
         self._rates = dict.fromkeys(self._sizings, 0.0)
         targets_ms = service_targets_ms or {}
         self._services = {
-            one.workload.service: Watch(targets_ms.get(one.workload.service)) for one in requests
+            one.workload.service: WorkloadWatch(targets_ms.get(one.workload.service)) for one in requests
         }
         self._slow: dict[tuple[str, str], float] = {}  # moment until which a workload avoids a node
         self._retries = Retries()
@@ -271,7 +271,7 @@ class Adaptation:
             self._watches[name].stays()
         return actions
 
-    def _require(self, name: str, stated: Request) -> None:
+    def _require(self, name: str, stated: PlacementRequest) -> None:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
         belief = self._drifts[name].belief
@@ -284,6 +284,6 @@ class Adaptation:
         self._sizings[name].renew(needed)
 
 
-def _latency_target(request: Request) -> float | None:
+def _latency_target(request: PlacementRequest) -> float | None:
     target = request.workload.target
     return target.p99_ms if target is not None else None

@@ -25,7 +25,7 @@ MIN_BELIEF: Final = 0.125  # share of a prediction; below it the prediction is w
 
 
 @dataclass(slots=True)
-class Drift:
+class WorkDrift:
     """State of the watch over the work of one workload's requests.
 
     Attributes:

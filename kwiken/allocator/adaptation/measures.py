@@ -12,7 +12,7 @@ from typing import Final
 
 from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.placement import Replica, Scheduler
+from kwiken.allocator.placement import Scheduler, SizedReplica
 
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
@@ -31,7 +31,9 @@ class Measures:
         self._sizings = replicas.sizings
         self._scheduler = scheduler
         self._short: set[str] = set()  # workloads whose shortage was told
-        self._moving: dict[str, tuple[str, Replica]] = {}  # by key of the new replica, the one it replaces
+        self._moving: dict[
+            str, tuple[str, SizedReplica]
+        ] = {}  # by key of the new replica, the one it replaces
 
     def fit(self, name: str, reason: str, *, tell_again: bool = False) -> list[Action]:
         """Give a workload what it needs, and say what is missing after that.
@@ -109,7 +111,7 @@ class Measures:
         """Take note that the moves so far have been carried out."""
         self._moving.clear()
 
-    def start_failed(self, name: str, key: str) -> tuple[Replica, list[Action]]:
+    def start_failed(self, name: str, key: str) -> tuple[SizedReplica, list[Action]]:
         """Take out a replica that could not be started; the one that it was to replace goes on if it can.
 
         Returns:
@@ -155,7 +157,7 @@ class Measures:
         replicas, sizing = self._replicas, self._sizings[name]
         kept = len(sizing.replicas)
         self._scheduler.place(sizing)
-        aside: list[tuple[str, str, Replica]] = []
+        aside: list[tuple[str, str, SizedReplica]] = []
         while not sizing.forecast().met and (victim := replicas.victim()) is not None:
             filler, place = victim
             aside.append((filler, *replicas.remove(filler, place)))

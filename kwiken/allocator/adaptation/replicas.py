@@ -13,8 +13,8 @@ from kwiken.allocator.placement import (
     DrawKind,
     NodeLedger,
     Placement,
-    Replica,
-    Request,
+    PlacementRequest,
+    SizedReplica,
     Sizing,
     resume as resume_placement,
 )
@@ -28,7 +28,7 @@ class Replicas:
         sizings: replicas and forecast by workload: those with targets first, by falling priority.
     """
 
-    def __init__(self, requests: Sequence[Request], cluster: Cluster, placement: Placement) -> None:
+    def __init__(self, requests: Sequence[PlacementRequest], cluster: Cluster, placement: Placement) -> None:
         self.ledger = NodeLedger(cluster)
         there = resume_placement(placement, {one.name: one for one in requests}, self.ledger)
         running = {sizing.request.name: sizing for sizing in there}
@@ -62,7 +62,7 @@ class Replicas:
             for name, sizing in self.sizings.items()
         }
 
-    def node(self, replica: Replica) -> str:
+    def node(self, replica: SizedReplica) -> str:
         """Name of the node that a replica stands on."""
         return self.ledger.cluster.nodes[replica.node].name
 
@@ -77,11 +77,11 @@ class Replicas:
 
     # Changes
 
-    def remove(self, name: str, place: int) -> tuple[str, Replica]:
+    def remove(self, name: str, place: int) -> tuple[str, SizedReplica]:
         """Remove a replica; returns its key and the replica."""
         return self._keys[name].pop(place), self.sizings[name].remove(place)
 
-    def put_back(self, name: str, key: str, replica: Replica) -> bool:
+    def put_back(self, name: str, key: str, replica: SizedReplica) -> bool:
         """Put a removed replica back under its key; returns whether its room is still free."""
         request = self.sizings[name].request
         cores, memory_gb = float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
@@ -91,7 +91,7 @@ class Replicas:
         self.restore(name, key, replica)
         return True
 
-    def restore(self, name: str, key: str, replica: Replica) -> None:
+    def restore(self, name: str, key: str, replica: SizedReplica) -> None:
         """Put a replica back under its key, where its room is known to be free."""
         self.sizings[name].add(replica.node, replica.size)
         self._keys[name].append(key)
@@ -204,5 +204,5 @@ class Replicas:
         return f"{name}-{next(self._numbers[name])}"
 
 
-def _cores(sizing: Sizing, replica: Replica) -> float:
+def _cores(sizing: Sizing, replica: SizedReplica) -> float:
     return float(sizing.request.all_cores[replica.size])

@@ -60,7 +60,7 @@ class Observation:
 
 
 @dataclass(slots=True)
-class Watch:
+class WorkloadWatch:
     """State of the watch over one workload.
 
     Attributes:

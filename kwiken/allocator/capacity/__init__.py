@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.capacity.outcomes import Outcome as Outcome
+from kwiken.allocator.capacity.outcomes import SizeOutcome as SizeOutcome
 from kwiken.allocator.capacity.settings import MAX_REISSUE as MAX_REISSUE, SizeSettings as SizeSettings
 from kwiken.allocator.capacity.study import (
     FrontierPoint as FrontierPoint,

@@ -13,7 +13,7 @@ from kwiken.allocator.placement import (
     PlacedReplica,
     PlacedWorkload,
     Placement,
-    Status,
+    PlacingStatus,
     placed_nodes,
 )
 from kwiken.model.plan import (
@@ -24,7 +24,7 @@ from kwiken.model.plan import (
     Intervals,
     Plan,
     StagePlan,
-    tidied,
+    rounded,
 )
 from kwiken.tail.simulation import interval
 
@@ -63,7 +63,7 @@ def plan_of(
         spent=Budgets(reissue=min(1.0, spent)),
         bounds=Intervals(before=_bounds(before), after=_bounds(after)),
     )
-    return tidied(
+    return rounded(
         Plan(
             version=PLAN_VERSION,
             service=profile.service,
@@ -114,7 +114,7 @@ def placement_of(trials: StageTrials, sizes: Sizes, *, verified: Verified, targe
                 service=trials.model.profile.service,
                 stage=name,
                 spread=supply.need(stage).spread.value,
-                status=Status.MET,
+                status=PlacingStatus.MET,
                 required=calls_per_s,
                 expected=calls_per_s,
                 needed=calls_per_s,

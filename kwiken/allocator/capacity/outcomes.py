@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kwiken.allocator.capacity.search import Found, Levers, Search
+from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.capacity.verification import Verified, verify
@@ -16,12 +16,12 @@ from kwiken.model.service import Reissue
 MAX_ROUNDS: Final = 5  # searches whose goal is corrected by what the whole service did
 NEAR: Final = 0.97  # share of the target above which a verified p99 is not brought nearer
 MAX_RELAXED: Final = 1.1  # factor by which one round may raise the goal
-REPLICAS_ONLY: Final = Levers(reissues=False)
-REISSUES_ONLY: Final = Levers(replicas=False, classes=False)
+REPLICAS_ONLY: Final = SizeLevers(reissues=False)
+REISSUES_ONLY: Final = SizeLevers(replicas=False, classes=False)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SizeOutcome:
     """Sizes with their verified effect.
 
     Attributes:
@@ -41,8 +41,8 @@ class Outcome:
 
 
 def reached(
-    trials: StageTrials, cheapest: Callable[[float], Found], target_ms: float, *, seed: int
-) -> tuple[Outcome | None, Outcome | None]:
+    trials: StageTrials, cheapest: Callable[[float], FoundSizes], target_ms: float, *, seed: int
+) -> tuple[SizeOutcome | None, SizeOutcome | None]:
     """Cheapest sizes whose p99 meets the target in the simulation of the whole service.
 
     The trials leave out that parents shift arrivals, and their p99 is that of the requests that were searched
@@ -76,10 +76,10 @@ def reached(
     return met, nearest if met is None else None
 
 
-def checked(trials: StageTrials, sizes: Sizes, *, seed: int) -> Outcome | None:
+def checked(trials: StageTrials, sizes: Sizes, *, seed: int) -> SizeOutcome | None:
     """Sizes with their verified effect; None where copies overload a stage."""
     verified = verify(trials, sizes, seed=seed)
-    return None if verified is None else Outcome(sizes, trials.supply.cost(sizes), verified, trials)
+    return None if verified is None else SizeOutcome(sizes, trials.supply.cost(sizes), verified, trials)
 
 
 def start_with_given(search: Search) -> Sizes | None:
@@ -107,7 +107,7 @@ def start_with_given(search: Search) -> Sizes | None:
     )
 
 
-def joint(search: Search, given: Sizes | None) -> Callable[[float], Found]:
+def joint(search: Search, given: Sizes | None) -> Callable[[float], FoundSizes]:
     """Function that finds the cheapest sizes for a goal, the cheaper of two searches.
 
     Args:
@@ -115,7 +115,7 @@ def joint(search: Search, given: Sizes | None) -> Callable[[float], Found]:
         given: sizes of `start_with_given`, from which the second search starts; None for no second one.
     """
 
-    def cheapest(goal: float) -> Found:
+    def cheapest(goal: float) -> FoundSizes:
         found = [search.cheapest(goal)]
         if given is not None:
             found.append(search.cheapest(goal, given))

@@ -45,7 +45,7 @@ MAX_KNOWN: Final = 200_000  # combinations of sizes whose p99 is kept
 
 
 @dataclass(frozen=True, kw_only=True)
-class Levers:
+class SizeLevers:
     """Kinds of moves that a search may make.
 
     Attributes:
@@ -58,11 +58,11 @@ class Levers:
     reissues: bool = True
 
 
-ALL_LEVERS: Final = Levers()
+ALL_LEVERS: Final = SizeLevers()
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSizes:
     """Sizes of all stages with their effect.
 
     Attributes:
@@ -86,7 +86,7 @@ class Search:
     """
 
     def __init__(
-        self, trials: StageTrials, costs: Costs, max_reissue: float, levers: Levers = ALL_LEVERS
+        self, trials: StageTrials, costs: Costs, max_reissue: float, levers: SizeLevers = ALL_LEVERS
     ) -> None:
         self.trials, self.supply, self.levers = trials, trials.supply, levers
         self._costs = costs
@@ -95,7 +95,7 @@ class Search:
         self._nodes = trials.model.profile.stages
         self._known: dict[Sizes, float] = {}
 
-    def only(self, levers: Levers) -> Search:
+    def only(self, levers: SizeLevers) -> Search:
         """A search with the same trials, costs and budget, and other kinds of moves."""
         return Search(self.trials, self._costs, self._max_reissue, levers)
 
@@ -104,9 +104,9 @@ class Search:
         prices = self.supply.price[self.supply.price > 0]
         return float(prices.min()) if prices.size else 1.0
 
-    def found(self, sizes: Sizes) -> Found:
+    def found(self, sizes: Sizes) -> FoundSizes:
         """Effect and cost of sizes."""
-        return Found(sizes, self.p99_ms(sizes), self.supply.cost(sizes))
+        return FoundSizes(sizes, self.p99_ms(sizes), self.supply.cost(sizes))
 
     def p99_ms(self, sizes: Sizes) -> float:
         """p99 of whole requests, smoothed, milliseconds; infinite where some stage cannot serve its calls."""
@@ -188,7 +188,7 @@ class Search:
             where="nodes",
         )
 
-    def cheapest(self, target_ms: float, start: Sizes | None = None) -> Found:
+    def cheapest(self, target_ms: float, start: Sizes | None = None) -> FoundSizes:
         """Cheapest sizes found whose p99 is at most a target; those of the walk's least p99 where none is.
 
         Args:
@@ -199,15 +199,15 @@ class Search:
         if best.p99_ms > target_ms:
             return best
 
-        def better(other: Found, than: Found) -> bool:
+        def better(other: FoundSizes, than: FoundSizes) -> bool:
             return other.p99_ms <= target_ms and other.cost < than.cost - MIN_SAVING
 
-        def walked(less: Found, than: Found) -> Found:
+        def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
             return self._trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
 
         return self._exchanged(best, walked, better)
 
-    def least_p99(self, cost: float, start: Sizes | None = None) -> Found:
+    def least_p99(self, cost: float, start: Sizes | None = None) -> FoundSizes:
         """Sizes of the least p99 found at no more than a cost.
 
         Args:
@@ -216,10 +216,10 @@ class Search:
         """
         best = self._walk(self.found(start or self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
 
-        def better(other: Found, than: Found) -> bool:
+        def better(other: FoundSizes, than: FoundSizes) -> bool:
             return other.p99_ms < than.p99_ms * (1 - MIN_GAIN)
 
-        def walked(less: Found, than: Found) -> Found:
+        def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
             del than
             return self._walk(less, 0.0, below=cost + MIN_SAVING)
 
@@ -227,10 +227,10 @@ class Search:
 
     def _exchanged(
         self,
-        best: Found,
-        walked: Callable[[Found, Found], Found],
-        better: Callable[[Found, Found], bool],
-    ) -> Found:
+        best: FoundSizes,
+        walked: Callable[[FoundSizes, FoundSizes], FoundSizes],
+        better: Callable[[FoundSizes, FoundSizes], bool],
+    ) -> FoundSizes:
         """Give something back and walk on from there, until that has failed `MAX_EXCHANGES` times in a row.
 
         Args:
@@ -252,7 +252,7 @@ class Search:
                 failed += 1
         return best
 
-    def reach(self, cost: float) -> Found:
+    def reach(self, cost: float) -> FoundSizes:
         """Sizes that the walk alone comes to within a cost: roughly the least p99 there.
 
         Args:
@@ -260,7 +260,7 @@ class Search:
         """
         return self._walk(self.found(self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
 
-    def _walk(self, found: Found, target_ms: float, below: float = math.inf) -> Found:
+    def _walk(self, found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
         """Make the move of most gain per cost until the target is met or no move within the cost helps."""
         for _ in range(MAX_STEPS):
             if found.p99_ms <= target_ms:
@@ -271,7 +271,7 @@ class Search:
             found = chosen
         return found
 
-    def _best_move(self, found: Found, target_ms: float, below: float) -> Found | None:
+    def _best_move(self, found: FoundSizes, target_ms: float, below: float) -> FoundSizes | None:
         """The allowed move of most gain per cost; where the budget of copies forbids all, a shift of copies.
 
         Moves that can no longer be the best, whatever a simulation would say, are not simulated: no move at a
@@ -305,7 +305,7 @@ class Search:
                 return self.found(sizes)
         return self._shifted(found, [sizes for _, _, sizes in scored if self._over_budget(sizes)])
 
-    def _shifted(self, found: Found, blocked: Sequence[Sizes]) -> Found | None:
+    def _shifted(self, found: FoundSizes, blocked: Sequence[Sizes]) -> FoundSizes | None:
         """The best of some moves beyond the budget of copies, with copies of another stage given up."""
         best = None
         least = found.p99_ms * (1 - MIN_GAIN)
@@ -324,7 +324,7 @@ class Search:
     def _over_budget(self, sizes: Sizes) -> bool:
         return self.spent(sizes) > self._max_reissue + ROUNDING
 
-    def _trim(self, found: Found, target_ms: float) -> Found:
+    def _trim(self, found: FoundSizes, target_ms: float) -> FoundSizes:
         """Give back what the target does not need, the largest saving first."""
         while found.p99_ms <= target_ms:
             kept = [one for one in self._savings(found) if self.p99_ms(one) <= target_ms]
@@ -339,7 +339,7 @@ class Search:
             found = self.found(min(kept, key=lambda one: (self._charged(one), self.p99_ms(one))))
         return found
 
-    def _savings(self, found: Found) -> list[Sizes]:
+    def _savings(self, found: FoundSizes) -> list[Sizes]:
         """Allowed sizes that cost less and differ at one stage, the least p99 first."""
         cheaper = (
             _with(found.sizes, stage, size)
@@ -428,7 +428,7 @@ class Search:
                 if max(1, self.trials.fewest(stage, place)) <= count <= limit[place]:
                     yield replace(now, replicas=count, node_class=place)
 
-    def _bounds(self, found: Found, target_ms: float) -> dict[int, float]:
+    def _bounds(self, found: FoundSizes, target_ms: float) -> dict[int, float]:
         """By stage worth trying: the most that a move there can lower p99, milliseconds.
 
         Tried are the stages that slow requests wait for most. Without waiting and stragglers a stage would

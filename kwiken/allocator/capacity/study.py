@@ -13,13 +13,13 @@ from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.marginals import Marginal, marginals, slowest_stage
 from kwiken.allocator.capacity.outcomes import (
     REPLICAS_ONLY,
-    Outcome,
+    SizeOutcome,
     checked,
     joint,
     reached,
     start_with_given,
 )
-from kwiken.allocator.capacity.search import Found, Search
+from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
@@ -79,7 +79,7 @@ class SizeStudy:
         given: cheapest sizes with the reissues that would be planned for the replicas as recorded.
     """
 
-    outcome: Outcome
+    outcome: SizeOutcome
     plain: Verified
     plan: Plan
     placement: Placement | None
@@ -148,7 +148,9 @@ def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
     )
 
 
-def _frontier(search: Search, cheapest: Callable[[float], Found], met: Outcome) -> list[FrontierPoint]:
+def _frontier(
+    search: Search, cheapest: Callable[[float], FoundSizes], met: SizeOutcome
+) -> list[FrontierPoint]:
     """Cheapest sizes for targets up to the p99 of the cheapest sizes that serve at all, both ways."""
     points = []
     slowest = search.p99_ms(search.cheapest_start())
@@ -167,7 +169,7 @@ def _frontier(search: Search, cheapest: Callable[[float], Found], met: Outcome) 
     return points
 
 
-def _unmet(search: Search, nearest: Outcome | None, settings: SizeSettings) -> UnmetTargetError:
+def _unmet(search: Search, nearest: SizeOutcome | None, settings: SizeSettings) -> UnmetTargetError:
     """Error that names the nearest p99 in reach, and what stands against a lower one."""
     least = search.cheapest(0.0)
     outcome = checked(search.trials, least.sizes, seed=settings.seed + VERIFY_SEED)

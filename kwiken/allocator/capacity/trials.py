@@ -18,16 +18,16 @@ from kwiken.allocator.capacity.lone_replicas import LonePauses
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.latency import finish_times, start_times
-from kwiken.model.plan import LedgerTerms, tidied
+from kwiken.model.plan import LedgerTerms, rounded
 from kwiken.model.service import Reissue
 from kwiken.tail.curves import MIN_CALLS_FOR_CURVE, Curve, reissue_curve
 from kwiken.tail.queueing.load import LoadModel, reissuing
 from kwiken.tail.queueing.simulator import (
-    Calls,
-    OverloadError,
     Primaries,
     ServiceTimes,
+    SimulatedCalls,
     Station,
+    UnstableStageError,
     poisson_arrivals,
     serve,
 )
@@ -112,7 +112,7 @@ class _StageCalls:
     called: Bools
     lag_ms: Floats | None
 
-    def at(self, speed: float, *, alone: bool) -> Calls:
+    def at(self, speed: float, *, alone: bool) -> SimulatedCalls:
         """The calls at replicas of a speed.
 
         Args:
@@ -122,7 +122,7 @@ class _StageCalls:
         work, rest = self.work / speed, self.rest
         if alone:
             work, rest = self.pauses.added(work, rest)
-        return Calls(self.arrival, work, rest, np.full(len(work), -1))
+        return SimulatedCalls(self.arrival, work, rest, np.full(len(work), -1))
 
     def latency_of_requests(self, calls_ms: Floats) -> Floats:
         """(n,): latency of the stage in each request, milliseconds; 0 where it was skipped.
@@ -278,7 +278,7 @@ class StageTrials:
         primaries = calls.at(self.speed(stage, size), alone=alone)
         try:
             served = serve(station, primaries, np.random.default_rng([*state.seed, 1]))
-        except OverloadError:
+        except UnstableStageError:
             return None
         own = max(float(primaries.work.sum()), 1e-12)
         extra = served.extra_work_ms / own
@@ -342,4 +342,4 @@ def _policies(alone: Trial | None) -> tuple[Reissue | None, ...]:
     # with slow calls included, is simulated.
     curve: Curve = reissue_curve(rows)
     found = [curve.policy(level) if level else None for level in LEVELS]
-    return tuple(None if one is None else tidied(one) for one in found)
+    return tuple(None if one is None else rounded(one) for one in found)

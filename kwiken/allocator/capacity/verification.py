@@ -13,7 +13,7 @@ from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder
-from kwiken.tail.queueing.simulator import OverloadError, Primaries, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator import Primaries, UnstableStageError, poisson_arrivals, simulate_queues
 from kwiken.tail.simulation import BlockBootstrap
 
 MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
@@ -92,7 +92,7 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
         found = simulate_queues(
             stations, arrivals, rng=np.random.default_rng([seed, 3]), given=given, warm_up=warm_up
         )
-    except OverloadError:
+    except UnstableStageError:
         return None
     return Verified(
         found.latency_ms,

@@ -24,7 +24,7 @@ from kwiken.allocator.contention.measured_stage import (
     without_workloads as without_workloads,
     workload_entry as workload_entry,
 )
-from kwiken.allocator.contention.ramp import Ramp as Ramp, Scores as Scores, Window as Window
+from kwiken.allocator.contention.ramp import Ramp as Ramp, RampWindow as RampWindow, Scores as Scores
 from kwiken.allocator.contention.simulated_machine import (
     SimulatedResource as SimulatedResource,
     simulate_ramp as simulate_ramp,
@@ -34,8 +34,8 @@ from kwiken.allocator.contention.sources import (
     operations_of as operations_of,
 )
 from kwiken.allocator.contention.stage_plan import (
-    Setting as Setting,
-    StagePlan as StagePlan,
+    ProbePlan as ProbePlan,
+    ProbeSetting as ProbeSetting,
     class_speeds as class_speeds,
     plan_stage as plan_stage,
     setting_text as setting_text,

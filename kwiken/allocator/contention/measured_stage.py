@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from kwiken.allocator.contention.ramp import Scores
-from kwiken.allocator.contention.stage_plan import Setting
+from kwiken.allocator.contention.stage_plan import ProbeSetting
 from kwiken.base.arrays import Floats
 
 MEDIAN_WIDENING: Final = 1.25  # of a median's standard error over a mean's, where errors are normal
@@ -32,7 +32,7 @@ class MeasuredRun:
         deviation: standard deviation of the performance relative to the reference's, as a share.
     """
 
-    setting: Setting
+    setting: ProbeSetting
     performance: float
     deviation: float
 
@@ -54,7 +54,7 @@ class StageProbe:
     played_by: str = ""
 
 
-def measured_runs(settings: Sequence[Setting], rounds: Floats) -> tuple[MeasuredRun, ...]:
+def measured_runs(settings: Sequence[ProbeSetting], rounds: Floats) -> tuple[MeasuredRun, ...]:
     """Performance of settings that were measured in turns, relative to the reference around them in time.
 
     A setting's ratio to the reference is the median over the rounds: a round in which another program was

@@ -33,7 +33,7 @@ PRIOR_NOISE: Final = 0.02  # standard deviation of one window's logarithm before
 PRIOR_FREEDOM: Final = 2.0  # number of differences that the prior counts for
 
 
-class Window(enum.Enum):
+class RampWindow(enum.Enum):
     """What runs in a window."""
 
     WORKLOAD = "workload alone"
@@ -41,18 +41,18 @@ class Window(enum.Enum):
     KERNEL = "kernel alone"
 
 
-VISIT: Final = (Window.BOTH, Window.KERNEL, Window.BOTH, Window.WORKLOAD)
+VISIT: Final = (RampWindow.BOTH, RampWindow.KERNEL, RampWindow.BOTH, RampWindow.WORKLOAD)
 
 
 @dataclass(frozen=True)
-class Step:
+class RampStep:
     """One window to measure.
 
     Attributes:
         level: level of the kernel, 0 to 1; 0 for the workload alone.
     """
 
-    window: Window
+    window: RampWindow
     level: float
 
 
@@ -182,18 +182,18 @@ class Ramp:
         self._max_visits = max_visits
         self._visits = 0
         self._level = 1.0
-        self._steps = deque([Step(Window.WORKLOAD, 0.0)])
+        self._steps = deque([RampStep(RampWindow.WORKLOAD, 0.0)])
         self._performances: list[float] = []  # of this visit's windows, from the first alone
         self._speeds: list[float] = []
         self._plan_visit()
 
     def _plan_visit(self) -> None:
         self._steps.extend(
-            Step(window, 0.0 if window is Window.WORKLOAD else self._level) for window in VISIT
+            RampStep(window, 0.0 if window is RampWindow.WORKLOAD else self._level) for window in VISIT
         )
 
     @property
-    def next(self) -> Step | None:
+    def next(self) -> RampStep | None:
         """The window to measure next; None once both scores are certain or visits are used up."""
         return self._steps[0] if self._steps else None
 
@@ -210,15 +210,19 @@ class Ramp:
         step = self.next
         if step is None:
             raise ValueError("the ramp is at its end")
-        given = {Window.WORKLOAD: (performance,), Window.KERNEL: (speed,), Window.BOTH: (performance, speed)}
+        given = {
+            RampWindow.WORKLOAD: (performance,),
+            RampWindow.KERNEL: (speed,),
+            RampWindow.BOTH: (performance, speed),
+        }
         for value in given[step.window]:
             if value is None or not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{step.window.value} at level {step.level:g}: {value} is no measurement")
         self._steps.popleft()
-        if step.window is not Window.KERNEL:
+        if step.window is not RampWindow.KERNEL:
             assert performance is not None
             self._performances.append(performance)
-        if step.window is not Window.WORKLOAD:
+        if step.window is not RampWindow.WORKLOAD:
             assert speed is not None
             self._speeds.append(speed)
         if not self._steps:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.contention.ramp import QOS, Ramp, Scores, Window
+from kwiken.allocator.contention.ramp import QOS, Ramp, RampWindow, Scores
 
 CAPACITY = 1.0  # of every resource
 
@@ -60,11 +60,11 @@ def simulate_ramp(resource: SimulatedResource, ramp: Ramp, rng: np.random.Genera
     while (step := ramp.next) is not None:
         windows += 1
         scale = np.exp(rng.normal(0.0, resource.noise, 2))
-        both = step.window is Window.BOTH
+        both = step.window is RampWindow.BOTH
         performance = resource.performance(step.level) * float(scale[0])
         speed = resource.kernel_speed(step.level, beside=both) * float(scale[1])
         ramp.record(
-            None if step.window is Window.KERNEL else performance,
-            None if step.window is Window.WORKLOAD else speed,
+            None if step.window is RampWindow.KERNEL else performance,
+            None if step.window is RampWindow.WORKLOAD else speed,
         )
     return ramp.scores, windows

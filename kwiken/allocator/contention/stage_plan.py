@@ -17,7 +17,7 @@ _SPEED: Final = re.compile(r"speed-(\d{1,3}(?:\.\d{1,4})?)")
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProbeSetting:
     """How a stage runs.
 
     Attributes:
@@ -32,7 +32,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class StagePlan:
+class ProbePlan:
     """What to measure of a stage.
 
     Attributes:
@@ -41,8 +41,8 @@ class StagePlan:
         sources: sources of contention to ramp beside the stage at the reference.
     """
 
-    reference: Setting
-    others: tuple[Setting, ...]
+    reference: ProbeSetting
+    others: tuple[ProbeSetting, ...]
     sources: tuple[str, ...]
 
 
@@ -79,33 +79,35 @@ def plan_stage(
     speeds: Mapping[str, float],
     sources: Sequence[str] = (),
     where: str,
-) -> StagePlan:
+) -> ProbePlan:
     """Choose the most informative measurements: another size, more replicas, another class, two sources.
 
     Args:
-        speeds: speed by node class; classes without one cannot be played here.
+        speeds: speed by node class; classes without one cannot be emulated here.
         sources: sources to ramp; empty for the two that tell most.
         where: source of the history to name in errors.
 
     Raises:
         InputError: the reference does not fit this machine, or the history has nothing to compare with.
     """
-    base = Setting(known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class])
+    base = ProbeSetting(
+        known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class]
+    )
     if base.size.cores > processors:
         raise InputError(
             f"the reference has {base.size.cores:g} cores, and this machine has {processors}", where=where
         )
     sizes = [label.cores <= processors for label in known.up.labels]
     others = [
-        Setting(size, 1, base.node_class, base.speed)
+        ProbeSetting(size, 1, base.node_class, base.speed)
         for size in _most_informative(known.up, sizes, base.size)
     ]
     counts = [int(count) for count in known.out.labels if count > 1 and count * base.size.cores <= processors]
     if counts:
-        others.append(Setting(base.size, min(counts), base.node_class, base.speed))
+        others.append(ProbeSetting(base.size, min(counts), base.node_class, base.speed))
     played = [label in speeds for label in known.het.labels]
     others.extend(
-        Setting(base.size, 1, name, speeds[name])
+        ProbeSetting(base.size, 1, name, speeds[name])
         for name in _most_informative(known.het, played, base.node_class)
     )
     for missing, matrix, found in (
@@ -114,27 +116,29 @@ def plan_stage(
         ("class of known speed", known.het, any(each.node_class != base.node_class for each in others)),
     ):
         if len(matrix.labels) > 1 and not found:
-            raise InputError(f"no other {missing} in the history can be played here", where=where)
-    return StagePlan(base, tuple(others), _sources(known, sources, where))
+            raise InputError(f"no other {missing} in the history can be emulated here", where=where)
+    return ProbePlan(base, tuple(others), _sources(known, sources, where))
 
 
-def whole_plan(known: Measurements, *, processors: int, speeds: Mapping[str, float]) -> StagePlan:
+def whole_plan(known: Measurements, *, processors: int, speeds: Mapping[str, float]) -> ProbePlan:
     """Plan that measures all sizes, numbers of replicas, classes and sources, for a whole row of the history.
 
     Args:
         processors: number of this machine's processors; what does not fit is left out.
         speeds: speed by node class.
     """
-    base = Setting(known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class])
+    base = ProbeSetting(
+        known.reference.size, 1, known.reference.node_class, speeds[known.reference.node_class]
+    )
     sizes = [each for each in known.up.labels if each != base.size and each.cores <= processors]
     counts = [each for each in known.out.labels if each > 1 and each * base.size.cores <= processors]
     classes = [each for each in known.het.labels if each != base.node_class and each in speeds]
     others = [
-        *(Setting(size, 1, base.node_class, base.speed) for size in sizes),
-        *(Setting(base.size, int(count), base.node_class, base.speed) for count in counts),
-        *(Setting(base.size, 1, name, speeds[name]) for name in classes),
+        *(ProbeSetting(size, 1, base.node_class, base.speed) for size in sizes),
+        *(ProbeSetting(base.size, int(count), base.node_class, base.speed) for count in counts),
+        *(ProbeSetting(base.size, 1, name, speeds[name]) for name in classes),
     ]
-    return StagePlan(base, tuple(others), tuple(known.tolerated.labels))
+    return ProbePlan(base, tuple(others), tuple(known.tolerated.labels))
 
 
 def _most_informative(matrix: Any, feasible: Sequence[bool], reference: object) -> list[Any]:
@@ -171,7 +175,7 @@ def _sources(known: Measurements, wanted: Sequence[str], where: str) -> tuple[st
     return tuple(labels[column] for column in columns.tolist())
 
 
-def setting_text(setting: Setting) -> str:
+def setting_text(setting: ProbeSetting) -> str:
     """A setting in words, for messages."""
     count = "1 replica" if setting.replicas == 1 else f"{setting.replicas} replicas"
     return f"{count} of {label_text(setting.size)} on {setting.node_class}"

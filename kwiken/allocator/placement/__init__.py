@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.allocator.placement.anti_affinity import AntiAffinity as AntiAffinity
 from kwiken.allocator.placement.explanations import (
-    Explanation as Explanation,
+    PlacementExplanation as PlacementExplanation,
     explain_placement as explain_placement,
 )
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION as SOURCE_CAUTION, Caution as Caution
@@ -22,9 +22,9 @@ from kwiken.allocator.placement.nodes import (
 )
 from kwiken.allocator.placement.order import (
     MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
-    Admission as Admission,
+    PlacedOrNot as PlacedOrNot,
+    PlacingStatus as PlacingStatus,
     Scheduler as Scheduler,
-    Status as Status,
     admit_all as admit_all,
 )
 from kwiken.allocator.placement.placement import (
@@ -43,12 +43,15 @@ from kwiken.allocator.placement.quality import (
     contention_on as contention_on,
     node_scores as node_scores,
 )
-from kwiken.allocator.placement.request import Request as Request, request_for as request_for
+from kwiken.allocator.placement.request import (
+    PlacementRequest as PlacementRequest,
+    request_for as request_for,
+)
 from kwiken.allocator.placement.sizing import (
     Forecast as Forecast,
-    Replica as Replica,
+    SizedReplica as SizedReplica,
     Sizing as Sizing,
-    Trial as Trial,
+    SizingTrial as SizingTrial,
 )
 from kwiken.allocator.placement.walks import (
     Rank as Rank,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
-from kwiken.allocator.placement.order import Admission
+from kwiken.allocator.placement.order import PlacedOrNot
 from kwiken.allocator.placement.quality import contention_loss, contention_on
-from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.workloads import SOURCES
 
 
@@ -64,7 +64,7 @@ class ReplicaFactors:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class PlacementExplanation:
     """Why a placement is as it is.
 
     Attributes:
@@ -79,7 +79,7 @@ class Explanation:
     refused: dict[str, int]
 
 
-def explain_placement(admissions: Sequence[Admission], ledger: NodeLedger) -> Explanation:
+def explain_placement(admissions: Sequence[PlacedOrNot], ledger: NodeLedger) -> PlacementExplanation:
     """Explain the outcome of a placement.
 
     Args:
@@ -95,10 +95,10 @@ def explain_placement(admissions: Sequence[Admission], ledger: NodeLedger) -> Ex
     costs = [cost for node in range(len(ledger.cluster.nodes)) for cost in _costs(node, requests, ledger)]
     costs.sort(key=lambda cost: -cost.loss)
     refused = {name: _refused(request, ledger) for name, request in requests.items()}
-    return Explanation(tuple(factors), tuple(costs), refused)
+    return PlacementExplanation(tuple(factors), tuple(costs), refused)
 
 
-def _factors(admission: Admission, ledger: NodeLedger, count: int) -> list[ReplicaFactors]:
+def _factors(admission: PlacedOrNot, ledger: NodeLedger, count: int) -> list[ReplicaFactors]:
     request, found = admission.request, []
     for place, replica in enumerate(admission.sizing.replicas):
         node_class = ledger.cluster.class_of[replica.node]
@@ -125,7 +125,7 @@ def _factors(admission: Admission, ledger: NodeLedger, count: int) -> list[Repli
     return found
 
 
-def _costs(node: int, requests: dict[str, Request], ledger: NodeLedger) -> list[NeighbourCost]:
+def _costs(node: int, requests: dict[str, PlacementRequest], ledger: NodeLedger) -> list[NeighbourCost]:
     """What each workload on a node costs each other one there."""
     draws = [draw for draw in ledger.residents(node) if draw.owner in requests]
     names = list(dict.fromkeys(draw.owner for draw in draws if draw.kind is DrawKind.REPLICA))
@@ -147,7 +147,7 @@ def _costs(node: int, requests: dict[str, Request], ledger: NodeLedger) -> list[
     return found
 
 
-def _refused(request: Request, ledger: NodeLedger) -> int:
+def _refused(request: PlacementRequest, ledger: NodeLedger) -> int:
     cores, memory_gb = request.all_cores, request.memory_gb
     room = np.zeros(len(ledger.cluster.nodes), dtype=np.bool_)
     for size in range(len(cores)):

@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from kwiken.allocator.placement.node_ledger import NodeLedger
-from kwiken.allocator.placement.request import Request
-from kwiken.allocator.placement.sizing import Forecast, Replica, Sizing
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
 
 MIN_SHARE_ACCEPTED: Final = (
     0.95  # of the performance needed, below which a workload waits (section 3.7 step 6)
@@ -38,7 +38,7 @@ class Scheduler(Protocol):
         """Whether a workload has what this scheduler set out to give it."""
 
 
-class Status(StrEnum):
+class PlacingStatus(StrEnum):
     """What became of a workload.
 
     Attributes:
@@ -56,7 +56,7 @@ class Status(StrEnum):
 
 
 @dataclass(eq=False)
-class Admission:
+class PlacedOrNot:
     """Outcome of one workload.
 
     Attributes:
@@ -70,26 +70,29 @@ class Admission:
     queued: bool = False
     nearest: Forecast | None = None
     nearest_empty: Forecast | None = None
-    evicted: list[tuple[str, Replica]] = field(default_factory=list)
+    evicted: list[tuple[str, SizedReplica]] = field(default_factory=list)
 
     @property
-    def request(self) -> Request:
+    def request(self) -> PlacementRequest:
         """Request of the workload."""
         return self.sizing.request
 
     @property
-    def status(self) -> Status:
+    def status(self) -> PlacingStatus:
         """What became of the workload, with its neighbours of now."""
         if self.request.workload.best_effort:
-            return Status.BEST_EFFORT
+            return PlacingStatus.BEST_EFFORT
         if self.queued:
-            return Status.QUEUED
-        return Status.MET if self.sizing.forecast().met else Status.SHORT
+            return PlacingStatus.QUEUED
+        return PlacingStatus.MET if self.sizing.forecast().met else PlacingStatus.SHORT
 
 
 def admit_all(
-    requests: Sequence[Request], ledger: NodeLedger, scheduler: Scheduler, running: Iterable[Sizing] = ()
-) -> list[Admission]:
+    requests: Sequence[PlacementRequest],
+    ledger: NodeLedger,
+    scheduler: Scheduler,
+    running: Iterable[Sizing] = (),
+) -> list[PlacedOrNot]:
     """Place workloads: by priority, then in the given order, and best-effort work last.
 
     A workload that has to wait does not hold up those behind it. Best-effort work that runs already makes
@@ -104,12 +107,12 @@ def admit_all(
     """
     there = {sizing.request.name: sizing for sizing in running}
     fillers = [sizing for sizing in there.values() if sizing.request.workload.best_effort]
-    found: dict[str, Admission] = {}
+    found: dict[str, PlacedOrNot] = {}
     for request in sorted(requests, key=lambda one: (one.workload.best_effort, -one.workload.priority)):
         sizing = there.get(request.name) or Sizing(request, ledger)
         if request.workload.best_effort:
             scheduler.place(sizing)
-            found[request.name] = Admission(sizing)
+            found[request.name] = PlacedOrNot(sizing)
         else:
             found[request.name] = admit(sizing, scheduler, fillers)
     for admission in found.values():
@@ -117,7 +120,7 @@ def admit_all(
     return [found[request.name] for request in requests]
 
 
-def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) -> Admission:
+def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) -> PlacedOrNot:
     """Place one workload with a target.
 
     There are four cases: 1. the scheduler finds what it set out for on the free nodes; 2. it does once
@@ -130,7 +133,7 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
     ledger, kept = sizing.ledger, len(sizing.replicas)
     scheduler.place(sizing)
     best, satisfied = sizing.forecast(), scheduler.satisfied(sizing)
-    evicted: list[tuple[str, Replica]] = []
+    evicted: list[tuple[str, SizedReplica]] = []
     if not satisfied and any(filler.replicas for filler in fillers):
         sizing.clear(kept)
         aside = [(filler, filler.replicas[:]) for filler in fillers]
@@ -147,7 +150,7 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
             evicted = _put_back(aside, ledger)
             sizing.refresh()
     if satisfied or best.performance >= MIN_SHARE_ACCEPTED * best.needed:
-        return Admission(sizing, evicted=evicted)
+        return PlacedOrNot(sizing, evicted=evicted)
     sizing.clear(kept)
     # Room that was made in vain is filled again: eviction must not outlive its reason.
     names = {filler.request.name: filler for filler in fillers}
@@ -155,24 +158,24 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
         _return(names[name], replica, ledger)
     empty = Sizing(sizing.request, NodeLedger(ledger.cluster))
     scheduler.place(empty)
-    return Admission(sizing, queued=True, nearest=best, nearest_empty=empty.forecast())
+    return PlacedOrNot(sizing, queued=True, nearest=best, nearest_empty=empty.forecast())
 
 
 def _put_back(
-    aside: Sequence[tuple[Sizing, Sequence[Replica]]], ledger: NodeLedger
-) -> list[tuple[str, Replica]]:
+    aside: Sequence[tuple[Sizing, Sequence[SizedReplica]]], ledger: NodeLedger
+) -> list[tuple[str, SizedReplica]]:
     """Put replicas of best-effort work back where they still fit; the others are evicted.
 
     The highest priority goes back first, and of one priority the oldest.
     """
-    lost: list[tuple[str, Replica]] = []
+    lost: list[tuple[str, SizedReplica]] = []
     for filler, replicas in sorted(aside, key=lambda pair: -pair[0].request.workload.priority):
         name = filler.request.name
         lost += [(name, replica) for replica in replicas if not _return(filler, replica, ledger)]
     return lost
 
 
-def _return(filler: Sizing, replica: Replica, ledger: NodeLedger) -> bool:
+def _return(filler: Sizing, replica: SizedReplica, ledger: NodeLedger) -> bool:
     request = filler.request
     room = ledger.fits(
         replica.node, float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])

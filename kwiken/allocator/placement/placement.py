@@ -11,8 +11,8 @@ import numpy as np
 
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
 from kwiken.allocator.placement.nodes import Cluster
-from kwiken.allocator.placement.order import Admission, Status
-from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, Sizing
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json
@@ -85,7 +85,7 @@ class PlacedWorkload(_Struct, frozen=True, kw_only=True):
     service: str = ""
     stage: str = ""
     spread: str = "none"
-    status: Status
+    status: PlacingStatus
     required: _NotNegative
     expected: _NotNegative
     needed: _NotNegative
@@ -166,7 +166,7 @@ def _check(placement: Placement, where: str) -> None:
 
 
 def document(
-    cluster: Cluster, admissions: Sequence[Admission], *, scheduler: str, confidence: float
+    cluster: Cluster, admissions: Sequence[PlacedOrNot], *, scheduler: str, confidence: float
 ) -> Placement:
     """Write down what was placed.
 
@@ -196,7 +196,7 @@ def placed_nodes(cluster: Cluster) -> list[PlacedNode]:
     ]
 
 
-def _workload(cluster: Cluster, admission: Admission) -> PlacedWorkload:
+def _workload(cluster: Cluster, admission: PlacedOrNot) -> PlacedWorkload:
     request, sizing = admission.request, admission.sizing
     forecast = sizing.forecast()
     chance = 1.0
@@ -223,7 +223,7 @@ def _workload(cluster: Cluster, admission: Admission) -> PlacedWorkload:
     )
 
 
-def _sure(request: Request, forecast: Forecast | None) -> float:
+def _sure(request: PlacementRequest, forecast: Forecast | None) -> float:
     """Target that a forecast would meet as surely as asked; 0 for no forecast."""
     if forecast is None:
         return 0.0
@@ -243,7 +243,9 @@ def _replica(cluster: Cluster, draws: Sequence[Draw]) -> PlacedReplica:
     )
 
 
-def resume(placement: Placement, requests: Mapping[str, Request], ledger: NodeLedger) -> list[Sizing]:
+def resume(
+    placement: Placement, requests: Mapping[str, PlacementRequest], ledger: NodeLedger
+) -> list[Sizing]:
     """Draw what runs already from a ledger, so that others are placed beside it.
 
     Replicas are left out, to be placed anew, where their workload or node is gone, where the node has no room

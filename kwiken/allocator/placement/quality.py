@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
 from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
-from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.base.arrays import Bools, Floats, Ints
 
 NO_SIZE: Final = -1
@@ -56,7 +56,7 @@ class Contention:
         return Contention(self.nodes[places], self.loss[places], self.refused[places])
 
 
-def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
+def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
     """Contention on nodes (Quasar section 3.7 step 1, with residents' residual tolerance).
 
     A node is acceptable where the pressure on it stays within what the newcomer tolerates, and the newcomer's
@@ -88,7 +88,7 @@ def contention_on(request: Request, ledger: NodeLedger, nodes: Ints | None = Non
 
 
 def node_scores(
-    request: Request, ledger: NodeLedger, contention: Contention, largest: int | None = None
+    request: PlacementRequest, ledger: NodeLedger, contention: Contention, largest: int | None = None
 ) -> NodeScores:
     """Score nodes for one more replica of a workload (Quasar section 3.7 steps 1 and 2).
 
@@ -140,7 +140,7 @@ def worst_loss(pressure: Floats, tolerated: Floats) -> float:
 
 
 def _largest_fitting(
-    request: Request, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
+    request: PlacementRequest, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
 ) -> Ints:
     """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
     cores, memory_gb = request.all_cores[:sizes], request.memory_gb[:sizes]

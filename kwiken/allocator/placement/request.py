@@ -24,7 +24,7 @@ MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Request:
+class PlacementRequest:
     """One workload as schedulers see it (Quasar section 3.5).
 
     Alone on its nodes, n replicas perform `efficiency[n - 1]` times the sum of their `rate[size, class]`.
@@ -213,7 +213,7 @@ def request_for(
     cluster: Cluster,
     caution: Caution,
     shares: Mapping[DrawKind, float] | None = None,
-) -> Request:
+) -> PlacementRequest:
     """Compose a profile's predictions for the classes of a cluster.
 
     A replica draws the larger of a size's memory and the memory that the workload needs. Sizes that draw as
@@ -245,7 +245,7 @@ def request_for(
     z = caution.quantile
     tolerated = np.clip(profile.tolerated.mean - z * profile.tolerated.deviation, MIN_TOLERATED, 1.0)
     caused = np.clip(profile.caused.mean + z * profile.caused.deviation, 0.0, 1.0)
-    return Request(
+    return PlacementRequest(
         workload=workload,
         required=0.0 if target is None else target.required,
         caution=caution,

@@ -12,13 +12,13 @@ import msgspec
 from kwiken.allocator.placement.anti_affinity import AntiAffinity
 from kwiken.allocator.placement.node_ledger import Draw, NodeLedger
 from kwiken.allocator.placement.quality import worst_loss
-from kwiken.allocator.placement.request import REL_ROUNDING, Request
+from kwiken.allocator.placement.request import REL_ROUNDING, PlacementRequest
 from kwiken.base.arrays import Bools, Floats
 
 NO_NODE: Final = -1
 
 
-class Replica(msgspec.Struct, frozen=True, eq=False):
+class SizedReplica(msgspec.Struct, frozen=True, eq=False):
     """One replica with its place.
 
     Attributes:
@@ -80,11 +80,11 @@ class Sizing:
         anti_affinity: which nodes the replicas close to other replicas.
     """
 
-    def __init__(self, request: Request, ledger: NodeLedger) -> None:
+    def __init__(self, request: PlacementRequest, ledger: NodeLedger) -> None:
         self.request = request
         self.ledger = ledger
         self.anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
-        self.replicas: list[Replica] = []
+        self.replicas: list[SizedReplica] = []
         self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
         self._on_node: dict[int, int] = {}  # number of replicas by node
         self._classes: list[int] = []  # of each replica's node
@@ -92,7 +92,7 @@ class Sizing:
         best_effort = request.workload.best_effort
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
-    def renew(self, request: Request) -> None:
+    def renew(self, request: PlacementRequest) -> None:
         """Suppose another need or other predictions of the same workload; its replicas stay.
 
         Args:
@@ -108,13 +108,13 @@ class Sizing:
 
     def add(self, node: int, size: int) -> None:
         """Place a replica; the caller has checked that it fits."""
-        self.replicas.append(Replica(node, size, self._drawn(node, size)))
+        self.replicas.append(SizedReplica(node, size, self._drawn(node, size)))
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._on_node[node] = self._on_node.get(node, 0) + 1
         if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
             self._changed(node)
 
-    def remove(self, place: int) -> Replica:
+    def remove(self, place: int) -> SizedReplica:
         """Take a replica away, by its position in `replicas`."""
         gone = self.replicas.pop(place)
         self._classes.pop(place)
@@ -127,7 +127,7 @@ class Sizing:
         """Change the size of a replica; the caller has checked that the new size fits in its place."""
         old = self.replicas[place]
         self._given_back(old)
-        self.replicas[place] = Replica(old.node, size, self._drawn(old.node, size))
+        self.replicas[place] = SizedReplica(old.node, size, self._drawn(old.node, size))
         self._sums = _Sums()
 
     def clear(self, keep: int = 0) -> None:
@@ -170,7 +170,7 @@ class Sizing:
             self.ledger.take(draw)
         return draws
 
-    def _given_back(self, replica: Replica) -> None:
+    def _given_back(self, replica: SizedReplica) -> None:
         for draw in replica.draws:
             self.ledger.release(draw)
 
@@ -320,7 +320,7 @@ class Sizing:
         return sums
 
 
-class Trial(Sizing):
+class SizingTrial(Sizing):
     """Replicas that are supposed and not drawn, to compare placements of a workload quickly.
 
     A node takes one new replica only, so neither room nor contention on any node depends on the others. The
@@ -340,10 +340,10 @@ class Trial(Sizing):
 
     def add(self, node: int, size: int) -> None:
         """Suppose a replica; the caller has checked that it fits, and that the node has no other one."""
-        self.replicas.append(Replica(node, size, ()))
+        self.replicas.append(SizedReplica(node, size, ()))
         self._classes.append(self.ledger.cluster.class_numbers[node])
 
-    def remove(self, place: int) -> Replica:
+    def remove(self, place: int) -> SizedReplica:
         """Drop a replica, by its position in `replicas`."""
         self._classes.pop(place)
         self._sums = _Sums()
@@ -363,7 +363,7 @@ class Trial(Sizing):
         del node, size
         return ()
 
-    def _given_back(self, replica: Replica) -> None:
+    def _given_back(self, replica: SizedReplica) -> None:
         pass
 
     def _outside(self, node: int) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.allocator.placement.quality import NO_SIZE, Contention, NodeScores, contention_on, node_scores
-from kwiken.allocator.placement.request import Request
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.base.arrays import Floats
 
@@ -21,10 +21,10 @@ GROWTH_OF_RANKED: Final = 8
 # Nodes that may be tried in vain, because a replica there costs the others more than it adds. One is enough
 # where all nodes are alike, and the scale-out curve is past its peak.
 MAX_NODES_WITHOUT_GAIN: Final = 8
-Rank = Callable[[Request, NodeLedger, NodeScores], Floats]
+Rank = Callable[[PlacementRequest, NodeLedger, NodeScores], Floats]
 
 
-def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
+def by_quality(request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
 
     Returns:
@@ -34,7 +34,7 @@ def by_quality(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floa
     return scores.quality
 
 
-def by_cost(request: Request, ledger: NodeLedger, scores: NodeScores) -> Floats:
+def by_cost(request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
     """Rank nodes by predicted performance for the cost of the replica.
 
     Returns:
@@ -105,7 +105,13 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
 
 
 def _offers(
-    request: Request, ledger: NodeLedger, rank: Rank, largest: int | None, scores: NodeScores, *, again: bool
+    request: PlacementRequest,
+    ledger: NodeLedger,
+    rank: Rank,
+    largest: int | None,
+    scores: NodeScores,
+    *,
+    again: bool,
 ) -> Iterator[tuple[int, int]]:
     """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
 
@@ -135,7 +141,7 @@ def _offers(
 
 
 def offers_by_size(
-    request: Request, ledger: NodeLedger, found: Contention
+    request: PlacementRequest, ledger: NodeLedger, found: Contention
 ) -> list[Iterator[tuple[int, int]]]:
     """Nodes and sizes for walks over the same nodes, each best first, for replicas that share no node.
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from kwiken.allocator.workloads.completion import MIN_VARIANCE, BayesianRows, Completion, EntryErrors
-from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Place, Run
+from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
 from kwiken.allocator.workloads.profile import Correction, Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.selection import Chosen, candidates, choose
 from kwiken.allocator.workloads.sources import SOURCES
@@ -73,10 +73,10 @@ class Classification:
     tolerated: Completion
     caused: Completion
     methods: dict[str, Chosen | None]
-    corrections: dict[Place, float]
+    corrections: dict[RunSetting, float]
     noise: float
 
-    def predict(self, place: Place) -> tuple[float, float]:
+    def predict(self, place: RunSetting) -> tuple[float, float]:
         """Log performance of the workload at a place, alone, and its standard deviation.
 
         Args:
@@ -196,7 +196,7 @@ class Classification:
             ),
         )
 
-    def _columns(self, place: Place) -> Ints:
+    def _columns(self, place: RunSetting) -> Ints:
         """Positions in `mean` of what makes up the performance at a place."""
         bounds = _bounds(self.known)
         matrices = (self.known.up, self.known.out, self.known.het)
@@ -211,7 +211,7 @@ class Classification:
             ]
         )
 
-    def _on_axis(self, place: Place) -> bool:
+    def _on_axis(self, place: RunSetting) -> bool:
         return _axis(place, self.known.reference) is not None
 
 
@@ -400,17 +400,17 @@ def _departure(missed: float, expected: float) -> float:
     return float(max(found)[1])
 
 
-def _label_of(place: Place, kind: str) -> object:
+def _label_of(place: RunSetting, kind: str) -> object:
     return {"size": place.size, "replicas": place.replicas, "class": place.node_class}[kind]
 
 
-def _moved(reference: Place, kind: str, label: Any) -> Place:
+def _moved(reference: RunSetting, kind: str, label: Any) -> RunSetting:
     """The reference with one thing changed."""
     field = {"size": "size", "replicas": "replicas", "class": "node_class"}[kind]
     return replace(reference, **{field: label})
 
 
-def _axis(place: Place, reference: Place) -> tuple[str, ...] | None:
+def _axis(place: RunSetting, reference: RunSetting) -> tuple[str, ...] | None:
     """Matrices that a run is an entry of: all three at the reference, one beside it, None elsewhere."""
     kinds = ("size", "replicas", "class")
     moved = tuple(kind for kind in kinds if _label_of(place, kind) != _label_of(reference, kind))

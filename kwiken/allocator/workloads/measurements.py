@@ -28,7 +28,7 @@ L = TypeVar("L")
 
 
 @dataclass(frozen=True)
-class Place:
+class RunSetting:
     """Setting of a run, or of the reference.
 
     Attributes:
@@ -51,7 +51,7 @@ class Run:
         deviation: standard deviation of the performance, as a share of it; None where it is not known.
     """
 
-    place: Place
+    place: RunSetting
     performance: float
     deviation: float | None = None
 
@@ -104,7 +104,7 @@ class Measurements:
         reference: size, one replica, and node class that performance is told relative to.
     """
 
-    reference: Place
+    reference: RunSetting
     up: Matrix
     out: Matrix
     het: Matrix
@@ -213,7 +213,7 @@ def _checked(document: _Document, min_workloads: int) -> Measurements:
     """Measurements of a document; a ValueError starts with the field."""
     told = document.reference
     try:
-        reference = Place(Size(told.cores, told.memory_gb), 1, told.node_class)
+        reference = RunSetting(Size(told.cores, told.memory_gb), 1, told.node_class)
     except ValueError as error:
         raise ValueError(f"reference.{error}") from error
     history = document.history
@@ -361,7 +361,7 @@ def _run(run: _Run, known: Measurements, path: str) -> Run:
         )
     except ValueError as error:
         raise ValueError(f"{path}.{error}") from error
-    place = Place(size, run.replicas, run.node_class or reference.node_class)
+    place = RunSetting(size, run.replicas, run.node_class or reference.node_class)
     for kind, label, matrix in (
         ("size", place.size, known.up),
         ("number of replicas", place.replicas, known.out),

@@ -13,7 +13,7 @@ from kwiken.apps.demo.pace import Finding, Pace
 from kwiken.apps.report.model import percent
 
 
-class Watch(Protocol):
+class DemoWatch(Protocol):
     """Receiver of the demo's progress."""
 
     def step(self, label: str, seconds: float) -> None:

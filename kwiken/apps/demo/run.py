@@ -16,17 +16,17 @@ import aiohttp
 from kwiken.apps.demo.faults import Disturber, choose
 from kwiken.apps.demo.pace import (
     WANTED_REQUESTS,
-    Attempt,
     Finding,
+    HealthWindow,
+    InconclusiveRunError,
     Monitor,
-    NothingToldError,
     Pace,
-    Window,
+    RateTrial,
     assess,
     seconds_for,
     slower_rate,
 )
-from kwiken.apps.demo.progress import Watch
+from kwiken.apps.demo.progress import DemoWatch
 from kwiken.apps.demo.setup import (
     PLANNING_S,
     TARGET,
@@ -41,10 +41,10 @@ from kwiken.apps.demo.setup import (
 )
 from kwiken.apps.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, no_tick
 from kwiken.apps.demo.trial import (
-    Evidence,
+    ArmTrial,
+    DemoStretch,
     Learned,
-    Stretch,
-    Trial,
+    TrialData,
     first_plan,
     judge,
     learn,
@@ -65,11 +65,11 @@ REQUEST_BYTES = 15_000  # lower bound of the size of one request's spans
 LEARN_WINDOW_S = 5.0
 
 
-async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
+async def run_demo(settings: DemoSettings, watch: DemoWatch) -> DemoResult:
     """Run the demo and write its folder.
 
     Raises:
-        NothingToldError: when the machine did not let the run measure anything; says why.
+        InconclusiveRunError: when the machine did not let the run measure anything; says why.
         KwikenError: when a step fails; names the step. All processes have ended by then.
     """
     requests = (
@@ -84,7 +84,7 @@ async def run_demo(settings: DemoSettings, watch: Watch) -> DemoResult:
         folder.release()
 
 
-async def _run_in(folder: Folder, settings: DemoSettings, watch: Watch) -> DemoResult:
+async def _run_in(folder: Folder, settings: DemoSettings, watch: DemoWatch) -> DemoResult:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kwiken-demo-") as scratch:
         watch.step("reading the library", 0)
@@ -116,14 +116,14 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def _paced(site: Site, pace: Pace) -> tuple[Evidence, Path]:
+async def _paced(site: Site, pace: Pace) -> tuple[TrialData, Path]:
     """Learn and compare at a pace, at a slower one where the machine does not bear that.
 
     Returns:
         The data of the trial, and the file with the load generator's records.
 
     Raises:
-        NothingToldError: when no pace is left to try.
+        InconclusiveRunError: when no pace is left to try.
     """
     settings = site.settings
     slowdowns = 0
@@ -134,21 +134,21 @@ async def _paced(site: Site, pace: Pace) -> tuple[Evidence, Path]:
         site.watch.pace(pace, seconds)
         name = f"records-{slowdowns}.jsonl"
         outcome = await _attempt(site, pace, timing, name)
-        if isinstance(outcome, Evidence):
+        if isinstance(outcome, TrialData):
             return outcome, site.scratch / name
         slower = slower_rate(pace.rate, outcome.excess, fixed=settings.rate is not None, slowdowns=slowdowns)
         if slower is None:
             advice = (
                 "lower --rate" if settings.rate is not None else "try again when the machine is less busy"
             )
-            raise NothingToldError(f"at {pace.rate:g} requests a second {outcome.reason}; {advice}")
+            raise InconclusiveRunError(f"at {pace.rate:g} requests a second {outcome.reason}; {advice}")
         site.watch.slower(outcome.reason, pace.rate, slower)
         slowdowns += 1
         pace = dataclasses.replace(pace, rate=slower, share=pace.share * slower / pace.rate)
         await calm_again(site, no_tick)
 
 
-async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidence | Attempt:
+async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> TrialData | RateTrial:
     """Disturb, load, learn and compare; the load ends before the disturbance.
 
     Returns:
@@ -165,7 +165,7 @@ async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidenc
         bench = _Bench(site, pace, timing, disturber, load, site.monitor(name, load))
         await site.flowing(bench.tick)
         learned = await bench.learn()
-        if isinstance(learned, Attempt):
+        if isinstance(learned, RateTrial):
             return learned
         trial, attempt = await bench.compare(learned)
         if attempt.failed:
@@ -173,7 +173,7 @@ async def _attempt(site: Site, pace: Pace, timing: Timing, name: str) -> Evidenc
         watch.step("stopping", 0)
         await load.stop()
     restarts = sum(replica["restarts"] for replica in await site.replicas())
-    return Evidence(settings, pace, timing, learned, trial, disturber.report(), restarts)
+    return TrialData(settings, pace, timing, learned, trial, disturber.report(), restarts)
 
 
 @dataclass
@@ -194,7 +194,7 @@ class _Bench:
         await self.load.check()
         self.disturber.check()
 
-    async def learn(self) -> Learned | Attempt:
+    async def learn(self) -> Learned | RateTrial:
         """Warm up, learn without a plan, learn what copies do with a first plan, and plan.
 
         Returns:
@@ -205,7 +205,7 @@ class _Bench:
         watch.step("warming up", timing.warm_s)
         await pass_time(timing.warm_s, self.tick)
         alone = await self._recorded("learning from traces", timing.learn_s)
-        if isinstance(alone, Attempt):
+        if isinstance(alone, RateTrial):
             return alone
         watch.step("fitting, and planning a first plan", 0)
         profile = await self._working(asyncio.to_thread(learn, traces, alone))
@@ -216,7 +216,7 @@ class _Bench:
         await self._put(first)
         pilot = await self._recorded("learning what copies do", timing.pilot_s)
         await self._put(None)
-        if isinstance(pilot, Attempt):
+        if isinstance(pilot, RateTrial):
             return pilot
         watch.step("planning", 0)
         learned = await self._working(
@@ -227,7 +227,7 @@ class _Bench:
         await calm_again(self.site, self.tick)
         return learned
 
-    async def _recorded(self, label: str, seconds: float) -> tuple[Stretch, ...] | Attempt:
+    async def _recorded(self, label: str, seconds: float) -> tuple[DemoStretch, ...] | RateTrial:
         """Let a number of seconds pass that count.
 
         Returns:
@@ -235,13 +235,13 @@ class _Bench:
         """
         self.site.watch.step(label, seconds)
         windows = max(1, round(seconds / LEARN_WINDOW_S))
-        attempt = Attempt([("learning", number) for number in range(windows)])
-        sound: list[Stretch] = []
+        attempt = RateTrial([("learning", number) for number in range(windows)])
+        sound: list[DemoStretch] = []
         while attempt.current is not None:
             self.monitor.begin()
             since_s = time.time()
             await pass_time(seconds / windows, self.tick)
-            stretch = Stretch(since_s, time.time())
+            stretch = DemoStretch(since_s, time.time())
             window, finding = await self._end()
             if attempt.note(finding, window.use):
                 sound.append(stretch)
@@ -261,7 +261,7 @@ class _Bench:
             raise
         return await task
 
-    async def compare(self, learned: Learned) -> tuple[Trial, Attempt]:
+    async def compare(self, learned: Learned) -> tuple[ArmTrial, RateTrial]:
         """Run the blocks of all arms, then remove the plan."""
         self.site.watch.step("comparing before, after and even", self.timing.measure_s)
         plans = {"before": None, "after": learned.study.plan, "even": learned.even}
@@ -277,7 +277,7 @@ class _Bench:
         await self._put(None)
         return trial
 
-    async def _end(self) -> tuple[Window, Finding | None]:
+    async def _end(self) -> tuple[HealthWindow, Finding | None]:
         """Figures of the stretch that ends now, and what is wrong with it."""
         window = await self.monitor.end(self.pace.rate)
         finding = assess(window, self.pace)
@@ -293,4 +293,4 @@ class _Bench:
                 return await self.site.cluster.put_plan(plan)
             except (TimeoutError, aiohttp.ClientError):
                 await self.load.check()
-        raise NothingToldError(f"the gateway took no plan in {MAX_PUT_TRIES} tries")
+        raise InconclusiveRunError(f"the gateway took no plan in {MAX_PUT_TRIES} tries")

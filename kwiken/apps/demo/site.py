@@ -12,8 +12,8 @@ from typing import Any
 
 import aiohttp
 
-from kwiken.apps.demo.pace import RATES, STEP_S, Monitor, NothingToldError, Pace, RateSearch, Step
-from kwiken.apps.demo.progress import Watch
+from kwiken.apps.demo.pace import RATES, STEP_S, InconclusiveRunError, Monitor, Pace, RateSearch, RateStep
+from kwiken.apps.demo.progress import DemoWatch
 from kwiken.apps.demo.setup import DemoSettings, Folder, Load, LoadError
 from kwiken.apps.demo.trial import pass_time
 from kwiken.runtime.cluster import Cluster
@@ -32,7 +32,7 @@ class Site:
 
     settings: DemoSettings
     cluster: Cluster
-    watch: Watch
+    watch: DemoWatch
     folder: Folder
     scratch: Path
 
@@ -74,13 +74,13 @@ class Site:
         """The replicas as the supervisor lists them.
 
         Raises:
-            NothingToldError: the gateway, whose status is a part of the list, was too busy to answer.
+            InconclusiveRunError: the gateway, whose status is a part of the list, was too busy to answer.
         """
         for _ in range(MAX_STATUS_TRIES):
             with contextlib.suppress(TimeoutError, aiohttp.ClientError):
                 found: list[dict[str, Any]] = (await self.cluster.status())["replicas"]
                 return found
-        raise NothingToldError(f"the gateway gave no status in {MAX_STATUS_TRIES} tries")
+        raise InconclusiveRunError(f"the gateway gave no status in {MAX_STATUS_TRIES} tries")
 
     async def flowing(self, tick: Any) -> None:
         """Wait until the gateway has answered the first requests; a busy one may say nothing meanwhile.
@@ -104,7 +104,7 @@ async def find_pace(site: Site) -> Pace:
     """Find the rate that fits the machine; measures again where the machine was too busy for any.
 
     Raises:
-        NothingToldError: when the machine is too slow or too busy for any rate.
+        InconclusiveRunError: when the machine is too slow or too busy for any rate.
     """
     for number in range(MAX_SEARCHES):
         search = await _search(site, f"ramp-{number}.jsonl")
@@ -112,7 +112,7 @@ async def find_pace(site: Site) -> Pace:
         await calm_again(site, no_tick)
         if pace is not None:
             return pace
-    raise NothingToldError(f"the machine is too slow or too busy for a demo: {search.words}")
+    raise InconclusiveRunError(f"the machine is too slow or too busy for a demo: {search.words}")
 
 
 async def _search(site: Site, name: str) -> RateSearch:
@@ -136,7 +136,7 @@ async def _search(site: Site, name: str) -> RateSearch:
                 monitor.begin()
             await pass_time(first_due_s + (number + 1) * STEP_S - time.time(), tick)
             use = monitor.use() if number else None
-            if use is not None and search.add(Step(rate, use)):
+            if use is not None and search.add(RateStep(rate, use)):
                 break
     return search
 

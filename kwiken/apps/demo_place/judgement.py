@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.apps.demo_place.run import Arm, Outcome
+from kwiken.apps.demo_place.run import DemoPlaceResult, PlacedArm
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's
 MAX_LATE_MS: Final = 25.0  # p99 of the delay of requests
@@ -25,7 +25,7 @@ class Verdict:
     lines: list[str]
 
 
-def verdict(outcome: Outcome) -> Verdict:
+def verdict(outcome: DemoPlaceResult) -> Verdict:
     """Judge a run."""
     *others, ours = outcome.arms
     busy = max(outcome.loss.busy, *(arm.busy for arm in outcome.arms))
@@ -55,7 +55,7 @@ def verdict(outcome: Outcome) -> Verdict:
     return Verdict(told=True, kept=kept, lines=lines)
 
 
-def _spent(arm: Arm) -> str:
+def _spent(arm: PlacedArm) -> str:
     """What a placement kept, with its cores and cost."""
     waiting = [service.service for service in arm.services if not service.replicas]
     missed = [service.service for service in arm.services if service.replicas and not service.met]

@@ -28,7 +28,7 @@ from kwiken.apps.demo_place.scene import (
     requests,
     target_ms,
 )
-from kwiken.apps.demo_place.traffic import FAILED_MS, Stream, p99_ms, send, time_of_call
+from kwiken.apps.demo_place.traffic import FAILED_MS, LoadStream, p99_ms, send, time_of_call
 from kwiken.base.machine import Reading, read_processors, use_between
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, ReplicaPlace
@@ -74,7 +74,7 @@ class ServiceOutcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arm:
+class PlacedArm:
     """One placement under load.
 
     Attributes:
@@ -115,7 +115,7 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class DemoPlaceResult:
     """Result of the demonstration.
 
     Attributes:
@@ -126,11 +126,11 @@ class Outcome:
 
     call_ms: dict[str, float]
     rate_per_s: dict[str, float]
-    arms: list[Arm]
+    arms: list[PlacedArm]
     loss: Loss
 
 
-async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
+async def run_demo(*, seed: int, say: Say, log: Path) -> DemoPlaceResult:
     """Run the demonstration; about two and a half minutes.
 
     Args:
@@ -145,7 +145,7 @@ async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
             f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
             f"a p99 of {target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests a second"
         )
-    arms: list[Arm] = []
+    arms: list[PlacedArm] = []
     loss: Loss | None = None
     for name in SCHEDULERS:
         async with _placed(name, call_s, settings) as placed:
@@ -156,7 +156,7 @@ async def run_demo(*, seed: int, say: Say, log: Path) -> Outcome:
                 loss = await _lose(placed, streams, call_s, chance, say)
     assert loss is not None
     rates = {name: rate_per_s(seconds) for name, seconds in call_s.items()}
-    return Outcome(
+    return DemoPlaceResult(
         call_ms={name: 1e3 * seconds for name, seconds in call_s.items()},
         rate_per_s=rates,
         arms=arms,
@@ -186,7 +186,7 @@ async def _measure(say: Say, settings: ClusterSettings) -> tuple[dict[str, int],
     ) as on_nodes:
         counts = Counter(node.node_class for node in there.values())
         told = " and ".join(f"{count} {name}" for name, count in counts.items())
-        say(f"this machine plays {told} nodes, by {on_nodes.limits.method.value}")
+        say(f"this machine emulates {told} nodes, by {on_nodes.limits.method.value}")
         say("measuring what one call of each service takes")
         await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
     order = list(SERVICES)
@@ -211,9 +211,9 @@ class _Placed:
     limits: NodeLimits
     said: list[tuple[float, str]]
 
-    def streams(self, rounds: Mapping[str, int], call_s: Mapping[str, float]) -> dict[str, Stream]:
+    def streams(self, rounds: Mapping[str, int], call_s: Mapping[str, float]) -> dict[str, LoadStream]:
         return {
-            name: Stream(cluster.gateway_url + "/v1/request", rounds[name], rate_per_s(call_s[name]))
+            name: LoadStream(cluster.gateway_url + "/v1/request", rounds[name], rate_per_s(call_s[name]))
             for name, cluster in self.clusters.items()
         }
 
@@ -250,8 +250,8 @@ async def _placed(
 
 
 async def _arm(
-    placed: _Placed, streams: Mapping[str, Stream], call_s: Mapping[str, float], chance: random.Random
-) -> Arm:
+    placed: _Placed, streams: Mapping[str, LoadStream], call_s: Mapping[str, float], chance: random.Random
+) -> PlacedArm:
     """Load a placement, and judge it."""
     before, start_s = read_processors(), time.monotonic()
     await send(streams.values(), WARM_S + ARM_S, chance)
@@ -280,7 +280,7 @@ async def _arm(
             )
         )
     late = [delay for stream in streams.values() for delay in stream.late_ms]
-    return Arm(
+    return PlacedArm(
         scheduler=placed.placement.scheduler,
         services=services,
         cores=cores,
@@ -293,7 +293,7 @@ async def _arm(
 
 async def _lose(
     placed: _Placed,
-    streams: Mapping[str, Stream],
+    streams: Mapping[str, LoadStream],
     call_s: Mapping[str, float],
     chance: random.Random,
     say: Say,
@@ -327,7 +327,7 @@ async def _lose(
 
 
 def kept_again_s(
-    streams: Mapping[str, Stream], call_s: Mapping[str, float], lost_s: float, last_s: float
+    streams: Mapping[str, LoadStream], call_s: Mapping[str, float], lost_s: float, last_s: float
 ) -> float | None:
     """Time from a loss after which every target is kept to the end, seconds; None if too short to tell.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass, Request, request_for
+from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass, PlacementRequest, request_for
 from kwiken.allocator.workloads import (
     SOURCES,
     Estimate,
@@ -20,7 +20,7 @@ from kwiken.allocator.workloads import (
     Workload,
     WorkloadProfile,
 )
-from kwiken.runtime.cluster import PlayedNode
+from kwiken.runtime.cluster import EmulatedNode
 
 SERVICES: Final = {"digest": "hashing", "pack": "packing", "order": "ordering"}  # with their stages
 MODULE: Final = "kwiken.services.trio"
@@ -50,11 +50,11 @@ def nodes() -> Cluster:
     return Cluster(tuple(classes), tuple(Node(f"node-{place}", kind) for place, kind in enumerate(NODES, 1)))
 
 
-def played() -> dict[str, PlayedNode]:
-    """The nodes as this machine plays them."""
+def played() -> dict[str, EmulatedNode]:
+    """The nodes as this machine emulates them."""
     speeds = {"quick": 1.0, "slow": SLOW}
     return {
-        node.name: PlayedNode(node_class=node.node_class, cores=NODE_CORES, speed=speeds[node.node_class])
+        node.name: EmulatedNode(node_class=node.node_class, cores=NODE_CORES, speed=speeds[node.node_class])
         for node in nodes().nodes
     }
 
@@ -85,7 +85,7 @@ def performance(call_s: float, cores: float, speed: float) -> float:
     return max(MIN_RATE, served - LOG_100 / (TARGET_OVER_TIME * call_s))
 
 
-def requests(call_s: Mapping[str, float], cluster: Cluster) -> list[Request]:
+def requests(call_s: Mapping[str, float], cluster: Cluster) -> list[PlacementRequest]:
     """What is to be placed: the services, and best-effort work.
 
     Args:

@@ -18,7 +18,7 @@ CALLERS: Final = 2  # so that a replica is never idle
 
 
 @dataclass
-class Stream:
+class LoadStream:
     """Requests to one gateway.
 
     Attributes:
@@ -73,7 +73,7 @@ async def time_of_call(url: str, rounds: int, seconds: float) -> float:
     return (last_s - start_s) / answered
 
 
-async def send(streams: Iterable[Stream], seconds: float, chance: random.Random) -> None:
+async def send(streams: Iterable[LoadStream], seconds: float, chance: random.Random) -> None:
     """Send Poisson traffic to several gateways at the same time.
 
     Args:
@@ -92,7 +92,7 @@ async def send(streams: Iterable[Stream], seconds: float, chance: random.Random)
 
 
 async def _send(
-    stream: Stream,
+    stream: LoadStream,
     seconds: float,
     chance: random.Random,
     session: aiohttp.ClientSession,
@@ -105,7 +105,7 @@ async def _send(
         group.create_task(_one(stream, due, session))
 
 
-async def _one(stream: Stream, due_s: float, session: aiohttp.ClientSession) -> None:
+async def _one(stream: LoadStream, due_s: float, session: aiohttp.ClientSession) -> None:
     late_ms = 1e3 * (time.monotonic() - due_s)
     try:
         async with session.post(stream.url, json={"rounds": stream.rounds}) as response:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kwiken.apps.console import note_sentences, read_text
-from kwiken.apps.report.charts import Request, pauses_of, pick_requests
+from kwiken.apps.report.charts import GanttRequest, pauses_of, pick_requests
 from kwiken.apps.report.inputs import JAEGER, MAX_BYTES, Found
 from kwiken.apps.report.model import DemoResult, Loads, read_result, read_rows
 from kwiken.apps.report.sections import Material, curve_views
@@ -152,7 +152,7 @@ def _ours(profile: Profile) -> bool:
     return all(stage.match.service == f"{profile.service}-{stage.name}" for stage in stages)
 
 
-def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Request, ...]:
+def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[GanttRequest, ...]:
     """Requests to draw, if traces of kwiken's gateway are among the files."""
     files = [name for name in found.traces if not name.startswith(JAEGER)]
     if not files:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kwiken.apps.demo_place import Arm
+    from kwiken.apps.demo_place import PlacedArm
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -35,7 +35,7 @@ SHOWN_LINES: Final = 5  # of the log, after a failure
 @json_option
 @needs_extra("plan")
 def command(*, out: str, seed: int, as_json: bool) -> int:
-    """Place three services and best-effort work on six nodes of unequal speed, which this machine plays.
+    """Place three services and best-effort work on six nodes of unequal speed, which this machine emulates.
 
     The placements of three schedulers are run under the same load, one after another. Then a node of the last
     one is stopped, and its replicas are started elsewhere. It takes about two minutes.
@@ -106,7 +106,7 @@ def _logged(folder: str) -> Iterator[Path]:
         handler.close()
 
 
-def _show(arms: list[Arm]) -> None:
+def _show(arms: list[PlacedArm]) -> None:
     head = ("placed by", "service", "target ms", "p99 ms", "kept", "requests", "failed", "on")
     rows = [
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kwiken.allocator.placement import Admission, DrawKind, NodeLedger
+from kwiken.allocator.placement import DrawKind, NodeLedger, PlacedOrNot
 from kwiken.allocator.workloads import SOURCES
 from kwiken.apps.report.charts import Drawing, shorten
 
@@ -19,7 +19,7 @@ STYLE: Final = (
 )
 
 
-def draw_placement(admissions: Sequence[Admission], ledger: NodeLedger) -> str:
+def draw_placement(admissions: Sequence[PlacedOrNot], ledger: NodeLedger) -> str:
     """Draw a placement as a self-contained SVG.
 
     A row is a node. Its bar shows the cores that each workload draws, in the workload's colour; paler parts

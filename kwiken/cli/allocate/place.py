@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kwiken.allocator.placement import (
-        Admission,
         Caution,
         Cluster,
         DrawKind,
         NodeLedger,
+        PlacedOrNot,
         Placement,
-        Request,
+        PlacementRequest,
     )
     from kwiken.allocator.workloads import Workload, WorkloadProfile
     from kwiken.model.plan import Plan
@@ -173,7 +173,7 @@ def _requests(
     caution: Caution,
     plan: Plan | None,
     plan_file: str | None,
-) -> list[Request]:
+) -> list[PlacementRequest]:
     from kwiken.allocator.placement import request_for
 
     if plan is not None and not any(one.service == plan.service and one.stage for one in wanted):
@@ -202,8 +202,8 @@ def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
 
 
 def _place(
-    requests: Sequence[Request], cluster: Cluster, name: str, seed: int, running: Placement | None
-) -> tuple[list[Admission], NodeLedger, Placement]:
+    requests: Sequence[PlacementRequest], cluster: Cluster, name: str, seed: int, running: Placement | None
+) -> tuple[list[PlacedOrNot], NodeLedger, Placement]:
     from kwiken.allocator.placement import NodeLedger, admit_all, document, resume
     from kwiken.allocator.placement.schedulers import scheduler
 
@@ -216,7 +216,7 @@ def _place(
 
 
 def _compare(
-    requests: Sequence[Request], cluster: Cluster, seed: int, running: Placement | None
+    requests: Sequence[PlacementRequest], cluster: Cluster, seed: int, running: Placement | None
 ) -> list[dict[str, Any]]:
     """Outcome under every scheduler; the exact one is left out where it cannot be used."""
     from kwiken.allocator.placement import total_cost

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kwiken.allocator.contention import MachineProbe, StagePlan, StageProbe
+    from kwiken.allocator.contention import MachineProbe, ProbePlan, StageProbe
     from kwiken.allocator.workloads import Measurements
     from kwiken.runtime.probes import StageTarget
 
@@ -137,7 +137,7 @@ def command(
 
 async def _probe(
     goal: StageTarget,
-    plan: StagePlan,
+    plan: ProbePlan,
     calibrated: MachineProbe | None,
     window_s: float,
     advanced: Callable[[], None],

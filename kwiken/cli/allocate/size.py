@@ -30,7 +30,7 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.capacity import Outcome, SizeStudy, StageNeed
+    from kwiken.allocator.capacity import SizeOutcome, SizeStudy, StageNeed
     from kwiken.allocator.placement import Cluster
     from kwiken.allocator.workloads import Workload, WorkloadProfile
     from kwiken.model.profile import Profile
@@ -332,7 +332,7 @@ def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str,
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: SizeOutcome) -> dict[str, Any]:
     trials = outcome.trials
     stages: Sequence[dict[str, Any]] = [
         {

@@ -59,7 +59,7 @@ def command(
     slow or too busy to tell anything; one line says why.
     """
     from kwiken.apps.demo import TerminalWatch, run_demo
-    from kwiken.apps.demo.pace import NothingToldError
+    from kwiken.apps.demo.pace import InconclusiveRunError
     from kwiken.apps.demo.setup import DemoSettings
 
     settings = DemoSettings(
@@ -74,7 +74,7 @@ def command(
     try:
         with progress("starting") as bar:
             result = _run(run_demo(settings, TerminalWatch(bar)))
-    except NothingToldError as error:
+    except InconclusiveRunError as error:
         note(f"kwiken: {error}")
         return NOTHING_TOLD
     if as_json:

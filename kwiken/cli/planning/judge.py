@@ -40,7 +40,7 @@ WAYS: Final = {"plan": "the plan", "even": "all stages alike", "hindsight": "in 
 PERCENTILES: Final = ("p50", "p90", "p95", "p99", "p99.9")
 
 
-class FitOptions(TypedDict):
+class JudgedFit(TypedDict):
     """Options of a fit of traces, as `fit_profile` takes them."""
 
     like: Profile | None
@@ -196,7 +196,7 @@ def _judged_by_blocks(
     )
 
 
-def _read(files: Sequence[str], **options: Unpack[FitOptions]) -> tuple[Plan | None, dict[str, Profile]]:
+def _read(files: Sequence[str], **options: Unpack[JudgedFit]) -> tuple[Plan | None, dict[str, Profile]]:
     """Read the plan, if there is one, and the requests by name of their recording."""
     from kwiken.apps.report import find
 

@@ -15,7 +15,7 @@ from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra, out_
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kwiken.export.plans import Target
+    from kwiken.export.plans import StageAddress
     from kwiken.model.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
@@ -92,7 +92,7 @@ def _write_template(path: str, missing: Mapping[str, Mapping[str, object]]) -> N
     note(f"fill in its {len(missing)} entries, and give it by --map {path}")
 
 
-def _targets(path: str | None, plan: Plan) -> Mapping[str, Target]:
+def _targets(path: str | None, plan: Plan) -> Mapping[str, StageAddress]:
     """Load the map of stages to calls; empty if no file is given."""
     from kwiken.export.plans import check_known, read_targets
 

@@ -17,7 +17,7 @@ from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.lab.reproduction import Row
+    from kwiken.lab.reproduction import ReproducedRow
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
@@ -71,7 +71,7 @@ def command(
         note_written(output)
 
 
-def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
+def _text(title: str, rows: Sequence[ReproducedRow]) -> Iterator[str]:
     """Lines with each row beside the source's value, figure by figure; each figure's notes follow once."""
     yield title
     for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
@@ -93,7 +93,7 @@ def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
             )
 
 
-def _range(row: Row) -> str:
+def _range(row: ReproducedRow) -> str:
     """Lowest and highest of the values that a row is the median of; empty where it is no median."""
     return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
 

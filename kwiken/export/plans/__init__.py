@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.export.plans.calls import (
-    Target as Target,
+    StageAddress as StageAddress,
     check_known as check_known,
     read_targets as read_targets,
 )

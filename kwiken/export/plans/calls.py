@@ -25,7 +25,7 @@ _VARIABLE: Final = re.compile(r"\{[^/{}]+\}|:[A-Za-z_]\w*|<[^/<>]+>", re.ASCII)
 _HOST: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z")
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class StageAddress(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Address of a stage's calls, where its spans do not name one.
 
     Attributes:
@@ -57,7 +57,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class ExportedCall:
     """One kind of call; a proxy or client cannot tell equal calls apart.
 
     Attributes:
@@ -84,7 +84,7 @@ class Call:
         return f"{self.method or ''} {where}{path}".strip()
 
 
-def call_named(text: str, *, sure: bool = False) -> Call | None:
+def call_named(text: str, *, sure: bool = False) -> ExportedCall | None:
     """The call that a span's name or an entry of a map denotes; None if it denotes none.
 
     Args:
@@ -94,15 +94,15 @@ def call_named(text: str, *, sure: bool = False) -> Call | None:
     found = _GRPC.match(text)
     if found is not None and ("." in found["service"] or (sure and not text.startswith("/"))):
         service, method = found["service"], found["method"]
-        return Call(path=f"/{service}/{method}", method="POST", grpc=(service, method))
+        return ExportedCall(path=f"/{service}/{method}", method="POST", grpc=(service, method))
     found = _HTTP.match(text)
     if found is None or not _is_plain_path(found["path"]) or "*" in found["path"]:
         return None
     segments = found["path"].split("/")
     if not any(_VARIABLE.fullmatch(segment) for segment in segments):
-        return Call(path=found["path"], method=found["method"])
+        return ExportedCall(path=found["path"], method=found["method"])
     parts = ("[^/]+" if _VARIABLE.fullmatch(segment) else re.escape(segment) for segment in segments)
-    return Call(regex="/".join(parts), method=found["method"])
+    return ExportedCall(regex="/".join(parts), method=found["method"])
 
 
 def _is_plain_path(text: str) -> bool:
@@ -110,10 +110,10 @@ def _is_plain_path(text: str) -> bool:
     return text.startswith("/") and text.isascii() and text.isprintable() and not set(text) & set(" ?#")
 
 
-def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
+def call_of(match: SpanMatch | None, target: StageAddress | None) -> ExportedCall | None:
     """The call of a stage: the map's, else the one its spans' name denotes; None if neither denotes one."""
     if target is not None and target.prefix is not None:
-        found: Call | None = Call(prefix=target.prefix)
+        found: ExportedCall | None = ExportedCall(prefix=target.prefix)
     elif target is not None and target.call is not None:
         found = call_named(target.call, sure=True)
     else:
@@ -124,7 +124,7 @@ def call_of(match: SpanMatch | None, target: Target | None) -> Call | None:
     return replace(found, host=host.lower(), port=port)
 
 
-def _seen(match: SpanMatch | None) -> Call | None:
+def _seen(match: SpanMatch | None) -> ExportedCall | None:
     """The call that a stage's spans denote by their name and method; None if they denote none."""
     if match is None:
         return None
@@ -136,7 +136,7 @@ def _seen(match: SpanMatch | None) -> Call | None:
     return replace(found, method=match.method)
 
 
-def address_of(match: SpanMatch | None, target: Target | None) -> tuple[str, int | None]:
+def address_of(match: SpanMatch | None, target: StageAddress | None) -> tuple[str, int | None]:
     """Host and port of a stage's calls: the map's, else those its spans state, else the service as the host.
 
     Args:
@@ -164,7 +164,7 @@ def entry_for(match: SpanMatch | None) -> dict[str, Any]:
     return {"call": f"{method} /path", "host": host or "name", "port": 80 if port is None else port}
 
 
-def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:
+def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, StageAddress]:
     """Read a map from stages to calls, as JSON. A plain string stands for `{"call": ...}`.
 
     Args:
@@ -179,15 +179,15 @@ def read_targets(text: str | bytes, *, where: str = "map") -> dict[str, Target]:
     return {name: _target(value, f"{where}: stage {name!r}") for name, value in raw.items()}
 
 
-def _target(value: Any, where: str) -> Target:
+def _target(value: Any, where: str) -> StageAddress:
     if not isinstance(value, str | dict):
         raise InputError(
             f"must be a call or an object with call, prefix, host or port, not {value!r}", where=where
         )
-    return convert({"call": value} if isinstance(value, str) else value, Target, where=where)
+    return convert({"call": value} if isinstance(value, str) else value, StageAddress, where=where)
 
 
-def check_known(targets: Mapping[str, Target], stages: Mapping[str, Any], *, where: str) -> None:
+def check_known(targets: Mapping[str, StageAddress], stages: Mapping[str, Any], *, where: str) -> None:
     """Refuse a map that names a stage which the plan lacks: most likely a typo.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.export.plans.calls import Call, Target
+from kwiken.export.plans.calls import ExportedCall, StageAddress
 from kwiken.export.plans.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
 from kwiken.model.plan import STAGE_SLACK, Plan
@@ -25,7 +25,7 @@ TAKE: Final = (
 TYPE: Final = "type.googleapis.com/envoy.extensions"
 
 
-def retry_on(call: Call) -> str:
+def retry_on(call: ExportedCall) -> str:
     """Envoy's `retry_on` conditions: failures after which another replica may still answer."""
     return RETRY_ON_GRPC if call.grpc is not None else RETRY_ON_HTTP
 
@@ -35,7 +35,7 @@ def retry_percent(found: Iterable[Hedge]) -> float:
     return min(100.0, max(0.01, round(100 * STAGE_SLACK * max(hedge.share for hedge in found), 2)))
 
 
-def route_match(call: Call) -> dict[str, Any]:
+def route_match(call: ExportedCall) -> dict[str, Any]:
     """Envoy's `RouteMatch` of a call."""
     if call.path is not None:
         found: dict[str, Any] = {"path": call.path}
@@ -55,7 +55,7 @@ def most_exact(hedge: Hedge) -> tuple[int, int, bool]:
     return kind, -len(call.prefix or ""), call.method is None
 
 
-def envoy_bootstrap(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
+def envoy_bootstrap(plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
     """Whole Envoy bootstrap in YAML: one listener, and a route for each call that the plan reissues.
 
     Args:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.export.plans.calls import Target
+from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.hedges import NEEDS_GRPC, Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
 from kwiken.model.plan import Plan
 
@@ -18,7 +18,7 @@ MIN_RATIO: Final = 0.001  # clients read three decimals
 NON_FATAL: Final = ("UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
 
 
-def grpc_config(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
+def grpc_config(plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
     """Service config of gRPC in JSON: a hedging policy for each method that the plan reissues.
 
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.

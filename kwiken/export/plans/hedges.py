@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
-from kwiken.export.plans.calls import Call, Target, call_of, entry_for
+from kwiken.export.plans.calls import ExportedCall, StageAddress, call_of, entry_for
 from kwiken.model.plan import Plan, SpanMatch
 from kwiken.model.service import Reissue
 
@@ -48,7 +48,7 @@ class Hedge:
     """
 
     stages: tuple[str, ...]
-    call: Call
+    call: ExportedCall
     after_ms: float
     copies: int
     probability: float
@@ -66,7 +66,7 @@ def plain(text: str) -> str:
 
 
 def hedges(
-    plan: Plan, targets: Mapping[str, Target], *, needs: str, where: str = "plan"
+    plan: Plan, targets: Mapping[str, StageAddress], *, needs: str, where: str = "plan"
 ) -> tuple[list[Hedge], list[str]]:
     """Policies for each kind of call that the plan reissues, in the plan's order, and notes.
 
@@ -77,8 +77,8 @@ def hedges(
     Raises:
         InputError: for reissued stages whose calls are not known; names the stages and an entry for a map.
     """
-    found: dict[Call, list[str]] = {}
-    bystanders: dict[Call, list[str]] = {}
+    found: dict[ExportedCall, list[str]] = {}
+    bystanders: dict[ExportedCall, list[str]] = {}
     lost: list[str] = []
     for name, stage in plan.stages.items():
         call = _usable(call_of(stage.match, targets.get(name)), needs)
@@ -103,7 +103,9 @@ def hedges(
     return merged, notes
 
 
-def missing_entries(plan: Plan, targets: Mapping[str, Target], *, needs: str) -> dict[str, dict[str, Any]]:
+def missing_entries(
+    plan: Plan, targets: Mapping[str, StageAddress], *, needs: str
+) -> dict[str, dict[str, Any]]:
     """Entries of a map for all reissued stages whose calls are not known, to be filled in; empty for none.
 
     Args:
@@ -116,11 +118,15 @@ def missing_entries(plan: Plan, targets: Mapping[str, Target], *, needs: str) ->
     }
 
 
-def _usable(call: Call | None, needs: str) -> Call | None:
+def _usable(call: ExportedCall | None, needs: str) -> ExportedCall | None:
     if call is None:
         return None
     if needs == NEEDS_GRPC:
-        return Call(path=call.path, method=call.method, grpc=call.grpc) if call.grpc is not None else None
+        return (
+            ExportedCall(path=call.path, method=call.method, grpc=call.grpc)
+            if call.grpc is not None
+            else None
+        )
     return call if call.host else None
 
 
@@ -145,7 +151,7 @@ def _json(entry: Mapping[str, object]) -> str:
     return text.replace("  ", " \\u0020")  # messages are printed with single spaces
 
 
-def _merged(plan: Plan, call: Call, names: Sequence[str]) -> Hedge:
+def _merged(plan: Plan, call: ExportedCall, names: Sequence[str]) -> Hedge:
     """Most careful policy of stages with equal calls: largest delay, fewest copies, lowest probability."""
     policies = [policy for name in names if (policy := plan.stages[name].reissue) is not None]
     return Hedge(
@@ -166,7 +172,7 @@ def _share(plan: Plan, name: str, policy: Reissue) -> float:
     return min(1.0, plan.budgets.reissue / cost) if cost > 0 else 1.0
 
 
-def _has_host(match: SpanMatch | None, target: Target | None) -> bool:
+def _has_host(match: SpanMatch | None, target: StageAddress | None) -> bool:
     return (target is not None and target.host is not None) or (match is not None and match.host is not None)
 
 
@@ -180,7 +186,7 @@ def _host_notes(guessed: Sequence[str]) -> Iterator[str]:
 
 
 def _merge_notes(
-    plan: Plan, found: Mapping[Call, list[str]], bystanders: Mapping[Call, list[str]]
+    plan: Plan, found: Mapping[ExportedCall, list[str]], bystanders: Mapping[ExportedCall, list[str]]
 ) -> Iterator[str]:
     for call, names in found.items():
         if len(names) > 1:

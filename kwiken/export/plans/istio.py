@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans.calls import Call, Target
+from kwiken.export.plans.calls import ExportedCall, StageAddress
 from kwiken.export.plans.envoy import (
     failure_notes,
     most_exact,
@@ -52,7 +52,7 @@ OUTLIERS: Final = {
 Document = tuple[Sequence[str], dict[str, Any]]
 
 
-def istio_documents(plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
+def istio_documents(plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
     """Istio resources in YAML, three per host.
 
     Args:
@@ -98,9 +98,9 @@ def _by_host(found: Sequence[Hedge], where: str) -> dict[str, list[Hedge]]:
     return groups
 
 
-def _route_names(plan: Plan, found: Sequence[Hedge]) -> dict[Call, str]:
+def _route_names(plan: Plan, found: Sequence[Hedge]) -> dict[ExportedCall, str]:
     """Unique name of each hedged route, by which the EnvoyFilter finds it."""
-    names: dict[Call, str] = {}
+    names: dict[ExportedCall, str] = {}
     for hedge in found:
         base = name = _slug(f"kwiken-{plan.service}-{hedge.stages[0]}")
         turn = 1
@@ -139,7 +139,7 @@ def _rule(host: str, found: Sequence[Hedge]) -> Document:
     }
 
 
-def _filter(host: str, found: Sequence[Hedge], names: Mapping[Call, str]) -> Document:
+def _filter(host: str, found: Sequence[Hedge], names: Mapping[ExportedCall, str]) -> Document:
     lines = (
         "Apply it in the callers' namespace (in Istio's root namespace: for all callers). It needs sidecars.",
     )
@@ -163,7 +163,7 @@ def _patch(hedge: Hedge, name: str) -> dict[str, Any]:
     }
 
 
-def _service(host: str, found: Sequence[Hedge], names: Mapping[Call, str]) -> Document:
+def _service(host: str, found: Sequence[Hedge], names: Mapping[ExportedCall, str]) -> Document:
     lines = (
         "If the host has a VirtualService, put these routes above its own: a sidecar takes one for a host.",
         "There is no perTryTimeout here on purpose: without the EnvoyFilter it would cut slow calls off.",
@@ -185,7 +185,7 @@ def _route(hedge: Hedge, name: str) -> dict[str, Any]:
     }
 
 
-def _match(call: Call) -> dict[str, Any]:
+def _match(call: ExportedCall) -> dict[str, Any]:
     if call.path is not None:
         uri = {"exact": call.path}
     elif call.regex is not None:

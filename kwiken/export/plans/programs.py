@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from kwiken.export.plans.calls import Target
+from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
@@ -17,11 +17,11 @@ from kwiken.model.plan import Plan
 class Exporter(Protocol):
     """Exporter of a plan's reissues as settings of one program."""
 
-    def __call__(self, plan: Plan, targets: Mapping[str, Target], *, where: str = "plan") -> Exported:
+    def __call__(self, plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
         """Settings, with notes on what they lose; `where` is the plan's name in errors."""
 
 
-def missing_calls(plan: Plan, targets: Mapping[str, Target], program: str) -> dict[str, dict[str, Any]]:
+def missing_calls(plan: Plan, targets: Mapping[str, StageAddress], program: str) -> dict[str, dict[str, Any]]:
     """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none.
 
     Args:

@@ -1,4 +1,4 @@
-"""Simulated fleets: scenarios on clusters too large to own, played under any scheduler of the allocator."""
+"""Simulated fleets: scenarios on clusters too large to own, run under any scheduler of the allocator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catalogue of scenarios: those of Paragon and of Quasar that a simulated cluster can play."""
+"""Catalogue of scenarios: those of Paragon and of Quasar that a simulated cluster can run."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Final
 from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.lab.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
-from kwiken.lab.fleet.simulator import DETECTION_S, Manager, Outcome, Simulation
+from kwiken.lab.fleet.simulator import DETECTION_S, FleetOutcome, FleetSimulation, Manager
 from kwiken.lab.fleet.world import World
 
 
@@ -72,10 +72,10 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
 )
 
 
-def simulate(world: World, name: str) -> Outcome:
+def simulate(world: World, name: str) -> FleetOutcome:
     """Run a world under one of the `CONTESTANTS`."""
     contestant = CONTESTANTS[name]
     manager = contestant.manager(name, world.seed)
     first = world.profiles(contestant.knowledge, ENTRIES)
     again = world.profiles(contestant.knowledge, ENTRIES_AGAIN) if manager.measures_again else first
-    return Simulation(world.scenario, first, manager, again).run()
+    return FleetSimulation(world.scenario, first, manager, again).run()

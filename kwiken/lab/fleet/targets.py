@@ -14,7 +14,7 @@ from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import Behaviour
 from kwiken.lab.fleet.generators import CORES, MEMORY_GB
 from kwiken.lab.fleet.platforms import Platform, cluster_of
-from kwiken.lab.fleet.simulator import FOREVER, Job, Phase, Scenario, Step, UserReservation
+from kwiken.lab.fleet.simulator import FOREVER, Job, Phase, PhaseStep, Scenario, UserReservation
 from kwiken.lab.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 
 KNOWN: Final = 30  # workloads that were measured everywhere
@@ -128,13 +128,13 @@ def _at_least(offered: tuple[int, ...], wanted: float) -> float:
     return float(next((one for one in offered if one >= wanted - ROUNDING), offered[-1]))
 
 
-def _swings(rng: np.random.Generator, duration_s: float) -> tuple[Step, ...]:
+def _swings(rng: np.random.Generator, duration_s: float) -> tuple[PhaseStep, ...]:
     """Load of a service over its life: a day's sine from 40% to 100% in 24 steps, and one spike to 150%."""
     hours = np.arange(24)
     factors = 0.7 - 0.3 * np.cos(2 * np.pi * (hours + rng.uniform(0, 24)) / 24)
     spike = int(rng.integers(24))
     factors[spike] = 1.5
     return tuple(
-        Step(duration_s * float(hour) / 24, float(factor))
+        PhaseStep(duration_s * float(hour) / 24, float(factor))
         for hour, factor in zip(hours, factors, strict=True)
     )

@@ -44,7 +44,7 @@ class StageDistribution:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class PopulationFit:
     """Parameters of one population.
 
     Attributes:
@@ -66,7 +66,7 @@ class Calibration:
 
 
 POPULATIONS = {
-    "C": Calibration(
+    "C": PopulationFit(
         mean_log_sd=2.0,
         means_ms=(1, 200),
         sigma_median=0.43,
@@ -75,8 +75,8 @@ POPULATIONS = {
         slow_power=0.2,
         cap=40,
     ),
-    "A": Calibration(mean_log_sd=1.15, means_ms=(1, 100), sigma_median=0.5, sigma_log_sd=0.53),
-    "D": Calibration(
+    "A": PopulationFit(mean_log_sd=1.15, means_ms=(1, 100), sigma_median=0.5, sigma_log_sd=0.53),
+    "D": PopulationFit(
         mean_log_sd=2.0,
         means_ms=(1, 200),
         sigma_median=0.45,
@@ -89,7 +89,7 @@ POPULATIONS = {
 
 
 def population(
-    calibration: Calibration, rng: np.random.Generator, *, dags: int = DAGS
+    calibration: PopulationFit, rng: np.random.Generator, *, dags: int = DAGS
 ) -> list[tuple[StageDistribution, ...]]:
     """Synthetic DAGs, smallest first; each a tuple of stages, parents before children.
 
@@ -108,7 +108,7 @@ def _size(share: float) -> int:
     return int(np.clip(round(math.exp(math.log(14) + 1.37 * float(ndtri(share)))), 1, MAX_STAGES))
 
 
-def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple[StageDistribution, ...]:
+def _dag(size: int, calibration: PopulationFit, rng: np.random.Generator) -> tuple[StageDistribution, ...]:
     parents = _parents(size, rng)
     shared = rng.normal(0, calibration.shared_log_sd) if calibration.shared_log_sd else 0.0
     return tuple(
@@ -118,7 +118,7 @@ def _dag(size: int, calibration: Calibration, rng: np.random.Generator) -> tuple
 
 
 def _stage(
-    name: str, after: tuple[str, ...], calibration: Calibration, shared: float, rng: np.random.Generator
+    name: str, after: tuple[str, ...], calibration: PopulationFit, shared: float, rng: np.random.Generator
 ) -> StageDistribution:
     mean = float(np.clip(rng.lognormal(math.log(10), calibration.mean_log_sd), *calibration.means_ms))
     middle = math.log(calibration.sigma_median) + shared

@@ -2,5 +2,10 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction.rows import Plot as Plot, Row as Row, Series as Series, run as run
+from kwiken.lab.reproduction.rows import (
+    Plot as Plot,
+    PlotSeries as PlotSeries,
+    ReproducedRow as ReproducedRow,
+    run as run,
+)
 from kwiken.lab.reproduction.sources import NAMES as NAMES, reproduction as reproduction

@@ -14,9 +14,9 @@ __all__ = [
     "Findings",
     "Part",
     "Plot",
+    "PlotSeries",
+    "ReproducedRow",
     "Reproduction",
-    "Row",
-    "Series",
     "gain",
     "over_seeds",
     "percent",
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True):
     """One value of a source beside ours.
 
     Attributes:
@@ -47,13 +47,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
 
 
-def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = "") -> Row:
+def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = "") -> ReproducedRow:
     """A row in one line."""
-    return Row(figure=figure, metric=metric, source=source, ours=ours, note=note)
+    return ReproducedRow(figure=figure, metric=metric, source=source, ours=ours, note=note)
 
 
 @dataclass(frozen=True)
-class Series:
+class PlotSeries:
     """Line or cloud of points.
 
     Attributes:
@@ -82,7 +82,7 @@ class Plot:
     title: str
     x_label: str
     y_label: str
-    series: tuple[Series, ...]
+    series: tuple[PlotSeries, ...]
     log_x: bool = False
     log_y: bool = False
 
@@ -91,7 +91,7 @@ class Plot:
 class Findings:
     """Results of one part of a reproduction."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ReproducedRow, ...] = ()
     plots: tuple[Plot, ...] = ()
 
 
@@ -154,7 +154,7 @@ def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
     """
     jobs = [job for part in reproduction.parts for job in part.jobs]
     results = list(spread(jobs))
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     plots: list[Plot] = []
     at = 0
     for part in reproduction.parts:

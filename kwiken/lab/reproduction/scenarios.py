@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.lab.fleet import SCENARIOS, simulate
-from kwiken.lab.reproduction.rows import Row
+from kwiken.lab.reproduction.rows import ReproducedRow
 
-__all__ = ["Figures", "Told", "levels", "orderings", "played"]
+__all__ = ["Figures", "SourcedFigure", "levels", "orderings", "simulated"]
 
 Figures = dict[str, dict[str, float]]  # by manager: figures by name
 LEVELS = (
@@ -21,14 +21,14 @@ ORDERS = "seeds in which the order holds, a tie counts; the source's order follo
 LEADS = "by how much the first manager is ahead, below 0 if it is behind; median over the seeds"
 
 
-def played(scenario: str, managers: Sequence[str], seed: int) -> Figures:
+def simulated(scenario: str, managers: Sequence[str], seed: int) -> Figures:
     """Figures of one scenario under some managers, on the same draw."""
     world = SCENARIOS[scenario].draw(seed)
     return {name: simulate(world, name).summary() for name in managers}
 
 
 @dataclass(frozen=True)
-class Told:
+class SourcedFigure:
     """One figure of a scenario, with what the source says of it.
 
     Attributes:
@@ -42,13 +42,13 @@ class Told:
     source: Mapping[str, str]
 
 
-def levels(scenario: str, told: Told, results: Sequence[Figures]) -> list[Row]:
+def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[ReproducedRow]:
     """A row for each manager: median over the seeds."""
     rows = []
     for manager in results[0]:
         values = [each[manager][told.metric] for each in results]
         rows.append(
-            Row(
+            ReproducedRow(
                 figure=told.figure,
                 metric=f"{scenario}: {told.metric.removesuffix(', %')}, {manager}, %",
                 source=told.source.get(manager, ""),
@@ -62,8 +62,8 @@ def levels(scenario: str, told: Told, results: Sequence[Figures]) -> list[Row]:
 
 
 def orderings(
-    scenario: str, told: Told, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
-) -> list[Row]:
+    scenario: str, told: SourcedFigure, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
+) -> list[ReproducedRow]:
     """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:
@@ -75,14 +75,14 @@ def orderings(
         leads = [each[better][told.metric] - each[other][told.metric] for each in results]
         label = f"{scenario}: {name}, {better} before {other}"
         rows += [
-            Row(
+            ReproducedRow(
                 figure=told.figure,
                 metric=f"{label}, seeds of {len(results)}",
                 source="",
                 ours=float(sum(lead >= 0 for lead in leads)),
                 note=ORDERS,
             ),
-            Row(
+            ReproducedRow(
                 figure=told.figure,
                 metric=f"{label}, points",
                 source="",

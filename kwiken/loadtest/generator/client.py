@@ -20,7 +20,7 @@ from gevent import monkey
 from geventhttpclient._parser import HTTPResponseParser
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest.inputs import Target
+from kwiken.loadtest.inputs import LoadTarget
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
@@ -103,7 +103,9 @@ class Client:
         timeout_s: time limit of one whole request, connecting included, seconds.
     """
 
-    def __init__(self, target: Target, bodies: tuple[bytes, ...], *, method: str, timeout_s: float) -> None:
+    def __init__(
+        self, target: LoadTarget, bodies: tuple[bytes, ...], *, method: str, timeout_s: float
+    ) -> None:
         self._target = target
         self._timeout_s = timeout_s
         self._idle: list[_Connection] = []

@@ -6,8 +6,8 @@ from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals
 from kwiken.loadtest.inputs.queries import Queries as Queries
 from kwiken.loadtest.inputs.settings import (
     LoadSettings as LoadSettings,
+    LoadTarget as LoadTarget,
     Prepared as Prepared,
-    Target as Target,
     parse_target as parse_target,
     prepare as prepare,
 )

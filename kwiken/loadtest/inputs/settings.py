@@ -19,7 +19,7 @@ _PATH = re.compile(r"/[\x21-\x7e]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """Address that requests are sent to.
 
     Attributes:
@@ -41,7 +41,7 @@ class Target:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
 
 
-def parse_target(url: str, path: str) -> Target:
+def parse_target(url: str, path: str) -> LoadTarget:
     """Split a URL into its parts and check them.
 
     Raises:
@@ -64,7 +64,7 @@ def parse_target(url: str, path: str) -> Target:
     if not _PATH.fullmatch(path):
         raise InputError("must start with / and hold no space or control character", where=f"path {path!r}")
     tls = parts.scheme == "https"
-    return Target(
+    return LoadTarget(
         host=parts.hostname,
         port=port or (443 if tls else 80),
         tls=tls,
@@ -116,7 +116,7 @@ class Prepared:
     """Checked settings, with the target parsed and the files read."""
 
     settings: LoadSettings
-    target: Target
+    target: LoadTarget
     arrivals: Arrivals
     queries: Queries
 

@@ -10,8 +10,8 @@ from kwiken.model.plan.accounts import (
     VERDICTS as VERDICTS,
     WITHIN as WITHIN,
     Account as Account,
-    Bounds as Bounds,
     Floor as Floor,
+    LedgerBounds as LedgerBounds,
     grant as grant,
 )
 from kwiken.model.plan.ledger_terms import (
@@ -36,5 +36,5 @@ from kwiken.model.plan.plan import (
     SpanMatch as SpanMatch,
     StagePlan as StagePlan,
 )
-from kwiken.model.plan.rounding import later as later, tidied as tidied
+from kwiken.model.plan.rounding import rounded as rounded, rounded_up_ms as rounded_up_ms
 from kwiken.model.plan.windows import PEAK_BUCKETS as PEAK_BUCKETS, PEAK_WINDOW_S as PEAK_WINDOW_S

@@ -37,7 +37,7 @@ VERDICTS: Final = ("within", "floor", "horizon", "peak", "stage_horizon", "stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class LedgerBounds:
     """What an account may spend.
 
     Attributes:
@@ -96,7 +96,7 @@ class Account:
         "work",
     )
 
-    def __init__(self, bounds: Bounds = Bounds()) -> None:
+    def __init__(self, bounds: LedgerBounds = LedgerBounds()) -> None:
         self.work = 0
         self.spent = 0
         self.floor_spent = 0
@@ -113,7 +113,7 @@ class Account:
         self._bounds = bounds
         self.retune(bounds)
 
-    def retune(self, bounds: Bounds) -> None:
+    def retune(self, bounds: LedgerBounds) -> None:
         """Set other bounds; earnings and spends stay, so a change of plans buys no second burst.
 
         Work earns by the fraction in force when it is done, so a larger budget is not granted for past work.
@@ -145,7 +145,7 @@ class Account:
         return self._credit - self._full + self._horizon.earned_from + self._fed * self._ppm
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LedgerBounds:
         """Bounds in force."""
         return self._bounds
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.plan.accounts import CALL, REQUEST, Bounds
+from kwiken.model.plan.accounts import CALL, REQUEST, LedgerBounds
 from kwiken.model.plan.windows import HORIZON_S, MIN_HORIZON_S
 from kwiken.model.service import Reissue
 
@@ -66,21 +66,21 @@ class LedgerTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """
         return max(budget, min(budget * self.peak_factor, MAX_PEAK_SHARE))
 
-    def service_bounds(self, budget: float, *, least_burst: int = 0) -> Bounds:
+    def service_bounds(self, budget: float, *, least_burst: int = 0) -> LedgerBounds:
         """Bounds of a service's account for a budget of extra work.
 
         Args:
             budget: share of the work that may be spent over the horizon, 0 or more.
             least_burst: smallest burst, in micro-units: what a single spend can cost.
         """
-        return Bounds(
+        return LedgerBounds(
             fraction=budget,
             burst=max(least_burst, round(budget * BURST_REQUESTS * REQUEST)) if budget else 0,
             peak=self.peak(budget),
             horizon_s=self.horizon_s,
         )
 
-    def stage_bounds(self, policy: Reissue | None) -> Bounds:
+    def stage_bounds(self, policy: Reissue | None) -> LedgerBounds:
         """Bounds of a stage's account: its planned share, and over 10 s half a copy for each prompt call.
 
         The peak hardly depends on the plan. A stage that stalls may thus use the whole peak of its service,
@@ -90,20 +90,20 @@ class LedgerTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             policy: reissue policy of the stage; None for no copies.
         """
         share = stage_share(policy)
-        return Bounds(
+        return LedgerBounds(
             fraction=share,
             burst=BURST_COPIES * CALL if share else 0,
             peak=max(MAX_STAGE_PEAK, STAGE_SLACK * share) if share else 0.0,
             horizon_s=self.horizon_s,
         )
 
-    def utility_bounds(self, budget: float) -> Bounds:
+    def utility_bounds(self, budget: float) -> LedgerBounds:
         """Bounds of the account of lost utility; one whole answer may be lost in any 10 s.
 
         Args:
             budget: mean loss over the horizon, as a share of the utility of whole answers, 0 or more.
         """
-        return Bounds(
+        return LedgerBounds(
             fraction=budget,
             burst=max(REQUEST, round(budget * BURST_REQUESTS * REQUEST)) if budget else 0,
             peak=self.peak(budget),

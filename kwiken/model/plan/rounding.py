@@ -13,7 +13,7 @@ _TIMEOUTS = ("after_ms", "cutoff_ms", "wait_ms")
 _LADDERS = ("before", "after")  # bounds by percentile, milliseconds
 
 
-def tidied(struct: T) -> T:
+def rounded(struct: T) -> T:
     """Plan, or part of one, with its numbers rounded, so that its file is easy to read and compare.
 
     `progress`, a share of shards, is not rounded: its last digit can decide whether one shard more is needed.
@@ -21,17 +21,17 @@ def tidied(struct: T) -> T:
     Args:
         struct: plan or part of a plan.
     """
-    fields = {name: _tidy(getattr(struct, name), name) for name in struct.__struct_fields__}
+    fields = {name: _rounded(getattr(struct, name), name) for name in struct.__struct_fields__}
     return msgspec.structs.replace(struct, **fields)
 
 
-def _tidy(value: Any, field: str) -> Any:
+def _rounded(value: Any, field: str) -> Any:
     if isinstance(value, msgspec.Struct):
-        return tidied(value)
+        return rounded(value)
     if isinstance(value, dict):
-        return {key: _tidy(item, field) for key, item in value.items()}
+        return {key: _rounded(item, field) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple(_tidy(item, field) for item in value)
+        return tuple(_rounded(item, field) for item in value)
     return _number(value, field) if isinstance(value, float) else value
 
 
@@ -39,13 +39,13 @@ def _number(value: float, field: str) -> float:
     if field == "progress":
         return value
     if field in _TIMEOUTS:
-        return later(value)
+        return rounded_up_ms(value)
     if field.endswith("_ms") or field in _LADDERS:
         return round(value, DECIMALS_OF_MS)
     return float(f"{value:.{DIGITS_OF_SHARE}g}")
 
 
-def later(ms: float) -> float:
+def rounded_up_ms(ms: float) -> float:
     """Time-out rounded up, milliseconds.
 
     A time-out may equal the latency of an observed call, which is then in time. Rounded down, the call would

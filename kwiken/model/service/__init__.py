@@ -34,6 +34,6 @@ if TYPE_CHECKING:
         Reissue as Reissue,
         Stage as Stage,
     )
-    from kwiken.model.service.template import Place as Place
+    from kwiken.model.service.template import TemplatePlace as TemplatePlace
 
 __getattr__ = lazy_names(__name__, __file__)

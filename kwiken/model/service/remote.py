@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kwiken.model.service.template import JsonTemplate, Place, TextTemplate
+from kwiken.model.service.template import JsonTemplate, TemplatePlace, TextTemplate
 
 MAX_ADDRESSES: Final = 1000  # of one foreign service in a definition
 MAX_PORT: Final = 65_535
@@ -193,7 +193,7 @@ class Templates(NamedTuple):
     body: JsonTemplate | None
 
     @property
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TemplatePlace]:
         """Placeholders of all templates."""
         for template in self:
             if template is not None:

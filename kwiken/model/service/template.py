@@ -38,7 +38,7 @@ _SCALARS: Final = (
 )
 
 
-class Place(NamedTuple):
+class TemplatePlace(NamedTuple):
     """Placeholder: a field of an input.
 
     Attributes:
@@ -76,12 +76,12 @@ class TextTemplate:
     """
 
     def __init__(self, text: str, names: Sequence[str]) -> None:
-        self.parts: tuple[str | Place, ...] = tuple(_parts(text, names))
+        self.parts: tuple[str | TemplatePlace, ...] = tuple(_parts(text, names))
 
     @property
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TemplatePlace]:
         """Placeholders of the text."""
-        yield from (part for part in self.parts if isinstance(part, Place))
+        yield from (part for part in self.parts if isinstance(part, TemplatePlace))
 
     def fill(self, inputs: Sequence[Any], encode: Callable[[str], str] = str) -> str:
         """Text with values in place of the placeholders.
@@ -108,7 +108,7 @@ class JsonTemplate:
         value: JSON value as written: dicts with names as keys, lists and scalars.
 
     Attributes:
-        tree: the value, with a `Place` or a `TextTemplate` in place of each string.
+        tree: the value, with a `TemplatePlace` or a `TextTemplate` in place of each string.
 
     Raises:
         ValueError: the value is not JSON or nested too deep, or a placeholder is wrong.
@@ -118,7 +118,7 @@ class JsonTemplate:
         self.tree = _compile(value, names, 0)
 
     @property
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[TemplatePlace]:
         """Placeholders of the value."""
         yield from _places(self.tree)
 
@@ -134,7 +134,7 @@ class JsonTemplate:
         return _fill(self.tree, inputs)
 
 
-def _parts(text: str, names: Sequence[str]) -> Iterator[str | Place]:
+def _parts(text: str, names: Sequence[str]) -> Iterator[str | TemplatePlace]:
     end = 0
     for token in _TOKEN.finditer(text):
         if token.start() > end:
@@ -147,7 +147,7 @@ def _parts(text: str, names: Sequence[str]) -> Iterator[str | Place]:
         yield text[end:]
 
 
-def _place(path: str, names: Sequence[str]) -> Place:
+def _place(path: str, names: Sequence[str]) -> TemplatePlace:
     """Placeholder of a path; the longest name that fits counts, because names may contain dots."""
     written = f"{{{path}}}"
     for name in sorted(names, key=len, reverse=True):
@@ -155,7 +155,7 @@ def _place(path: str, names: Sequence[str]) -> Place:
             rest = path[len(name) + 1 :]
             fields = tuple(rest.split(".")) if path != name else ()
             if all(_FIELD.match(field) for field in fields):
-                return Place(written, names.index(name), fields)
+                return TemplatePlace(written, names.index(name), fields)
             raise ValueError(f"{written} is no placeholder; fields have letters, digits, '_' and '-'")
     known = ", ".join(f"{{{name}}}" for name in names)
     raise ValueError(f"{written} names no input of the stage; its inputs are {known}, each with .field")
@@ -166,7 +166,7 @@ def _compile(value: Any, names: Sequence[str], depth: int) -> Any:
         raise ValueError(f"a template is nested at most {MAX_TEMPLATE_DEPTH} levels deep")
     if isinstance(value, str):
         template = TextTemplate(value, names)
-        whole = len(template.parts) == 1 and isinstance(template.parts[0], Place)
+        whole = len(template.parts) == 1 and isinstance(template.parts[0], TemplatePlace)
         return template.parts[0] if whole else template
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
@@ -179,8 +179,8 @@ def _compile(value: Any, names: Sequence[str], depth: int) -> Any:
     raise ValueError(f"a template holds JSON values, not {value!r}")
 
 
-def _places(tree: Any) -> Iterator[Place]:
-    if isinstance(tree, Place):
+def _places(tree: Any) -> Iterator[TemplatePlace]:
+    if isinstance(tree, TemplatePlace):
         yield tree
     elif isinstance(tree, TextTemplate):
         yield from tree.places
@@ -193,7 +193,7 @@ def _places(tree: Any) -> Iterator[Place]:
 
 
 def _fill(tree: Any, inputs: Sequence[Any]) -> Any:
-    if isinstance(tree, Place):
+    if isinstance(tree, TemplatePlace):
         return tree.value(inputs)
     if isinstance(tree, TextTemplate):
         return tree.fill(inputs)
@@ -204,7 +204,7 @@ def _fill(tree: Any, inputs: Sequence[Any]) -> Any:
     return tree
 
 
-def _scalar_text(place: Place, inputs: Sequence[Any]) -> str:
+def _scalar_text(place: TemplatePlace, inputs: Sequence[Any]) -> str:
     value = place.value(inputs)
     if isinstance(value, str):
         return value

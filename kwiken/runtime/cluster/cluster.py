@@ -57,8 +57,8 @@ class Cluster:
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
-        layout: nodes that this machine plays, with the places of replicas; None for none. Its stages are not
-            in `replicas`.
+        layout: nodes that this machine emulates, with the places of replicas; None for none. Its stages are
+            not in `replicas`.
 
     Raises:
         InputError: the target is not a service, a number of replicas is out of range, or, on entering, the

@@ -1,4 +1,4 @@
-"""Layout of a cluster: the nodes that this machine plays, and which replica stands on which node."""
+"""Layout of a cluster: the nodes that this machine emulates, and which replica stands on which node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kwiken.runtime.node_classes import Limit, NodeLimits
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedNode:
-    """Node that this machine plays.
+class EmulatedNode:
+    """Node that this machine emulates.
 
     Attributes:
         cores: number of its cores.
@@ -51,7 +51,7 @@ class Layout:
     """
 
     limits: NodeLimits
-    nodes: Mapping[str, PlayedNode]
+    nodes: Mapping[str, EmulatedNode]
     replicas: Mapping[str, Sequence[ReplicaPlace]] = field(default_factory=dict)
 
     def limit(self, place: ReplicaPlace) -> Limit:

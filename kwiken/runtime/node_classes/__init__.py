@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.runtime.node_classes.limit import Limit as Limit
 from kwiken.runtime.node_classes.node_limits import (
-    Method as Method,
+    LimitMethod as LimitMethod,
     NodeLimits as NodeLimits,
     available_method as available_method,
 )

@@ -22,7 +22,7 @@ from kwiken.runtime.node_classes.limit import Limit
 ROOT: Final = Path("/")
 
 
-class Method(enum.Enum):
+class LimitMethod(enum.Enum):
     """Way to limit processes; the value describes it in messages."""
 
     CONTROL_GROUPS_1 = "control groups, version 1"
@@ -47,7 +47,7 @@ class _Limiter(Protocol):
 
 
 class NodeLimits:
-    """Nodes that this machine plays, and processes on them; an asynchronous context manager.
+    """Nodes that this machine emulates, and processes on them; an asynchronous context manager.
 
     At the end every process is killed and every control group removed. If this process is killed, the kernel
     ends its children, and the next `NodeLimits` removes the control groups, with what is left in them.
@@ -63,13 +63,13 @@ class NodeLimits:
         InputError: on entering, the method, or any, does not work here.
     """
 
-    def __init__(self, method: Method | None = None, *, root: Path = ROOT) -> None:
+    def __init__(self, method: LimitMethod | None = None, *, root: Path = ROOT) -> None:
         self._wanted = method
         self._root = root
         self._limiter: _Limiter | None = None
         self._nodes: set[str] = set()
         self._processes: dict[str, tuple[str | None, asyncio.subprocess.Process]] = {}
-        self.method = method or Method.SIGNALS
+        self.method = method or LimitMethod.SIGNALS
 
     async def __aenter__(self) -> Self:
         """Choose the method, and remove what killed programs left."""
@@ -195,7 +195,7 @@ class NodeLimits:
             await process.wait()
 
 
-def available_method(*, root: Path = ROOT) -> Method | None:
+def available_method(*, root: Path = ROOT) -> LimitMethod | None:
     """Best method that works here, for messages; None if processes cannot be limited.
 
     Args:
@@ -209,15 +209,15 @@ def available_method(*, root: Path = ROOT) -> Method | None:
     return method
 
 
-def _chosen(wanted: Method | None, root: Path) -> tuple[Method, _Limiter]:
+def _chosen(wanted: LimitMethod | None, root: Path) -> tuple[LimitMethod, _Limiter]:
     """Find the first method that works."""
     if sys.platform != "linux":
         raise InputError("processes can be limited on Linux alone")
-    for method, version in ((Method.CONTROL_GROUPS_2, 2), (Method.CONTROL_GROUPS_1, 1)):
+    for method, version in ((LimitMethod.CONTROL_GROUPS_2, 2), (LimitMethod.CONTROL_GROUPS_1, 1)):
         if wanted in (method, None) and (groups := ControlGroups.find(version, root)) is not None:
             return method, groups
-    if wanted in (Method.SIGNALS, None):
-        return Method.SIGNALS, DutyCycles()
+    if wanted in (LimitMethod.SIGNALS, None):
+        return LimitMethod.SIGNALS, DutyCycles()
     assert wanted is not None
     raise InputError(f"cannot limit processes here by {wanted.value}")
 

@@ -38,7 +38,7 @@ class Recorded(msgspec.Struct, frozen=True):
     shard: int
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a program in the sandbox leaves in its file.
 
     Attributes:
@@ -113,9 +113,9 @@ def main(words: list[str]) -> None:
     """Record, and write the outcome."""
     target, stage, requests, out = words
     try:
-        outcome = Outcome(inputs=asyncio.run(record(target, stage, Path(requests).read_bytes())))
+        outcome = RecordedRun(inputs=asyncio.run(record(target, stage, Path(requests).read_bytes())))
     except KwikenError as error:
-        outcome = Outcome(error=str(error))
+        outcome = RecordedRun(error=str(error))
     Path(out).write_bytes(msgspec.msgpack.encode(outcome))
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from kwiken.base.errors import KwikenError
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.probes.record_inputs import Outcome, Recorded
+from kwiken.runtime.probes.record_inputs import Recorded, RecordedRun
 from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
 from kwiken.runtime.wire.transport import wire
 
@@ -35,7 +35,7 @@ CALLERS: Final = 2  # calls at once: a handler that awaits leaves the processor 
 PAUSE_S: Final = 0.002  # between looks at the page while paused
 
 
-class Page:
+class SharedPage:
     """Page of shared memory between the prober and a stage under measurement."""
 
     def __init__(self, number: int) -> None:
@@ -54,7 +54,7 @@ class Page:
         self._memory.close()
 
 
-async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Page) -> None:
+async def run_stage(target: str, stage: str, inputs: list[Recorded], page: SharedPage) -> None:
     """Run recorded calls while the page says so; ends with a call that fails.
 
     Args:
@@ -73,7 +73,7 @@ async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Page)
             group.create_task(_call(calls, turns, page))
 
 
-async def _call(calls: StageCalls, turns: Iterator[Recorded], page: Page) -> None:
+async def _call(calls: StageCalls, turns: Iterator[Recorded], page: SharedPage) -> None:
     while True:
         if not page.read(RUN):
             await asyncio.sleep(PAUSE_S)
@@ -101,11 +101,11 @@ def main(words: list[str]) -> None:
     target, stage, inputs, number, failure = words
     logging.disable()  # a handler's traceback goes nowhere here; the error is reported
     try:
-        outcome = msgspec.msgpack.decode(Path(inputs).read_bytes(), type=Outcome)
-        asyncio.run(run_stage(target, stage, outcome.inputs, Page(int(number))))
+        outcome = msgspec.msgpack.decode(Path(inputs).read_bytes(), type=RecordedRun)
+        asyncio.run(run_stage(target, stage, outcome.inputs, SharedPage(int(number))))
     except* KwikenError as group:
         errors = group.exceptions
-        Path(failure).write_bytes(msgspec.msgpack.encode(Outcome(error=str(errors[0]))))
+        Path(failure).write_bytes(msgspec.msgpack.encode(RecordedRun(error=str(errors[0]))))
 
 
 if __name__ == "__main__":

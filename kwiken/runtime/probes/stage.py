@@ -23,12 +23,12 @@ from kwiken.allocator.contention import (
     Calibration,
     MeasuredRun,
     ProbeError,
+    ProbePlan,
+    ProbeSetting,
     Ramp,
+    RampWindow,
     Scores,
-    Setting,
-    StagePlan,
     StageProbe,
-    Window,
     measured_runs,
 )
 from kwiken.runtime.base.process_id import family
@@ -36,8 +36,8 @@ from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.probes.facts import MachineFacts
 from kwiken.runtime.probes.kernel import Kernel
 from kwiken.runtime.probes.machine import MachineProber
-from kwiken.runtime.probes.record_inputs import Outcome
-from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, Page
+from kwiken.runtime.probes.record_inputs import RecordedRun
+from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, SharedPage
 from kwiken.runtime.probes.sandbox import Sandbox
 
 RECORD_S: Final = 120.0  # for the service to be set up and to answer the requests
@@ -90,7 +90,7 @@ class StageProber:
         self._window_s = window_s
         self._advanced = advanced
 
-    async def run(self, target: StageTarget, plan: StagePlan) -> StageProbe:
+    async def run(self, target: StageTarget, plan: ProbePlan) -> StageProbe:
         """Probe a stage in a sandbox of its own.
 
         Raises:
@@ -107,7 +107,7 @@ class StageProber:
                 stack.enter_context(self._off_the_victim())
                 measured = _Measurement(limits, replicas, self._window_s)
                 runs = await self._runs(measured, plan)
-                await measured.play(plan.reference)
+                await measured.measure(plan.reference)
                 measured.pin(self._facts.victim)
                 scores, rough = {}, []
                 for source in plan.sources:
@@ -128,14 +128,14 @@ class StageProber:
         finally:
             os.sched_setaffinity(0, before)
 
-    async def _runs(self, measured: _Measurement, plan: StagePlan) -> tuple[MeasuredRun, ...]:
+    async def _runs(self, measured: _Measurement, plan: ProbePlan) -> tuple[MeasuredRun, ...]:
         """Performance of every setting, in rounds that start and end with the reference."""
         settings = (plan.reference, *plan.others)
         rounds = []
         for _ in range(ROUNDS):
             turn = []
             for setting in (*settings, plan.reference):
-                await measured.play(setting)
+                await measured.measure(setting)
                 turn.append(await measured.window())
             rounds.append(turn)
             self._advanced()
@@ -153,27 +153,29 @@ class StageProber:
             ramp = Ramp()
             while (step := ramp.next) is not None:
                 await kernel.settled(calibrated.drive(step.level))
-                measured.go(running=step.window is not Window.KERNEL)
+                measured.go(running=step.window is not RampWindow.KERNEL)
                 await asyncio.sleep(SETTLE_S / 2)
                 ramp.record(*await self._window(measured, kernel, step.window))
         self._advanced()
         return ramp.scores
 
     async def _window(
-        self, measured: _Measurement, kernel: Kernel, window: Window
+        self, measured: _Measurement, kernel: Kernel, window: RampWindow
     ) -> tuple[float | None, float | None]:
         """Performance of the workload and speed of the kernel in one window."""
         before = kernel.counters()
-        if window is Window.KERNEL:
+        if window is RampWindow.KERNEL:
             return None, (await kernel.measure(self._window_s)).busy_rate
         performance = await measured.window()
-        return performance, None if window is Window.WORKLOAD else kernel.speed_since(before).busy_rate
+        return performance, None if window is RampWindow.WORKLOAD else kernel.speed_since(before).busy_rate
 
 
 class _Replica:
     """Process that runs the stage under a limit."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, page: Page, failure: Path) -> None:
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, page: SharedPage, failure: Path
+    ) -> None:
         self.name = name
         self.page = page
         self._process = process
@@ -206,7 +208,7 @@ class _Replica:
 
 
 class _Measurement:
-    """Replicas that play settings, and what they complete."""
+    """Replicas that emulate settings, and what they complete."""
 
     def __init__(self, limits: NodeLimits, replicas: Sequence[_Replica], window_s: float) -> None:
         self._limits = limits
@@ -214,7 +216,7 @@ class _Measurement:
         self._window_s = window_s
         self._playing: Sequence[_Replica] = ()
 
-    async def play(self, setting: Setting) -> None:
+    async def measure(self, setting: ProbeSetting) -> None:
         """Set the limits of a setting and let its replicas run."""
         self.go(running=False)
         self._playing = self._replicas[: setting.replicas]
@@ -261,7 +263,7 @@ class _Measurement:
 def _error_in(path: Path) -> str | None:
     """Error that a program in the sandbox has left; None for none."""
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Outcome).error
+        return msgspec.msgpack.decode(path.read_bytes(), type=RecordedRun).error
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -275,7 +277,7 @@ async def _replica(
     memory = os.memfd_create("kwiken-probe")
     try:
         os.ftruncate(memory, CONTROL_BYTES)
-        page = Page(memory)
+        page = SharedPage(memory)
         words = (target.target, target.stage, str(inputs), str(memory), str(failure))
         process = await _start(limits, sandbox, name, "run_stage", words, pass_fds=(memory,))
     finally:
@@ -310,7 +312,7 @@ async def _record(limits: NodeLimits, sandbox: Sandbox, target: StageTarget) -> 
 async def _start(
     limits: NodeLimits, sandbox: Sandbox, name: str, program: str, words: Sequence[str], **options: Any
 ) -> asyncio.subprocess.Process:
-    """Start a program of this package in the sandbox; its limit comes with the setting that is played."""
+    """Start a program of this package in the sandbox; its limit comes with the setting that is emulated."""
     return await limits.start(
         [sys.executable, "-m", f"kwiken.runtime.probes.{program}", *words],
         name=name,

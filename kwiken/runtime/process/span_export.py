@@ -22,7 +22,7 @@ CHECK_S: Final = 5.0  # interval of checks for lost spans
 REPORT_FACTOR: Final = 10  # factor between two reported numbers of lost spans
 
 
-class Counts(Protocol):
+class SpanCounts(Protocol):
     """Numbers of records by outcome (`kwiken.otel.SpanCounts`)."""
 
     @property
@@ -45,7 +45,7 @@ class LossReporter:
         name: name of the process in the message.
     """
 
-    def __init__(self, name: str, counts: Callable[[], Counts]) -> None:
+    def __init__(self, name: str, counts: Callable[[], SpanCounts]) -> None:
         self._name = name
         self._counts = counts
         self._said = 0

@@ -23,7 +23,7 @@ from kwiken.runtime.replica.stage_calls import (
 )
 from kwiken.runtime.wire.grpc import CALL_METHOD, FAILURE, GrpcServer, stage_answer_message, stage_inputs_of
 from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
-from kwiken.runtime.wire.transport import LoadReport, wire
+from kwiken.runtime.wire.transport import ReplicaLoad, wire
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
     Ending.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -121,7 +121,7 @@ class GrpcReplicaServer:
     def _answer(self, ended: EndedCall, context: Any) -> bytes:
         """Set status and metadata of an answer; returns its message."""
         ending = ended.ending
-        load = LoadReport(ended.busy_ms, ended.inflight, self.calls.latency_ms)
+        load = ReplicaLoad(ended.busy_ms, ended.inflight, self.calls.latency_ms)
         if ending is Ending.ANSWERED:
             return stage_answer_message(ended.body, load)
         if ending in NOT_TAKEN:

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kwiken.allocator.workloads import Workload
-from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
+from kwiken.runtime.cluster import EmulatedNode, ReplicaPlace
 
 Keys = Mapping[str, Sequence[tuple[str, str, float]]]  # key, node and cores of each replica, by workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """Workloads on the nodes that this machine plays.
+    """Workloads on the nodes that this machine emulates.
 
     Attributes:
         names: by key of a replica, its name in its service's cluster.
     """
 
     workloads: Mapping[str, Workload]
-    nodes: Mapping[str, PlayedNode]
+    nodes: Mapping[str, EmulatedNode]
     names: dict[str, str] = field(default_factory=dict)
 
     def replicas(self, service: str, keys: Keys) -> dict[str, list[ReplicaPlace]]:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kwiken.runtime.cluster import Cluster, Layout, PlayedNode, ReplicaPlace
+from kwiken.runtime.cluster import Cluster, EmulatedNode, Layout, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
 
 Places = Mapping[str, Sequence[ReplicaPlace]]  # of replicas, by stage
@@ -28,7 +28,7 @@ class OnNodes:
 @contextlib.asynccontextmanager
 async def clusters_on_nodes(
     starts: Mapping[str, Callable[[Layout], Cluster]],
-    nodes: Mapping[str, PlayedNode],
+    nodes: Mapping[str, EmulatedNode],
     replicas: Mapping[str, Places],
 ) -> AsyncIterator[OnNodes]:
     """Run clusters on nodes that they share; at the end all are stopped, and nothing is left of the nodes.

@@ -91,7 +91,7 @@ class Upkeep:
                 self._back_at_s[node] = now_s + NODE_LOST_S
 
     def _usable(self, node: str) -> bool:
-        """Whether a node that was lost can be played again."""
+        """Whether a node that was lost can be emulated again."""
         try:
             with contextlib.suppress(InputError):  # it was never removed
                 self._limits.add_node(node, self._assignment.nodes[node].limit)

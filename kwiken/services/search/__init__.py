@@ -27,8 +27,8 @@ from kwiken.services.search.stages import (
     Snippet,
     SnippetExtractor,
     Speller,
+    SymbolIndex,
     Symbols,
-    Table,
     lookup as lookup_module,
     parse as parse_module,
     spell as spell_module,
@@ -63,8 +63,8 @@ def _index() -> Index:
 
 
 @cache
-def _table() -> Table:
-    return Table(store.load(SymbolTable))
+def _table() -> SymbolIndex:
+    return SymbolIndex(store.load(SymbolTable))
 
 
 @cache

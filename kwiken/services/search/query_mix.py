@@ -10,7 +10,15 @@ from string import ascii_lowercase
 
 import msgspec
 
-from kwiken.services.search.index import Card, Cards, SymbolTable, Texts, Words, store, text as text_module
+from kwiken.services.search.index import (
+    Cards,
+    SymbolCard,
+    SymbolTable,
+    Texts,
+    Words,
+    store,
+    text as text_module,
+)
 
 ZIPF_EXPONENT = 0.9  # of Zipf's law over the documents, from the most used to the least
 LENGTH_SHARES = (0.15, 0.40, 0.30, 0.15)  # share of queries of one, two, three and four words
@@ -61,7 +69,7 @@ class _Source:
 
     def _salient(self, document: int) -> tuple[list[str], list[str]]:
         first, last = self._cards.bounds(document)
-        card = msgspec.msgpack.decode(self._cards.items[first:last], type=Card)
+        card = msgspec.msgpack.decode(self._cards.items[first:last], type=SymbolCard)
         of_name = [word for word in dict.fromkeys(text_module.words(card.name)) if word in self._rarity]
         begin, end = self._texts.bounds(document)
         text = bytes(self._texts.items[begin : min(end, begin + 2000)]).decode("utf-8", "ignore")

@@ -17,7 +17,7 @@ NEARBY_SHARE = 0.9  # of the policy's share: a second point, which gives the slo
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenPolicies:
     """Policies of an allocation, and their gains.
 
     Attributes:
@@ -39,7 +39,7 @@ def chosen(
     allocation: Allocation,
     *,
     seed: int = 0,
-) -> Chosen:
+) -> ChosenPolicies:
     """Policies of an allocation, with their gains by the exact variance of each.
 
     The search on a percentile may choose another coin than that of least variance. The hull at the same share
@@ -69,7 +69,7 @@ def chosen(
     }
     bounds = curve_bounds(profile, alone, seed=seed)
     between = {name: each.gain_between(shares[name]) for name, each in bounds.items()}
-    return Chosen(policies, replace(allocation, gains=gains, marginal=marginal), between)
+    return ChosenPolicies(policies, replace(allocation, gains=gains, marginal=marginal), between)
 
 
 def _gain(curve: Curve, policy: Reissue | None) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Correction, Expected, Intervals, Ladder, Plan, tidied
+from kwiken.model.plan import Correction, Expected, Intervals, Ladder, Plan, rounded
 from kwiken.model.profile import Profile, cost_of_one_call
 from kwiken.tail.planning import PlanStudy
 from kwiken.tail.planning.notes import ExpectationCorrected
@@ -100,7 +100,7 @@ def correction_of(
     if copies is not None and told.spent.reissue > 0:
         spent, ends_of_spent = _spend_factor(profile, tried, copies, told.spent.reissue, len(latency_ms))
         found = msgspec.structs.replace(found, spent=spent, spent_bounds=ends_of_spent)
-    return tidied(found)
+    return rounded(found)
 
 
 def _spend_factor(
@@ -169,7 +169,7 @@ def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
     low, high = correction.bounds["p99_ms"]
     factor = correction.factors["p99_ms"]
     note = ExpectationCorrected(correction.plan, correction.requests, factor, low, high, correction.spent)
-    plan = msgspec.structs.replace(study.plan, expected=tidied(expected))
+    plan = msgspec.structs.replace(study.plan, expected=rounded(expected))
     return replace(study, plan=plan, notes=(note, *study.notes))
 
 

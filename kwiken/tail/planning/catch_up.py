@@ -18,7 +18,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import start_times
-from kwiken.model.plan import CatchUpPolicy, Plan, StagePlan, later
+from kwiken.model.plan import CatchUpPolicy, Plan, StagePlan, rounded_up_ms
 from kwiken.model.profile import Profile, part_of
 from kwiken.tail.apportion import SPLITS, Rows, likely_mean
 from kwiken.tail.curves import copy_generator
@@ -149,12 +149,12 @@ def _priority_only(replayed: LateRequestReplay, most: Actuators, budget: float) 
     """Priority without copies or threads: the budget is the share of requests that go ahead of others."""
     age = replayed.age_of_share(budget)
     late = replayed.late_share(age)
-    return LateStudy(most.policies(age), age, late, 0.0, (PriorityOnly(later(age), late),))
+    return LateStudy(most.policies(age), age, late, 0.0, (PriorityOnly(rounded_up_ms(age), late),))
 
 
 def _notes(most: Actuators, chosen: Actuators, age: float, late: float, cut: float) -> Iterator[CatchUpNote]:
     yield LateRequestsHelped(
-        after_ms=later(age),
+        after_ms=rounded_up_ms(age),
         late=late,
         reissue=tuple(sorted(chosen.reissue)),
         threads=tuple(sorted(chosen.threads)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from kwiken.model.plan import LedgerTerms, Plan, StagePlan, later, tidied
+from kwiken.model.plan import LedgerTerms, Plan, StagePlan, rounded, rounded_up_ms
 from kwiken.model.profile import Drift, Profile, costs, drift, idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
 from kwiken.tail.apportion import Allocation, sumvar
@@ -108,7 +108,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
     draft = planner.draft(profile, found, settings.created)
     draft = msgspec.structs.replace(draft, ledger=settings.ledger or LedgerTerms())
     late = _catch_up(profile, draft, reissues, settings)
-    draft = tidied(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
+    draft = rounded(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
     simulation, expected = expect(
         profile,
         draft,
@@ -116,7 +116,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         seed=settings.seed,
         copy_correlation=settings.copy_correlation,
     )
-    plan = msgspec.structs.replace(draft, expected=tidied(expected))
+    plan = msgspec.structs.replace(draft, expected=rounded(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
     changed = drift(profile, after_ms=ages)
     return PlanStudy(
@@ -163,8 +163,8 @@ def _catch_up(profile: Profile, draft: Plan, reissues: ReissueStudy, settings: P
         seed=settings.seed,
         copy_correlation=settings.copy_correlation,
     )
-    policies = {name: tidied(policy) for name, policy in found.policies.items()}
-    after_ms = None if found.after_ms is None else later(found.after_ms)
+    policies = {name: rounded(policy) for name, policy in found.policies.items()}
+    after_ms = None if found.after_ms is None else rounded_up_ms(found.after_ms)
     return replace(found, policies=policies, after_ms=after_ms)
 
 

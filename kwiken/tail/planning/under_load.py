@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kwiken.model.plan import Expected, Intervals, Ladder, Plan, tidied
+from kwiken.model.plan import Expected, Intervals, Ladder, Plan, rounded
 from kwiken.model.profile import Profile
 from kwiken.model.service import Reissue
 from kwiken.tail.planning.notes import (
@@ -89,7 +89,7 @@ def plan_under_load(
     known, unsearched = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
     if plan.expected is not None and not _unknown_levers(plan):
-        plan = msgspec.structs.replace(plan, expected=tidied(_expected(plan.expected, simulation)))
+        plan = msgspec.structs.replace(plan, expected=rounded(_expected(plan.expected, simulation)))
     notes = (*no_gain_notes(plan), *study.notes, *_notes(search, known, unsearched, simulation))
     found = LoadStudy(
         rounds=search.rounds,

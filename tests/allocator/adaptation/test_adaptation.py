@@ -19,7 +19,7 @@ from kwiken.allocator.adaptation import (
     Start,
     Stop,
 )
-from kwiken.allocator.placement import Cluster, NodeLedger, Request, admit_all, document
+from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, admit_all, document
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from tests.support.runtime.clusters import cluster, profile, requested
@@ -30,12 +30,12 @@ PER_WINDOW = 1000  # requests in a window, enough for a p99
 THRIFTY = scheduler("thrifty")
 
 
-def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> Request:
+def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> PlacementRequest:
     speeds = {one.name: 1.0 if one.name == "quick" else 0.5 for one in nodes.classes}
     return requested(rate, profile(RATES, speeds, name=name), nodes, **{"spread": Spread.NONE, **fields})
 
 
-def started(nodes: Cluster, *requests: Request) -> Adaptation:
+def started(nodes: Cluster, *requests: PlacementRequest) -> Adaptation:
     """Adaptation of a placement made just now."""
     admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
     placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kwiken.allocator.capacity import StageNeed, StageSize
-from kwiken.allocator.capacity.search import Levers, Search
+from kwiken.allocator.capacity.search import Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
 from kwiken.allocator.placement import nodes_from_toml
@@ -96,13 +96,13 @@ def test_copies_stay_within_their_budget(search: Search) -> None:
 
 
 def test_stragglers_are_cheaper_to_help_by_copies_than_by_replicas(search: Search) -> None:
-    alone = search.only(Levers(reissues=False))
+    alone = search.only(SizeLevers(reissues=False))
     target = alone.cheapest(0.0).p99_ms * 1.02
     assert search.cheapest(target).cost < alone.cheapest(target).cost
 
 
 def test_p99_at_a_cost_is_no_worse_with_more_levers(search: Search) -> None:
-    alone = search.only(Levers(reissues=False))
+    alone = search.only(SizeLevers(reissues=False))
     start = search.supply.cost(search.cheapest_start())
     for cost in (start + 1, start + 3):
         both, replicas = search.least_p99(cost), alone.least_p99(cost)

@@ -7,8 +7,8 @@ import pytest
 
 from kwiken.allocator.contention import (
     MeasuredRun,
+    ProbeSetting,
     Scores,
-    Setting,
     StageProbe,
     appended,
     measured_runs,
@@ -17,9 +17,9 @@ from kwiken.allocator.contention import (
 from kwiken.allocator.workloads import Size, measurements_from_text
 from kwiken.runtime.probes import RECORDED_HISTORY
 
-BASE = Setting(Size(0.5, 1.0), 1, "speed-1", 1.0)
-HALF = Setting(Size(0.5, 1.0), 1, "speed-0.5", 0.5)
-MORE = Setting(Size(0.5, 1.0), 2, "speed-1", 1.0)
+BASE = ProbeSetting(Size(0.5, 1.0), 1, "speed-1", 1.0)
+HALF = ProbeSetting(Size(0.5, 1.0), 1, "speed-0.5", 0.5)
+MORE = ProbeSetting(Size(0.5, 1.0), 2, "speed-1", 1.0)
 TRUE = np.array([100.0, 50.0, 190.0, 100.0])  # the reference, half, more, the reference again
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.contention import Ramp, Scores, SimulatedResource, Window, simulate_ramp
+from kwiken.allocator.contention import Ramp, RampWindow, Scores, SimulatedResource, simulate_ramp
 
 MAX_VISITS = 6
 MAX_WINDOWS = 1 + 4 * MAX_VISITS
@@ -101,8 +101,8 @@ def test_a_machine_that_slows_down_for_all_loses_nothing() -> None:
     while (step := ramp.next) is not None:
         speed *= 0.97  # by half over the longest ramp
         ramp.record(
-            None if step.window is Window.KERNEL else 100 * speed,
-            None if step.window is Window.WORKLOAD else 5 * speed,
+            None if step.window is RampWindow.KERNEL else 100 * speed,
+            None if step.window is RampWindow.WORKLOAD else 5 * speed,
         )
     assert ramp.scores.tolerated == pytest.approx(1.0, abs=0.01)
     assert ramp.scores.caused == pytest.approx(0.0, abs=0.01)
@@ -111,7 +111,7 @@ def test_a_machine_that_slows_down_for_all_loses_nothing() -> None:
 def test_a_workload_that_is_starved_still_has_scores() -> None:
     ramp = Ramp()
     while (step := ramp.next) is not None:
-        both = step.window is Window.BOTH
+        both = step.window is RampWindow.BOTH
         ramp.record(0.0 if both else 100.0, 0.0 if both else 5.0)
     assert 0 <= ramp.scores.tolerated < 0.05
     assert ramp.scores.caused > 0.95
@@ -142,7 +142,7 @@ def test_a_finished_ramp_takes_nothing() -> None:
     while (step := ramp.next) is not None:
         windows.append(step.window)
         ramp.record(1.0, 1.0)
-    alone, both, kernel = Window.WORKLOAD, Window.BOTH, Window.KERNEL
+    alone, both, kernel = RampWindow.WORKLOAD, RampWindow.BOTH, RampWindow.KERNEL
     assert windows == [alone, both, kernel, both, alone]
     with pytest.raises(ValueError, match="at its end"):
         ramp.record(1.0, 1.0)

@@ -8,8 +8,8 @@ import pytest
 
 from kwiken.allocator.contention import (
     MeasuredRun,
+    ProbeSetting,
     Scores,
-    Setting,
     StageProbe,
     appended,
     class_speeds,
@@ -33,12 +33,12 @@ def known() -> Measurements:
 def test_four_settings_and_two_sources_are_planned() -> None:
     plan = plan_stage(known(), processors=4, speeds=SPEEDS, where="h.toml")
     size, count, slower = plan.others
-    assert plan.reference == Setting(Size(2, 8), 1, "large", 1.0)
+    assert plan.reference == ProbeSetting(Size(2, 8), 1, "large", 1.0)
     assert size.size != plan.reference.size
     assert size.size.cores <= 4
     assert (size.replicas, size.node_class) == (1, "large")
-    assert count == Setting(Size(2, 8), 2, "large", 1.0)
-    assert slower == Setting(Size(2, 8), 1, "small", 0.4)
+    assert count == ProbeSetting(Size(2, 8), 2, "large", 1.0)
+    assert slower == ProbeSetting(Size(2, 8), 1, "small", 0.4)
     assert len(set(plan.sources)) == 2
 
 
@@ -52,7 +52,7 @@ def test_named_sources_are_ramped_as_named() -> None:
 def test_what_does_not_fit_the_machine_is_not_planned() -> None:
     with pytest.raises(InputError, match=r"h.toml: the reference has 2 cores, and this machine has 1"):
         plan_stage(known(), processors=1, speeds=SPEEDS, where="h.toml")
-    with pytest.raises(InputError, match="no other number of replicas in the history can be played here"):
+    with pytest.raises(InputError, match="no other number of replicas in the history can be emulated here"):
         plan_stage(known(), processors=2, speeds=SPEEDS, where="h.toml")
     with pytest.raises(InputError, match="no other class of known speed in the history"):
         plan_stage(known(), processors=4, speeds={"large": 1.0}, where="h.toml")

@@ -11,12 +11,12 @@ from kwiken.allocator.placement import (
     Cluster,
     NodeLedger,
     Placement,
-    Request,
+    PlacementRequest,
     admit_all,
     document,
     resume,
 )
-from kwiken.allocator.placement.order import Admission, Status
+from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
@@ -26,11 +26,11 @@ RATES: dict[float, float] = {2: 6e3, 4: 11e3, 8: 20e3}
 QUASAR = scheduler("quasar")
 
 
-def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> Request:
+def ask(name: str, rate: float | None, nodes: Cluster, **fields: Any) -> PlacementRequest:
     return requested(rate, profile(RATES, SPEEDS, name=name), nodes, **{"spread": Spread.NODE, **fields})
 
 
-def written(nodes: Cluster, admissions: list[Admission]) -> Placement:
+def written(nodes: Cluster, admissions: list[PlacedOrNot]) -> Placement:
     return document(nodes, admissions, scheduler="quasar", confidence=0.5)
 
 
@@ -38,8 +38,8 @@ def test_higher_priority_goes_first_and_outcomes_keep_their_order() -> None:
     nodes = cluster({"top": 2})
     asked = [ask("low", 40e3, nodes), ask("high", 40e3, nodes, priority=5)]
     low, high = admit_all(asked, NodeLedger(nodes), QUASAR)
-    assert high.status is Status.MET
-    assert (low.status, low.sizing.replicas) == (Status.QUEUED, [])
+    assert high.status is PlacingStatus.MET
+    assert (low.status, low.sizing.replicas) == (PlacingStatus.QUEUED, [])
     assert low.nearest is not None
     assert low.nearest.performance == 0
     assert low.nearest_empty is not None
@@ -50,19 +50,19 @@ def test_one_that_waits_does_not_hold_up_those_behind() -> None:
     nodes = cluster({"top": 2})
     asked = [ask("huge", 1e6, nodes, priority=5), ask("small", 20e3, nodes)]
     huge, small = admit_all(asked, NodeLedger(nodes), QUASAR)
-    assert huge.status is Status.QUEUED
+    assert huge.status is PlacingStatus.QUEUED
     assert huge.nearest is not None
     assert huge.nearest.performance == pytest.approx(40e3)
-    assert small.status is Status.MET
+    assert small.status is PlacingStatus.MET
 
 
 def test_nearly_enough_is_taken_and_said() -> None:
     nodes = cluster({"top": 2})
     (close,) = admit_all([ask("close", 41e3, nodes)], NodeLedger(nodes), QUASAR)
-    assert close.status is Status.SHORT
+    assert close.status is PlacingStatus.SHORT
     assert len(close.sizing.replicas) == 2
     (far,) = admit_all([ask("far", 43e3, nodes)], NodeLedger(nodes), QUASAR)
-    assert far.status is Status.QUEUED
+    assert far.status is PlacingStatus.QUEUED
 
 
 def test_best_effort_fills_what_is_left_and_keeps_out_of_the_way() -> None:
@@ -74,7 +74,7 @@ def test_best_effort_fills_what_is_left_and_keeps_out_of_the_way() -> None:
         requested(10e3, careful, nodes, caution=Caution(confidence=0.5)),
     ]
     filler, promised = admit_all(asked, NodeLedger(nodes), QUASAR)
-    assert (promised.status, filler.status) == (Status.MET, Status.BEST_EFFORT)
+    assert (promised.status, filler.status) == (PlacingStatus.MET, PlacingStatus.BEST_EFFORT)
     own = promised.sizing.replicas[0].node
     beside = sum(replica.node == own for replica in filler.sizing.replicas)
     assert beside == 1  # two would exert 0.3 of the 0.2 that is tolerated
@@ -90,7 +90,7 @@ def test_best_effort_is_evicted_only_where_room_is_needed() -> None:
     assert ledger.free_cores.sum() == 0
     running = [one.sizing for one in filled if one.sizing.replicas]
     (new,) = admit_all([ask("new", 20e3, nodes)], ledger, QUASAR, running)
-    assert new.status is Status.MET
+    assert new.status is PlacingStatus.MET
     assert len(new.evicted) == 1
     assert sum(len(sizing.replicas) for sizing in running) == 2
     assert (ledger.free_cores >= 0).all()
@@ -101,7 +101,7 @@ def test_eviction_in_vain_is_undone() -> None:
     ledger = NodeLedger(nodes)
     (filled,) = admit_all([ask("filler", None, nodes)], ledger, QUASAR)
     (huge,) = admit_all([ask("huge", 1e6, nodes)], ledger, QUASAR, [filled.sizing])
-    assert huge.status is Status.QUEUED
+    assert huge.status is PlacingStatus.QUEUED
     assert huge.evicted == []
     assert len(filled.sizing.replicas) == 2
 
@@ -118,7 +118,7 @@ def test_replicas_of_a_lost_node_are_placed_elsewhere_and_the_others_stay() -> N
     running = resume(placement, {one.name: one for one in again}, ledger)
     assert [len(sizing.replicas) for sizing in running] == [1, 1]
     moved = written(after, admit_all(again, ledger, QUASAR, running))
-    assert [one.status for one in moved.workloads] == [Status.MET, Status.MET]
+    assert [one.status for one in moved.workloads] == [PlacingStatus.MET, PlacingStatus.MET]
     assert kept in {replica.node for replica in moved.workloads[0].replicas}
     assert moved.workloads[1].replicas == placement.workloads[1].replicas
 

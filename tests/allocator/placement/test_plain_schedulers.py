@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import Cluster, DrawKind, NodeLedger, Request, Sizing
+from kwiken.allocator.placement import Cluster, DrawKind, NodeLedger, PlacementRequest, Sizing
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.placement.schedulers.node_queue import first_places
 from kwiken.allocator.placement.schedulers.paragon import MARGIN
@@ -27,7 +27,7 @@ PLAIN = {
 }
 
 
-def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float) -> Request:
+def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float) -> PlacementRequest:
     """Workload with random curves and scores; a higher delicacy leaves fewer nodes without a violation."""
     about = profile(
         {1: 3e3, 2: 5.5e3, 4: 10e3},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.placement import Caution, Cluster, NodeLedger, Request, Sizing, admit_all
+from kwiken.allocator.placement import Caution, Cluster, NodeLedger, PlacementRequest, Sizing, admit_all
 from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler, solve
 from kwiken.allocator.placement.schedulers.baselines import reservation
 from kwiken.allocator.placement.schedulers.paragon import (
@@ -22,7 +22,7 @@ SPEEDS = {"top": 1.0, "low": 0.6}
 EXACT_CAUTION = Caution(confidence=0.5, later_loss=0.05)
 
 
-def random_request(rng: np.random.Generator, nodes: Cluster, number: int = 0) -> Request:
+def random_request(rng: np.random.Generator, nodes: Cluster, number: int = 0) -> PlacementRequest:
     about = profile(
         {1: 3e3, 2: 5.5e3, 4: 10e3},
         SPEEDS,
@@ -101,7 +101,7 @@ def test_an_unreachable_target_is_no_error_with_any_scheduler() -> None:
 
 
 class TestParagon:
-    def place(self, request: Request, ledger: NodeLedger) -> int:
+    def place(self, request: PlacementRequest, ledger: NodeLedger) -> int:
         sizing = Sizing(request, ledger)
         scheduler("paragon").place(sizing)
         (replica,) = sizing.replicas

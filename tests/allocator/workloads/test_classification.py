@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.workloads import Classification, Classifier, KnownProfiles, Measure, Size
-from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Place, Run
+from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows
@@ -19,7 +19,7 @@ SIZES = tuple(Size(cores, memory) for cores in (1, 2, 4) for memory in (2, 8))
 COUNTS = (1, 2, 4, 8)
 CLASSES = ("large", "medium", "small", "old")
 SOURCES = ("l3-capacity", "memory-bandwidth", "disk", "network")
-REFERENCE = Place(Size(2, 8), 1, "large")
+REFERENCE = RunSetting(Size(2, 8), 1, "large")
 ROWS, NEW = 16, 4
 
 
@@ -44,7 +44,7 @@ def world() -> tuple[Measurements, tuple[np.ndarray, ...]]:
     return known, tuple(rows[ROWS:] for rows in (up, out, het, tolerated, caused))
 
 
-def truth(rows: tuple[np.ndarray, ...], new: int, place: Place) -> float:
+def truth(rows: tuple[np.ndarray, ...], new: int, place: RunSetting) -> float:
     """True log performance of a new workload: a product of factors."""
     up, out, het, *_ = rows
     return float(
@@ -56,7 +56,7 @@ def truth(rows: tuple[np.ndarray, ...], new: int, place: Place) -> float:
     )
 
 
-def measured(rows: tuple[np.ndarray, ...], new: int, places: list[Place]) -> Measured:
+def measured(rows: tuple[np.ndarray, ...], new: int, places: list[RunSetting]) -> Measured:
     """Exact runs at some places, and two scores of each kind."""
     runs = tuple(Run(place, float(np.exp(truth(rows, new, place)))) for place in places)
     tolerated, caused = (dict(zip(SOURCES[:2], each[new, :2].tolist(), strict=True)) for each in rows[3:])
@@ -75,7 +75,7 @@ AXES = [
     *(replace(REFERENCE, node_class=name) for name in CLASSES[1:]),
 ]
 World = tuple[Measurements, tuple[np.ndarray, ...]]
-ODD = Place(Size(4, 8), 8, "small")
+ODD = RunSetting(Size(4, 8), 8, "small")
 
 
 def test_exact_curves_of_a_product_compose_exactly(world: World) -> None:
@@ -84,7 +84,7 @@ def test_exact_curves_of_a_product_compose_exactly(world: World) -> None:
     for size in SIZES:
         for count in COUNTS:
             for name in CLASSES:
-                place = Place(size, count, name)
+                place = RunSetting(size, count, name)
                 assert abs(found.predict(place)[0] - truth(rows, 0, place)) < 1e-9
 
 
@@ -92,7 +92,7 @@ def test_the_profile_says_what_the_classification_says(world: World) -> None:
     known, rows = world
     found = Classifier(known).classify(measured(rows, 1, FEW))
     profile = found.profile()
-    place = Place(Size(4, 2), 8, "old")
+    place = RunSetting(Size(4, 2), 8, "old")
     composed = (
         np.log(profile.base)
         + profile.up.mean[SIZES.index(place.size)]
@@ -164,7 +164,7 @@ def test_a_run_never_widens_a_prediction_and_brings_it_nearer(
     few: Classification, factor: float, size: Size, count: int, name: str
 ) -> None:
     found = few
-    place = Place(size, count, name)
+    place = RunSetting(size, count, name)
     seen = found.predict(place)[0] + float(np.log(factor))
     learned = found.observed(Run(place, float(np.exp(seen))))
     assert (learned.covariance.diagonal() <= found.covariance.diagonal() + 1e-12).all()
@@ -193,7 +193,7 @@ def test_the_first_proposal_lowers_the_variance_most(world: World) -> None:
         left.append(
             np.mean(
                 [
-                    learned.predict(Place(size, count, name))[1] ** 2
+                    learned.predict(RunSetting(size, count, name))[1] ** 2
                     for size in SIZES
                     for count in COUNTS
                     for name in CLASSES
@@ -265,7 +265,7 @@ def test_a_target_asks_for_what_decides_whether_the_target_is_met(world: World) 
     known, rows = world
     found = Classifier(known).classify(measured(rows, 0, FEW))
     base = float(np.exp(found.predict(REFERENCE)[0]))
-    places = [Place(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
+    places = [RunSetting(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
     for required in (base, 4 * base):
         weights = found._undecided(required)
         for at, place in zip(np.ndindex(weights.shape), places, strict=True):

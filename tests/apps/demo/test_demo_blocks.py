@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.apps.demo.setup import ARMS, Block, Schedule, orders
-from kwiken.apps.demo.trial.spend import Call, catch_up_spend, spend_by_stage, total_spend, worst_window
+from kwiken.apps.demo.trial.spend import SpentCall, catch_up_spend, spend_by_stage, total_spend, worst_window
 
 
 @given(turns=st.integers(1, 5), seed=st.integers(0, 10**6))
@@ -71,8 +71,8 @@ def test_blocks_shorter_than_settling_hold_nothing() -> None:
     assert schedule.seconds["after"] == 0.0
 
 
-def calls(*rows: tuple[float, str, str, float]) -> list[Call]:
-    return [Call(*row) for row in rows]
+def calls(*rows: tuple[float, str, str, float]) -> list[SpentCall]:
+    return [SpentCall(*row) for row in rows]
 
 
 def test_spend_weighs_copies_by_cost_and_leaves_retries_out() -> None:
@@ -86,11 +86,11 @@ def test_spend_weighs_copies_by_cost_and_leaves_retries_out() -> None:
 
 def test_copies_of_late_requests_are_an_account_of_their_own() -> None:
     sent = [
-        Call(0.0, "a", "primary", 1.0),
-        Call(0.5, "a", "primary", 3.0, late=True),  # it went ahead, which costs nothing
-        Call(1.0, "a", "reissue", 1.0),
-        Call(1.5, "b", "reissue", 2.0, late=True),
-        Call(2.0, "b", "retry", 2.0, late=True),
+        SpentCall(0.0, "a", "primary", 1.0),
+        SpentCall(0.5, "a", "primary", 3.0, late=True),  # it went ahead, which costs nothing
+        SpentCall(1.0, "a", "reissue", 1.0),
+        SpentCall(1.5, "b", "reissue", 2.0, late=True),
+        SpentCall(2.0, "b", "retry", 2.0, late=True),
     ]
     assert total_spend(sent) == pytest.approx(1 / 4)
     assert spend_by_stage(sent) == {"a": pytest.approx(1 / 4)}
@@ -100,9 +100,9 @@ def test_copies_of_late_requests_are_an_account_of_their_own() -> None:
 
 
 def test_worst_window_finds_the_bunch() -> None:
-    steady = [Call(0.1 * i, "a", "primary", 1.0) for i in range(300)]
-    bunch = [Call(12.0 + 0.1 * i, "a", "reissue", 1.0) for i in range(5)]
-    late = [Call(29.9, "a", "reissue", 1.0)]
+    steady = [SpentCall(0.1 * i, "a", "primary", 1.0) for i in range(300)]
+    bunch = [SpentCall(12.0 + 0.1 * i, "a", "reissue", 1.0) for i in range(5)]
+    late = [SpentCall(29.9, "a", "reissue", 1.0)]
     sent = steady + bunch + late
     assert total_spend(sent) == pytest.approx(6 / 300)
     assert worst_window(sent, 30.0) == pytest.approx(5 / 100, rel=0.011)
@@ -118,7 +118,7 @@ def test_windows_lie_within_the_arm() -> None:
     assert worst_window(sent, 20.0) == pytest.approx(1 / 11)
 
 
-def brute_force(sent: list[Call], length: float) -> float:
+def brute_force(sent: list[SpentCall], length: float) -> float:
     worst = 0.0
     starts = {
         0.0,

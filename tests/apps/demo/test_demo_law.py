@@ -29,7 +29,7 @@ from kwiken.apps.demo.faults.pause_schedule import (
     share_of_time,
     victims,
 )
-from kwiken.apps.demo.faults.pauser import Order, Pause, Target, disturb, read_order
+from kwiken.apps.demo.faults.pauser import Order, Pause, PausedProcess, disturb, read_order
 from kwiken.base.errors import InputError
 
 
@@ -136,7 +136,7 @@ def run_fake(
         for name in shares
         for pid in pids[name]
     }
-    order = Order(seed, [Target(name, pids[name], share) for name, share in shares.items()])
+    order = Order(seed, [PausedProcess(name, pids[name], share) for name, share in shares.items()])
     pauses: list[Pause] = []
     disturb(order, processes, clock=clock.now, wait=clock.wait, tell=pauses.append)
     return processes, pauses
@@ -182,7 +182,11 @@ def test_an_error_in_the_middle_continues_all() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         disturb(
-            Order(1, [Target("s", [9], 0.1)]), {9: process}, clock=clock.now, wait=wait, tell=lambda _: None
+            Order(1, [PausedProcess("s", [9], 0.1)]),
+            {9: process},
+            clock=clock.now,
+            wait=wait,
+            tell=lambda _: None,
         )
     assert not process.stopped
 
@@ -211,7 +215,7 @@ def state_of(pid: int) -> str:
 )
 def test_real_processes_are_paused_and_run_again_when_the_order_giver_goes() -> None:
     sleeper = subprocess.Popen(["sleep", "60"])
-    order = msgspec.json.encode(Order(3, [Target("s", [sleeper.pid], 0.97)])) + b"\n"
+    order = msgspec.json.encode(Order(3, [PausedProcess("s", [sleeper.pid], 0.97)])) + b"\n"
     pauser = subprocess.Popen(
         [sys.executable, "-m", "kwiken.apps.demo.faults.pauser"],
         stdin=subprocess.PIPE,

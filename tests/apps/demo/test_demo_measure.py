@@ -22,8 +22,8 @@ from kwiken.apps.console import Bar
 from kwiken.apps.demo import TerminalWatch
 from kwiken.apps.demo.faults import DisturbedStage, Disturber, choose
 from kwiken.apps.demo.faults.disturb import DisturbanceError
-from kwiken.apps.demo.faults.pauser import Target
-from kwiken.apps.demo.pace import Finding, Monitor, NothingToldError, Pace, Window
+from kwiken.apps.demo.faults.pauser import PausedProcess
+from kwiken.apps.demo.pace import Finding, HealthWindow, InconclusiveRunError, Monitor, Pace
 from kwiken.apps.demo.setup import (
     Block,
     DemoSettings,
@@ -46,11 +46,11 @@ from kwiken.tail.planning import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 
-WINDOW = Window(rate=50.0, answered=1, failed=0, backlog=0, lag_ms=0.0, line_ms=0.0, use=None)
+WINDOW = HealthWindow(rate=50.0, answered=1, failed=0, backlog=0, lag_ms=0.0, line_ms=0.0, use=None)
 VOID = Finding("others took all")
 
 
-async def sound_end() -> tuple[Window, Finding | None]:
+async def sound_end() -> tuple[HealthWindow, Finding | None]:
     return WINDOW, None
 
 
@@ -183,7 +183,7 @@ async def test_a_block_that_tells_nothing_is_repeated_and_does_not_count() -> No
     async def take(value: Plan | None) -> None:
         put.append(value)
 
-    async def end() -> tuple[Window, Finding | None]:
+    async def end() -> tuple[HealthWindow, Finding | None]:
         return WINDOW, next(ends)
 
     async def tick(_: float) -> None: ...
@@ -206,7 +206,7 @@ async def test_a_block_that_tells_nothing_is_repeated_and_does_not_count() -> No
 async def test_a_trial_ends_once_too_many_blocks_told_nothing() -> None:
     async def nothing(_: object) -> None: ...
 
-    async def end() -> tuple[Window, Finding | None]:
+    async def end() -> tuple[HealthWindow, Finding | None]:
         return WINDOW, VOID
 
     trial, attempt = await run_blocks(
@@ -323,7 +323,7 @@ async def until_paused(disturber: Disturber, pid: int) -> None:
 async def test_the_disturbance_reports_its_pauses_and_leaves_no_replica_paused(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    flaky = {"rank": DisturbedStage(PausedProcess("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         await asyncio.sleep(0.4)
@@ -339,7 +339,7 @@ async def test_the_disturbance_reports_its_pauses_and_leaves_no_replica_paused(
 
 @needs_proc
 async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
-    flaky = {"rank": DisturbedStage(Target("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    flaky = {"rank": DisturbedStage(PausedProcess("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
         assert disturber._process is not None
@@ -488,7 +488,7 @@ def test_a_run_that_tells_nothing_has_an_exit_code_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def tell_nothing(*_: object) -> None:
-        raise NothingToldError("at 50 requests a second 3 requests failed; lower --rate")
+        raise InconclusiveRunError("at 50 requests a second 3 requests failed; lower --rate")
 
     monkeypatch.setattr("kwiken.apps.demo.run_demo", tell_nothing)
     ran = run("demo", "--out", str(tmp_path / "demo"))

@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 from kwiken.apps.demo.pace import (
     RATES,
-    Attempt,
     Finding,
+    HealthWindow,
     Pace,
     RateSearch,
-    Step,
-    Window,
+    RateStep,
+    RateTrial,
     assess,
     check_outcome,
     check_unrest,
@@ -53,7 +53,7 @@ def search(
     for rate in RATES:
         own = idle + cpu_s * rate
         waiting = 9.0 if rate >= waits_from else 0.3
-        if found.add(Step(rate, use(own, by_process={1: gateway * own}, waiting=waiting, **figures))):
+        if found.add(RateStep(rate, use(own, by_process={1: gateway * own}, waiting=waiting, **figures))):
             break
     return found
 
@@ -91,7 +91,7 @@ def test_the_search_ends_before_the_machine_is_overloaded() -> None:
     found = RateSearch()
     for rate in RATES:
         seen.append(0.013 * rate / 2)
-        if found.add(Step(rate, use(0.013 * rate))):
+        if found.add(RateStep(rate, use(0.013 * rate))):
             break
     assert seen[-1] < 1 / 3
 
@@ -174,12 +174,12 @@ def test_every_rate_gets_time_for_enough_requests(rate: float) -> None:
 
 
 PACE = Pace(rate=50.0, given=2.0, request_cpu_s=0.013, share=1 / 3, taken=0.1)
-SOUND = Window(
+SOUND = HealthWindow(
     rate=50.0, answered=250, failed=0, backlog=3, lag_ms=1.0, line_ms=1.0, use=use(0.66, others=0.1)
 )
 
 
-def change(**figures: object) -> Window:
+def change(**figures: object) -> HealthWindow:
     return dataclasses.replace(SOUND, **figures)  # type: ignore[arg-type]
 
 
@@ -230,7 +230,7 @@ VOID, SEVERE = Finding("taken"), Finding("failed", severe=True)
 STRETCHES = [(arm, number) for number in range(3) for arm in ("before", "after", "even")]
 
 
-def run(attempt: Attempt, kinds: Iterable[str]) -> tuple[list[tuple[str, int]], int]:
+def run(attempt: RateTrial, kinds: Iterable[str]) -> tuple[list[tuple[str, int]], int]:
     """Run stretches that end so; returns those that counted, and how many were run."""
     counted, number = [], 0
     for kind in kinds:
@@ -246,7 +246,7 @@ def run(attempt: Attempt, kinds: Iterable[str]) -> tuple[list[tuple[str, int]], 
 
 @given(kinds=FINDINGS)
 def test_an_attempt_ends_with_every_stretch_sound_or_with_a_reason(kinds: list[str]) -> None:
-    attempt = Attempt(list(STRETCHES))
+    attempt = RateTrial(list(STRETCHES))
     counted, number = run(attempt, [*kinds, *["sound"] * 9])
     assert number <= len(STRETCHES) + attempt.allowed + 1
     assert counted == STRETCHES[: len(counted)]
@@ -259,7 +259,7 @@ def test_an_attempt_ends_with_every_stretch_sound_or_with_a_reason(kinds: list[s
 
 
 def test_a_void_stretch_is_repeated_at_once() -> None:
-    attempt = Attempt(list(STRETCHES))
+    attempt = RateTrial(list(STRETCHES))
     assert not attempt.note(VOID)
     assert attempt.current == STRETCHES[0]
     assert attempt.note(None)
@@ -283,7 +283,7 @@ def test_slower_rates_end_and_stay_useful(rate: float, excess: list[float], fixe
 
 @pytest.mark.parametrize(("processors", "slower"), [(2, 20.0), (1, 10.0)])
 def test_the_next_rate_aims_at_the_share_that_the_machine_gets(processors: int, slower: float) -> None:
-    attempt = Attempt(list(STRETCHES))
+    attempt = RateTrial(list(STRETCHES))
     attempt.note(VOID, use(0.66 * processors, processors=processors))
     assert slower_rate(40.0, attempt.excess, fixed=False, slowdowns=0) == slower
 

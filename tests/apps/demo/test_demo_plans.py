@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from kwiken.apps.demo.trial import Learned, Stretch, first_plan, learn, learn_copies
+from kwiken.apps.demo.trial import DemoStretch, Learned, first_plan, learn, learn_copies
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Plan
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord
@@ -49,11 +49,11 @@ def plans(folder: Path, copy_ms: float) -> tuple[Plan, Learned]:
     write(folder / "alone", requests[:ALONE])
     starts = [request.start_ns / 1e9 for request in requests]
     switch = (starts[ALONE - 1] + starts[ALONE]) / 2
-    profile = learn(folder / "alone", [Stretch(starts[0] - 1, switch)])
+    profile = learn(folder / "alone", [DemoStretch(starts[0] - 1, switch)])
     assert profile.requests == ALONE
     first = first_plan(profile, budget=0.05, seed=0)
     write(folder / "tried", [structs.replace(each, plan=first.digest) for each in requests[ALONE:]])
-    pilot = [Stretch(switch, starts[-1] + 1)]
+    pilot = [DemoStretch(switch, starts[-1] + 1)]
     learned = learn_copies(profile, first, folder / "tried", pilot, budget=0.05, seed=0)
     assert learned.profile.requests == ALONE
     np.testing.assert_array_equal(learned.profile.stage("a").calls_ms, profile.stage("a").calls_ms)
@@ -85,7 +85,7 @@ def test_requests_of_a_void_stretch_are_not_learned_from(tmp_path: Path) -> None
     took = np.where(void, 500.0, rng.uniform(2, 3, 900) + 60.0 * (rng.random(900) < 0.05))
     requests = [one(i, {"a": (float(ms), 1.0)}) for i, ms in enumerate([*took, *took])]
     edges = [request.start_ns / 1e9 - 0.01 for request in requests[::300]] + [requests[-1].start_ns / 1e9 + 1]
-    parts = [Stretch(since_s, until_s) for since_s, until_s in pairwise(edges)]
+    parts = [DemoStretch(since_s, until_s) for since_s, until_s in pairwise(edges)]
     write(tmp_path / "alone", requests[:900])
     profile = learn(tmp_path / "alone", [parts[0], parts[2]])
     assert profile.requests == 600
@@ -102,4 +102,4 @@ def test_requests_of_a_void_stretch_are_not_learned_from(tmp_path: Path) -> None
 def test_too_few_requests_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [one(0, {"a": (2.0, 1.0)})])
     with pytest.raises(InputError, match="only 1 requests were traced while learning"):
-        learn(tmp_path, [Stretch(0.0, 1e10)])
+        learn(tmp_path, [DemoStretch(0.0, 1e10)])

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from kwiken.apps.demo import site as module
-from kwiken.apps.demo.pace import NothingToldError
-from kwiken.apps.demo.progress import Watch
+from kwiken.apps.demo.pace import InconclusiveRunError
+from kwiken.apps.demo.progress import DemoWatch
 from kwiken.apps.demo.setup import DemoSettings, Folder, LoadError
 from kwiken.apps.demo.site import Site, no_tick
 from kwiken.runtime.cluster import Cluster
@@ -36,7 +36,7 @@ def site_of(cluster: BusyCluster) -> Site:
     return Site(
         cast("DemoSettings", unused),
         cast("Cluster", cluster),
-        cast("Watch", unused),
+        cast("DemoWatch", unused),
         cast("Folder", unused),
         Path(),
     )
@@ -59,5 +59,5 @@ async def test_requests_that_are_never_answered_end_the_wait(
 
 async def test_replicas_are_asked_for_again() -> None:
     assert await site_of(BusyCluster(2)).replicas() == [{"restarts": 0}]
-    with pytest.raises(NothingToldError, match="the gateway gave no status in 3 tries"):
+    with pytest.raises(InconclusiveRunError, match="the gateway gave no status in 3 tries"):
         await site_of(BusyCluster(3)).replicas()

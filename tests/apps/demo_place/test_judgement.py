@@ -14,14 +14,14 @@ from kwiken.apps.demo_place import verdict
 from kwiken.apps.demo_place.run import (
     AFTER_LOSS_S,
     SCHEDULERS,
-    Arm,
+    DemoPlaceResult,
     Loss,
-    Outcome,
+    PlacedArm,
     ServiceOutcome,
     kept_again_s,
 )
 from kwiken.apps.demo_place.scene import BATCH, SERVICES, nodes, performance, rate_per_s, requests, target_ms
-from kwiken.apps.demo_place.traffic import FAILED_MS, Stream, p99_ms
+from kwiken.apps.demo_place.traffic import FAILED_MS, LoadStream, p99_ms
 
 OURS = "times the cost of thrifty"
 CALL_S = dict.fromkeys(SERVICES, 0.03)
@@ -81,8 +81,8 @@ def service(name: str, p99: float | None) -> ServiceOutcome:
     )
 
 
-def arm(name: str, *p99_ms: float | None, cost: float = 2.0) -> Arm:
-    return Arm(
+def arm(name: str, *p99_ms: float | None, cost: float = 2.0) -> PlacedArm:
+    return PlacedArm(
         scheduler=name,
         services=[service(one, p99) for one, p99 in zip(SERVICES, p99_ms, strict=True)],
         cores=0.9,
@@ -93,7 +93,7 @@ def arm(name: str, *p99_ms: float | None, cost: float = 2.0) -> Arm:
     )
 
 
-OUTCOME = Outcome(
+OUTCOME = DemoPlaceResult(
     call_ms={},
     rate_per_s={},
     arms=[arm("least-loaded", 300.0, 50.0, 50.0), arm("reservation", 50.0, 50.0, None, cost=5.0), arm("thrifty", 50.0, 60.0, 70.0)],
@@ -139,7 +139,7 @@ def test_a_busy_machine_allows_no_verdict(change: dict[str, float]) -> None:
 
 
 def test_targets_are_kept_again_once_no_later_request_is_slow() -> None:
-    stream = Stream("", 1, 20.0)
+    stream = LoadStream("", 1, 20.0)
     for number in range(int(20 * AFTER_LOSS_S)):
         stream.due_s.append(100 + number / 20)
         stream.latency_ms.append(FAILED_MS if number / 20 < 4.2 else 50.0)

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from kwiken.apps.report import build_page
-from kwiken.apps.report.charts import Request
+from kwiken.apps.report.charts import GanttRequest
 from kwiken.apps.report.model import render
 from kwiken.apps.report.sections import Material
 from kwiken.cli.study.report import command
 
-REQUEST = Request(trace_id="ab" * 16, arm="before", total_ms=44.5, tracks=())
+REQUEST = GanttRequest(trace_id="ab" * 16, arm="before", total_ms=44.5, tracks=())
 
 
 def page(jaeger: str | None) -> str:

@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 
 from kwiken.apps.report.charts import (
     Band,
-    Box,
     CurveView,
+    GanttRequest,
     Line,
-    Request,
+    StageBox,
     draw_curve,
     draw_dag,
     draw_gantt,
@@ -23,7 +23,7 @@ from kwiken.apps.report.charts import (
 )
 from kwiken.apps.report.charts.curves import height_at
 from kwiken.apps.report.charts.dag import BOX_H, fewer
-from kwiken.apps.report.charts.gantt import Bar, Track
+from kwiken.apps.report.charts.gantt import GanttBar, Track
 from kwiken.apps.report.charts.layers import lay_out
 from kwiken.apps.report.charts.percentiles import nines
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
@@ -122,7 +122,9 @@ def test_boxes_never_overlap(data: st.DataObject) -> None:
         else ()
         for i in range(size)
     }
-    root = ET.fromstring(draw_dag([Box(name=name, after=after, cost=0.1) for name, after in parents.items()]))
+    root = ET.fromstring(
+        draw_dag([StageBox(name=name, after=after, cost=0.1) for name, after in parents.items()])
+    )
     boxes = [e for e in root.iter("rect") if (e.get("class") or "").startswith("box")]
     spots = [(float(e.get("x", 0)), float(e.get("y", 0)), float(e.get("width", 0))) for e in boxes]
     assert len(spots) == size
@@ -134,7 +136,7 @@ def test_boxes_never_overlap(data: st.DataObject) -> None:
 
 def test_a_large_dag_keeps_the_stages_that_matter_and_their_order() -> None:
     boxes = [
-        Box(name=f"s{i}", after=(f"s{i - 1}",) if i else (), cost=0.01, budget=0.1 if i % 10 == 0 else 0)
+        StageBox(name=f"s{i}", after=(f"s{i - 1}",) if i else (), cost=0.01, budget=0.1 if i % 10 == 0 else 0)
         for i in range(100)
     ]
     kept = fewer(boxes, most=10)
@@ -155,15 +157,15 @@ def test_the_chosen_point_lies_on_the_hull() -> None:
     assert classes.count("dot faint") == 3
 
 
-def gantt(bars: tuple[Bar, ...]) -> list[ET.Element]:
+def gantt(bars: tuple[GanttBar, ...]) -> list[ET.Element]:
     track = Track(name="lookup", start=0, end=50, bars=bars)
-    svg = draw_gantt(Request(trace_id="0", arm="", total_ms=50, tracks=(track,)), key="k")
+    svg = draw_gantt(GanttRequest(trace_id="0", arm="", total_ms=50, tracks=(track,)), key="k")
     return [e for e in ET.fromstring(svg).iter("rect") if (e.get("class") or "").startswith("bar")]
 
 
 def test_a_cancelled_call_is_hatched_and_its_copy_is_not() -> None:
     cancelled, copy = gantt(
-        (Bar(start=0, end=50, outcome="cancelled"), Bar(start=20, end=50, kind="reissue"))
+        (GanttBar(start=0, end=50, outcome="cancelled"), GanttBar(start=20, end=50, kind="reissue"))
     )
     assert (cancelled.get("fill") or "").startswith("url(#hatch-k-primary")
     assert copy.get("fill") == "#e0861a"
@@ -172,7 +174,7 @@ def test_a_cancelled_call_is_hatched_and_its_copy_is_not() -> None:
 
 
 def test_dull_shards_share_a_row() -> None:
-    bars = tuple(Bar(start=0, end=5 + shard, shard=shard, critical=shard == 7) for shard in range(8))
+    bars = tuple(GanttBar(start=0, end=5 + shard, shard=shard, critical=shard == 7) for shard in range(8))
     rows = {bar.get("y") for bar in gantt(bars)}
     assert len(rows) == 2
 

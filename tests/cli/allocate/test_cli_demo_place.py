@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kwiken.apps.demo_place import Arm
-from kwiken.apps.demo_place.run import Loss, Outcome, ServiceOutcome
+from kwiken.apps.demo_place import PlacedArm
+from kwiken.apps.demo_place.run import DemoPlaceResult, Loss, ServiceOutcome
 from kwiken.base.errors import KwikenError
 from tests.support.project.commands import refused, run
 
 
-def arm(scheduler: str, p99_ms: float) -> Arm:
+def arm(scheduler: str, p99_ms: float) -> PlacedArm:
     one = ServiceOutcome(
         service="pack",
         target_ms=100.0,
@@ -24,7 +24,7 @@ def arm(scheduler: str, p99_ms: float) -> Arm:
         replicas=1,
         nodes=["node-2 (quick)"],
     )
-    return Arm(
+    return PlacedArm(
         scheduler=scheduler,
         services=[one],
         cores=0.3,
@@ -44,7 +44,7 @@ LOSS = Loss(
     actions=[(0.2, "moved")],
     busy=0.4,
 )
-OUTCOME = Outcome(
+OUTCOME = DemoPlaceResult(
     call_ms={"pack": 12.0},
     rate_per_s={"pack": 9.0},
     arms=[arm("least-loaded", 200.0), arm("thrifty", 50.0)],
@@ -55,7 +55,7 @@ OUTCOME = Outcome(
 def test_log_lines_go_to_a_new_file_that_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def demo(*, seed: int, say: Any, log: Path) -> Outcome:
+    async def demo(*, seed: int, say: Any, log: Path) -> DemoPlaceResult:
         del seed
         say("measuring")
         logging.getLogger("kwiken.cluster").warning("replica pack-0 was slow")
@@ -86,7 +86,7 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
 def test_a_failure_shows_the_end_of_the_log_and_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def demo(*, seed: int, say: Any, log: Path) -> Outcome:
+    async def demo(*, seed: int, say: Any, log: Path) -> DemoPlaceResult:
         del seed, say
         with log.open("a") as said:
             said.writelines(f"line {number}\n" for number in range(20))

@@ -17,7 +17,7 @@ from tests.support.project.commands import run
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 9000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 9000)
     monkeypatch.setattr(under_load, "MAX_SEARCHED_STAGES", 1)
 
 

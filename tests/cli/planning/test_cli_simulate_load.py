@@ -30,8 +30,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 10_000)
-    monkeypatch.setattr(guard_module, "REQUESTS_PER_LOOK", 2000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 10_000)
+    monkeypatch.setattr(guard_module, "REQUESTS_PER_COMPARISON", 2000)
 
 
 def data_of(*args: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Cluster, Node, NodeClass, Request, request_for
+from kwiken.allocator.placement import SOURCE_CAUTION, Cluster, Node, NodeClass, PlacementRequest, request_for
 from kwiken.allocator.placement.schedulers import reservation, scheduler
 from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
 from kwiken.base.errors import InputError
@@ -16,9 +16,17 @@ from kwiken.lab.fleet.applications import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
 from kwiken.lab.fleet.managers import CONTESTANTS, simulate
 from kwiken.lab.fleet.platforms import LOCAL, cloud
-from kwiken.lab.fleet.simulator.outcome import Outcome
-from kwiken.lab.fleet.simulator.scenario import FOREVER, Job, Outage, Phase, Scenario, Step, UserReservation
-from kwiken.lab.fleet.simulator.simulation import COOL_DOWN_S, DETECTION_S, Manager, Simulation
+from kwiken.lab.fleet.simulator.outcome import FleetOutcome
+from kwiken.lab.fleet.simulator.scenario import (
+    FOREVER,
+    Job,
+    Outage,
+    Phase,
+    PhaseStep,
+    Scenario,
+    UserReservation,
+)
+from kwiken.lab.fleet.simulator.simulation import COOL_DOWN_S, DETECTION_S, FleetSimulation, Manager
 from kwiken.lab.fleet.targets import targets
 from kwiken.lab.fleet.world import World
 
@@ -68,12 +76,12 @@ def played(
     follows: bool = False,
     chooses_sizes: bool = False,
     told: WorkloadProfile | None = None,
-) -> Outcome:
+) -> FleetOutcome:
     """Run with everything known, or with one prediction for every job until it is measured again."""
     known = tuple(tuple(phase.truth for phase in job.phases) for job in scenario.jobs)
     first = tuple(tuple(told or truth for truth in phases) for phases in known)
     manager = Manager(name, scheduler(name), SOURCE_CAUTION, follows=follows, chooses_sizes=chooses_sizes)
-    return Simulation(scenario, first, manager, known).run()
+    return FleetSimulation(scenario, first, manager, known).run()
 
 
 def test_a_job_alone_takes_its_work_over_its_rate() -> None:
@@ -154,7 +162,9 @@ def test_a_workload_with_other_replicas_gets_new_ones_at_once() -> None:
     assert short.finished_s[0] == 15.0  # 10 of 20 are done with two replicas, the rest with one
 
 
-def service(name: str, rate: float, duration_s: float, steps: tuple[Step, ...] = (), most: int = 3) -> Job:
+def service(
+    name: str, rate: float, duration_s: float, steps: tuple[PhaseStep, ...] = (), most: int = 3
+) -> Job:
     workload = Workload(
         name=name, memory_gb=1.0, target=Target(p99_ms=50, rate_per_s=rate), max_replicas=most
     )
@@ -167,7 +177,7 @@ FIELDS = tuple(WorkloadProfile.__dataclass_fields__)
 
 
 def test_a_manager_that_follows_adds_replicas_for_more_load_and_gives_them_back() -> None:
-    steps = (Step(100.0, 3.0), Step(500.0, 1.0))
+    steps = (PhaseStep(100.0, 3.0), PhaseStep(500.0, 1.0))
     scenario = Scenario("load", cluster(3), (service("s", 1.0, 1000.0, steps),))
     found = played(scenario, "quasar", follows=True, chooses_sizes=True)
     below_s = DETECTION_S
@@ -197,7 +207,7 @@ def test_managers_of_reservations_place_what_the_user_reserves_whatever_they_pre
 
 @pytest.mark.parametrize("factor", [0.5, 3.0])
 def test_a_reservation_stays_as_it_is_while_the_load_changes(factor: float) -> None:
-    job = service("s", 2.0, 1000.0, (Step(100.0, factor),))
+    job = service("s", 2.0, 1000.0, (PhaseStep(100.0, factor),))
     scenario = Scenario("load", cluster(4), (replace(job, reserved=UserReservation(Size(1.0, 1.0), 2)),))
     allocated, _ = played(scenario, follows=True).shares(0.0, 1000.0)
     assert allocated == pytest.approx(2 / 4)
@@ -326,7 +336,7 @@ def test_reservations_rest_on_the_true_need_of_each_workload() -> None:
             assert need.count / 5 <= job.reserved.replicas <= 10 * need.count
 
 
-def world_request(world: World, job: Job) -> Request:
+def world_request(world: World, job: Job) -> PlacementRequest:
     """Request of a job by its true behaviour."""
     return request_for(job.workload, job.phases[0].truth, world.scenario.cluster, SOURCE_CAUTION)
 

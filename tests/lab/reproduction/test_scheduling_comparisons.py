@@ -9,7 +9,7 @@ from kwiken.lab.fleet import CONTESTANTS, SCENARIOS, simulate
 from kwiken.lab.reproduction.paragon import scheduling as of_paragon
 from kwiken.lab.reproduction.quasar import scheduling as of_quasar
 from kwiken.lab.reproduction.rows import Findings, Reproduction, over_seeds, row, run
-from kwiken.lab.reproduction.scenarios import Figures, Told, levels, orderings, played
+from kwiken.lab.reproduction.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 
 
 def test_a_part_over_seeds_gives_its_results_by_case() -> None:
@@ -25,7 +25,7 @@ def test_a_part_over_seeds_gives_its_results_by_case() -> None:
 
 
 def test_rows_have_medians_spreads_and_the_sources_values() -> None:
-    told = Told("Figure 1", "QoS kept, %", {"a": "78"})
+    told = SourcedFigure("Figure 1", "QoS kept, %", {"a": "78"})
     results: list[Figures] = [
         {"a": {"QoS kept, %": first}, "b": {"QoS kept, %": other}}
         for first, other in ((70.0, 10.0), (50.0, 50.0), (60.0, 65.0))
@@ -55,7 +55,7 @@ def test_every_comparison_names_what_exists() -> None:
 
 def test_one_seed_yields_every_row_of_a_comparison() -> None:
     comparison = of_paragon.COMPARISONS[0]
-    found = of_paragon.conclude(comparison, [[played(comparison.scenario, of_paragon.MANAGERS, 0)]])
+    found = of_paragon.conclude(comparison, [[simulated(comparison.scenario, of_paragon.MANAGERS, 0)]])
     ordered = sum(told.metric in of_paragon.ORDERED for told in comparison.told)
     assert ordered >= 1
     levels_of = len(comparison.told) * len(of_paragon.MANAGERS)
@@ -64,7 +64,7 @@ def test_one_seed_yields_every_row_of_a_comparison() -> None:
 
 
 def medians(scenario: str, managers: tuple[str, ...], metric: str) -> dict[str, float]:
-    results = [played(scenario, managers, seed) for seed in range(8)]
+    results = [simulated(scenario, managers, seed) for seed in range(8)]
     return {name: float(np.median([each[name][metric] for each in results])) for name in managers}
 
 
@@ -96,7 +96,7 @@ def test_more_is_kept_at_every_load_by_knowing_more() -> None:
 @pytest.mark.slow
 def test_only_who_follows_workloads_recovers_from_a_change_of_phase() -> None:
     others = ("interference-only", "heterogeneity-only", "least-loaded")
-    results = [played("local-phases", ("paragon", *others), seed) for seed in range(8)]
+    results = [simulated("local-phases", ("paragon", *others), seed) for seed in range(8)]
     gained: dict[str, list[float]] = {name: [] for name in results[0]}
     for figures in results:
         for name, of in figures.items():
@@ -114,7 +114,7 @@ def test_only_who_follows_workloads_recovers_from_a_change_of_phase() -> None:
 
 @pytest.mark.slow
 def test_managers_of_targets_come_in_the_published_order() -> None:
-    found = played(of_quasar.SCENARIOS[0], of_quasar.MANAGERS, 0)
+    found = simulated(of_quasar.SCENARIOS[0], of_quasar.MANAGERS, 0)
     performance = {name: figures[of_quasar.PERFORMANCE.metric] for name, figures in found.items()}
     for better, other in of_quasar.PAIRS:
         assert performance[better] > performance[other], (better, other)

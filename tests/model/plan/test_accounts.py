@@ -20,7 +20,7 @@ from kwiken.model.plan.accounts import (
     STAGE_HORIZON,
     STAGE_PEAK,
     VERDICTS,
-    Bounds,
+    LedgerBounds,
 )
 from kwiken.model.plan.windows import HORIZON_BUCKETS
 from kwiken.model.service import Reissue
@@ -29,7 +29,7 @@ HORIZON_S = 60.0  # short, so that a fuzzed sequence passes it
 
 fractions = st.one_of(st.just(0.0), st.floats(0.001, 1.0), st.just(1.0))
 some_bounds = st.builds(
-    Bounds,
+    LedgerBounds,
     fraction=fractions,
     burst=st.integers(0, 500),
     peak=st.floats(0, 2),
@@ -55,7 +55,7 @@ class Contract(RuleBasedStateMachine):
     """An account and its floor under any sequence of work, copies, waiting and changes of plans."""
 
     @initialize(bounds=some_bounds, per_s=st.sampled_from([0.0, 0.5, 3.0]), start=st.floats(0, 1e6))
-    def begin(self, bounds: Bounds, per_s: float, start: float) -> None:
+    def begin(self, bounds: LedgerBounds, per_s: float, start: float) -> None:
         self.now, self.bounds, self.per_s = start, bounds, per_s
         self.account, self.floor = Account(bounds), Floor(per_s)
         self.burst = bounds.burst
@@ -74,7 +74,7 @@ class Contract(RuleBasedStateMachine):
             self.work.append(Work(self.now, amount, self.account.fraction))
 
     @rule(bounds=some_bounds)
-    def change_plans(self, bounds: Bounds) -> None:
+    def change_plans(self, bounds: LedgerBounds) -> None:
         self.account.retune(bounds)
         self.bounds = bounds
         self.burst = max(self.burst, bounds.burst)
@@ -204,7 +204,7 @@ def test_steady_load_gets_its_whole_budget() -> None:
 
 
 def test_the_clock_earns_nothing() -> None:
-    account = Account(Bounds(fraction=0.1, burst=10, peak=1.0))
+    account = Account(LedgerBounds(fraction=0.1, burst=10, peak=1.0))
     account.earn(100, 0.0)
     for _ in range(20):
         assert not account.refusal(1, 0.0)
@@ -215,7 +215,7 @@ def test_the_clock_earns_nothing() -> None:
 
 def test_the_load_lowers_the_peak_and_at_last_denies_everything() -> None:
     floor = Floor()
-    bounds = Bounds(fraction=0.1, burst=1000, peak=0.4)
+    bounds = LedgerBounds(fraction=0.1, burst=1000, peak=0.4)
     for spare, most in ((inf, 400), (0.5, 400), (0.25, 250), (0.01, 10), (0.0, 0), (-1.0, 0)):
         account = Account(bounds)
         account.earn(1000, 0.0)
@@ -232,11 +232,11 @@ def test_without_a_budget_not_even_the_floor_grants() -> None:
 
 
 def test_denials_name_their_bound_and_charge_nobody() -> None:
-    account, stage = Account(Bounds(fraction=0.5, burst=10, peak=1.0)), Account()
+    account, stage = Account(LedgerBounds(fraction=0.5, burst=10, peak=1.0)), Account()
     account.earn(100, 0.0)
     cases = (
-        (Bounds(fraction=0.1, burst=0, peak=1.0), STAGE_HORIZON),
-        (Bounds(fraction=0.1, burst=CALL, peak=0.0), STAGE_PEAK),
+        (LedgerBounds(fraction=0.1, burst=0, peak=1.0), STAGE_HORIZON),
+        (LedgerBounds(fraction=0.1, burst=CALL, peak=0.0), STAGE_PEAK),
     )
     for bounds, verdict in cases:
         stage.retune(bounds)
@@ -251,7 +251,7 @@ def test_denials_name_their_bound_and_charge_nobody() -> None:
 
 
 def test_the_floor_is_charged_too() -> None:
-    account, floor = Account(Bounds(fraction=0.1, burst=10, peak=1.0)), Floor(3.0)
+    account, floor = Account(LedgerBounds(fraction=0.1, burst=10, peak=1.0)), Floor(3.0)
     assert grant(account, 10, 0.0, floor=floor) == BY_FLOOR, "no work yet, so no peak"
     assert account.floor_spent == account.spent == 10
     account.earn(1000, 0.0)
@@ -284,20 +284,20 @@ def test_the_floor_survives_jumps_of_the_clock(per_s: float, jumps: list[float])
 
 
 def test_a_change_of_plans_buys_no_second_burst() -> None:
-    small = Bounds(fraction=0.1, burst=50, peak=1.0)
+    small = LedgerBounds(fraction=0.1, burst=50, peak=1.0)
     account = Account(small)
     account.earn(1000, 0.0)
     for _ in range(150):
         assert not account.refusal(1, 0.0)
         account.spend(1, 0.0)
-    for bounds in (small, Bounds(), small, replace(small, horizon_s=900.0), small):
+    for bounds in (small, LedgerBounds(), small, replace(small, horizon_s=900.0), small):
         account.retune(bounds)
         assert account.refusal(1, 0.0) == HORIZON
     account.retune(replace(small, fraction=0.2))
     assert account.refusal(1, 0.0) == HORIZON, "past work earned by the fraction of its time"
     account.earn(5, 0.0)
     assert account.left(0.0) == 1
-    account.retune(Bounds())
+    account.retune(LedgerBounds())
     account.earn(10_000, 0.0)
     account.retune(small)
     assert account.left(0.0) == 1, "work without a plan earns nothing"
@@ -309,7 +309,7 @@ def test_a_change_of_plans_buys_no_second_burst() -> None:
     cost=st.integers(0, 500),
 )
 def test_another_horizon_keeps_what_is_left(horizons: list[float], work: int, cost: int) -> None:
-    bounds = Bounds(fraction=0.5, burst=100, horizon_s=60.0)
+    bounds = LedgerBounds(fraction=0.5, burst=100, horizon_s=60.0)
     account = Account(bounds)
     account.earn(work, 7.0)
     account.spend(cost, 8.0)
@@ -332,7 +332,7 @@ def test_another_horizon_keeps_what_is_left(horizons: list[float], work: int, co
 def test_jumps_of_the_clock_never_buy_more_than_work_and_bursts(
     jumps: list[tuple[float, int, int]], fraction: float, burst: int
 ) -> None:
-    account = Account(Bounds(fraction=fraction, burst=burst, horizon_s=3600.0))
+    account = Account(LedgerBounds(fraction=fraction, burst=burst, horizon_s=3600.0))
     now, work, spent, bursts = 1e6, 0, 0, 1
     for jump, earned, cost in jumps:
         now += jump
@@ -348,7 +348,7 @@ def test_jumps_of_the_clock_never_buy_more_than_work_and_bursts(
 
 
 def test_memory_is_bounded() -> None:
-    account = Account(Bounds(fraction=0.5, burst=100, horizon_s=60.0))
+    account = Account(LedgerBounds(fraction=0.5, burst=100, horizon_s=60.0))
 
     def size() -> int:
         return sum(
@@ -366,7 +366,7 @@ def test_memory_is_bounded() -> None:
 
 
 def test_the_worst_ten_seconds_are_measured_once_there_were_ten_seconds_of_work() -> None:
-    account = Account(Bounds(fraction=1.0, burst=1000))
+    account = Account(LedgerBounds(fraction=1.0, burst=1000))
     for tick in range(40):
         account.earn(10, tick / 4)
         account.spend(2 if tick < 20 else 4, tick / 4)
@@ -385,7 +385,7 @@ def test_the_worst_ten_seconds_are_measured_once_there_were_ten_seconds_of_work(
 
 
 def test_what_is_kept_of_the_burst_halves_with_every_denial() -> None:
-    account, floor = Account(Bounds(fraction=0.1, burst=160)), Floor()
+    account, floor = Account(LedgerBounds(fraction=0.1, burst=160)), Floor()
     account.earn(10_000, 0.0, refill=True)
     account.spend(1000, 0.0)
     granted = [
@@ -396,14 +396,14 @@ def test_what_is_kept_of_the_burst_halves_with_every_denial() -> None:
 
 
 def test_an_untouched_burst_pays_whatever_fits_it() -> None:
-    account = Account(Bounds(fraction=0.001, burst=10))
+    account = Account(LedgerBounds(fraction=0.001, burst=10))
     account.earn(900, 0.0)
     assert not account.refusal(10, 0.0, denied=0)
     assert account.refusal(11, 0.0, denied=0) == HORIZON
 
 
 def test_of_the_peak_too_something_is_kept() -> None:
-    account = Account(Bounds(fraction=0.1, burst=1000, peak=0.4))
+    account = Account(LedgerBounds(fraction=0.1, burst=1000, peak=0.4))
     account.earn(1000, 0.0)
     granted = []
     for denied in (0, 1, 2, 60):
@@ -418,7 +418,7 @@ def test_of_the_peak_too_something_is_kept() -> None:
 
 
 def test_where_everything_is_late_nothing_is_earned() -> None:
-    account = Account(Bounds(fraction=0.1, burst=10))
+    account = Account(LedgerBounds(fraction=0.1, burst=10))
     for tick in range(10_000):
         account.earn_late(100, tick / 100)
         if not account.refusal(1, tick / 100):
@@ -428,7 +428,7 @@ def test_where_everything_is_late_nothing_is_earned() -> None:
 
 @pytest.mark.parametrize(("every", "share"), [(1, 1.0), (2, 1.0), (4, 0.5), (10, 0.2)])
 def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> None:
-    account = Account(Bounds(fraction=0.05, burst=20, peak=0.2))
+    account = Account(LedgerBounds(fraction=0.05, burst=20, peak=0.2))
     for tick in range(100_000):
         now = tick / 100
         (account.earn_late if tick % every else account.earn_prompt)(10, now)
@@ -452,7 +452,7 @@ def test_prompt_work_vouches_for_as_much_late_work(every: int, share: float) -> 
     bounds=some_bounds,
 )
 def test_pledges_and_refunds_never_buy_more_than_work_and_burst(
-    script: list[tuple[float, int, bool, int, float, float]], bounds: Bounds
+    script: list[tuple[float, int, bool, int, float, float]], bounds: LedgerBounds
 ) -> None:
     account, now = Account(bounds), 5.0
     earned: list[tuple[float, int]] = []
@@ -479,7 +479,7 @@ def test_pledges_and_refunds_never_buy_more_than_work_and_burst(
 
 
 def test_a_refund_is_of_the_time_of_its_spend() -> None:
-    account = Account(Bounds(fraction=0.5, burst=100, peak=0.5, horizon_s=60.0))
+    account = Account(LedgerBounds(fraction=0.5, burst=100, peak=0.5, horizon_s=60.0))
     account.earn(100, 0.0)
     account.spend(50, 0.0)
     then = account.head
@@ -496,7 +496,7 @@ def test_a_refund_is_of_the_time_of_its_spend() -> None:
 
 
 def test_forced_spends_are_a_debt_of_one_burst_at_most() -> None:
-    account = Account(Bounds(fraction=0.1, burst=100, peak=2.0))
+    account = Account(LedgerBounds(fraction=0.1, burst=100, peak=2.0))
     for tick in range(1000):
         account.earn(100, tick / 100)
         account.force(100, tick / 100)

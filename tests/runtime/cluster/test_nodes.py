@@ -1,4 +1,4 @@
-"""Cluster on nodes that this machine plays: places of replicas, their changes under traffic, a killed node."""
+"""Cluster on nodes that this machine emulates: places of replicas, their changes under traffic, a killed node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from kwiken.base.errors import DefinitionError
-from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, PlayedNode, ReplicaPlace
+from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout, ReplicaPlace
 from kwiken.runtime.node_classes import NodeLimits
 from tests.support.runtime.waiting import until
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linu
 TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 NODES = {
-    "quick": PlayedNode(node_class="large", cores=1),
-    "slow": PlayedNode(node_class="small", cores=1, speed=0.6),
+    "quick": EmulatedNode(node_class="large", cores=1),
+    "slow": EmulatedNode(node_class="small", cores=1, speed=0.6),
 }
 
 

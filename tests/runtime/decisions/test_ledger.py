@@ -6,15 +6,15 @@ from math import inf
 
 from hypothesis import given, strategies as st
 
-from kwiken.model.plan import CALL, OWN_COST, REQUEST, Account, Bounds, Floor, LedgerTerms
+from kwiken.model.plan import CALL, OWN_COST, REQUEST, Account, Floor, LedgerBounds, LedgerTerms
 from kwiken.runtime.decisions import Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.ledger import MILLION
 
 amounts = st.integers(0, 30)
-RICH = Bounds(fraction=1.0, burst=1000 * CALL, peak=1.0)
+RICH = LedgerBounds(fraction=1.0, burst=1000 * CALL, peak=1.0)
 
 
-def account_of(bounds: Bounds, work: int = 10**12) -> Account:
+def account_of(bounds: LedgerBounds, work: int = 10**12) -> Account:
     """An account that has earned by so much work at time 0."""
     account = Account(bounds)
     account.earn(work, 0.0)
@@ -33,8 +33,8 @@ def account_of(bounds: Bounds, work: int = 10**12) -> Account:
 def test_a_copy_is_charged_at_every_level_or_at_none(
     budget: int, stage: int, service: int, per_s: float, asks: list[tuple[int, int, float]]
 ) -> None:
-    outer = Account(Bounds(fraction=1.0, burst=service, peak=1.0))
-    inner = Account(Bounds(fraction=1.0, burst=stage * CALL, peak=1.0))
+    outer = Account(LedgerBounds(fraction=1.0, burst=service, peak=1.0))
+    inner = Account(LedgerBounds(fraction=1.0, burst=stage * CALL, peak=1.0))
     ledger, own = Ledger(outer, floor=Floor(per_s)), RequestBudget(budget)
     now = 0.0
     for cost, work, spare in asks:
@@ -66,7 +66,7 @@ def test_a_request_at_most_doubles_its_own_cost_and_the_floor_does_not_help() ->
 
 
 def test_the_floor_is_for_reissues_only() -> None:
-    poor = Bounds(fraction=0.1, burst=0, peak=0.0)
+    poor = LedgerBounds(fraction=0.1, burst=0, peak=0.0)
     ledger = Ledger(Account(poor), catch_up=Account(poor), floor=Floor(3.0))
     inner, own = account_of(RICH), RequestBudget(1000)
     assert not ledger.charge_late(own, 1, 0.0)
@@ -85,7 +85,7 @@ def test_the_floor_is_for_reissues_only() -> None:
 def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobody_else(
     budget: int, held: int, asks: list[tuple[int, int, bool]]
 ) -> None:
-    late = Account(Bounds(fraction=1.0, burst=held, peak=2.0))
+    late = Account(LedgerBounds(fraction=1.0, burst=held, peak=2.0))
     ledger, own = Ledger(account_of(RICH), catch_up=late), RequestBudget(budget)
     now = 0.0
     paid = 0
@@ -109,7 +109,7 @@ def test_late_copies_and_threads_are_charged_to_request_and_catch_up_and_to_nobo
 # Utility.
 
 
-def utility_ledger(bounds: Bounds) -> Ledger:
+def utility_ledger(bounds: LedgerBounds) -> Ledger:
     return Ledger(utility=Account(bounds))
 
 
@@ -149,7 +149,7 @@ def test_chosen_losses_keep_the_budget_over_the_horizon_and_the_peak_over_ten_se
 
 
 def test_what_nobody_chose_to_lose_is_earned_back_first() -> None:
-    ledger = utility_ledger(Bounds(fraction=0.1, burst=100, peak=1.0))
+    ledger = utility_ledger(LedgerBounds(fraction=0.1, burst=100, peak=1.0))
     ledger.utility.earn(1000, 0.0)
     assert ledger.lose(350, 0.0, forced=True)
     assert not ledger.lose(1, 0.0, forced=False)

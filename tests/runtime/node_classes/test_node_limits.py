@@ -17,7 +17,7 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.base.machine import group_folders
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.node_classes import Limit, Method, NodeLimits, available_method
+from kwiken.runtime.node_classes import Limit, LimitMethod, NodeLimits, available_method
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
@@ -30,7 +30,7 @@ TRIES = 5  # each of a second
 Share = Callable[[list[float]], float]
 
 
-def works(method: Method) -> bool:
+def works(method: LimitMethod) -> bool:
     async def tried() -> bool:
         try:
             async with NodeLimits(method):
@@ -43,7 +43,7 @@ def works(method: Method) -> bool:
 
 METHODS = [
     pytest.param(method, marks=[] if works(method) else pytest.mark.skip(f"{method.value} do not work here"))
-    for method in Method
+    for method in LimitMethod
 ]
 
 
@@ -129,9 +129,9 @@ async def test_a_node_that_is_lost_takes_all_its_processes_along(limits: NodeLim
     limits.add_node("lost", Limit(cores=1))  # it is back
 
 
-@pytest.mark.skipif(not works(Method.CONTROL_GROUPS_1), reason="version 1 does not work here")
+@pytest.mark.skipif(not works(LimitMethod.CONTROL_GROUPS_1), reason="version 1 does not work here")
 async def test_a_node_weighs_as_much_as_its_processes() -> None:
-    async with NodeLimits(Method.CONTROL_GROUPS_1) as limits:
+    async with NodeLimits(LimitMethod.CONTROL_GROUPS_1) as limits:
         limits.add_node("node", Limit(cores=1))
         for number in range(3):
             await limits.start(SPIN, name=f"inside-{number}", limit=Limit(cores=0.01), node="node")
@@ -152,7 +152,7 @@ async def test_a_name_is_free_again_once_its_process_was_ended(limits: NodeLimit
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_the_end_leaves_neither_processes_nor_groups(method: Method) -> None:
+async def test_the_end_leaves_neither_processes_nor_groups(method: LimitMethod) -> None:
     before = groups()
     async with NodeLimits(method) as limits:
         limits.add_node("node", Limit(cores=1))
@@ -206,7 +206,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_what_a_killed_program_leaves_is_removed_by_the_next(method: Method) -> None:
+async def test_what_a_killed_program_leaves_is_removed_by_the_next(method: LimitMethod) -> None:
     before = groups()
     command = [sys.executable, "-c", PARENT, method.name]
     parent = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
@@ -218,7 +218,7 @@ async def test_what_a_killed_program_leaves_is_removed_by_the_next(method: Metho
     await parent.wait()
     try:
         await until(lambda: not leader.alive)
-        if method is not Method.SIGNALS:
+        if method is not LimitMethod.SIGNALS:
             assert groups() != before
             async with NodeLimits(method):
                 pass
@@ -246,10 +246,10 @@ def test_limits_out_of_range_are_refused(change: dict[str, object], message: str
 
 async def test_without_the_right_to_make_groups_processes_are_paused(tmp_path: Path) -> None:
     async with NodeLimits(root=tmp_path) as limits:  # no /sys/fs/cgroup there
-        assert limits.method is Method.SIGNALS
-    assert await asyncio.to_thread(available_method, root=tmp_path) is Method.SIGNALS
+        assert limits.method is LimitMethod.SIGNALS
+    assert await asyncio.to_thread(available_method, root=tmp_path) is LimitMethod.SIGNALS
     with pytest.raises(InputError, match="cannot limit processes here by control groups, version 2"):
-        async with NodeLimits(Method.CONTROL_GROUPS_2, root=tmp_path):
+        async with NodeLimits(LimitMethod.CONTROL_GROUPS_2, root=tmp_path):
             pass
 
 

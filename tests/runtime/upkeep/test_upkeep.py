@@ -18,7 +18,7 @@ from kwiken.allocator.placement import NodeLedger, admit_all, document
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, PlayedNode
+from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep import Assignment, Upkeep
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
@@ -44,7 +44,7 @@ class Running:
         admissions = admit_all(requests, NodeLedger(nodes), scheduler("thrifty"))
         placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
         self.adaptation = Adaptation(requests, nodes, placement, scheduler("thrifty"))
-        self.nodes = {node.name: PlayedNode(node_class="quick", cores=1) for node in nodes.nodes}
+        self.nodes = {node.name: EmulatedNode(node_class="quick", cores=1) for node in nodes.nodes}
         workloads = {one.name: one.workload for one in requests}
         self.assignment = Assignment(workloads=workloads, nodes=self.nodes)
         self.said: list[str] = []

@@ -19,7 +19,7 @@ from grpc import aio
 from kwiken.model.service import Service
 from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
 from kwiken.runtime.wire.grpc.messages import payload_message, stage_answer_message
-from kwiken.runtime.wire.transport import Call, LoadReport, Replica
+from kwiken.runtime.wire.transport import Call, Replica, ReplicaLoad
 from kwiken.runtime.wire.transport.wire import format_traceparent
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.waiting import until
@@ -86,7 +86,7 @@ async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
             return b"\xff"
         if how == "without figures":
             return payload_message(UNFIT)
-        return stage_answer_message(UNFIT, LoadReport(1.0, 1, 1.0))
+        return stage_answer_message(UNFIT, ReplicaLoad(1.0, 1, 1.0))
 
     service = "shop.Inventory" if how == "of another service" else "kwiken.v1.Stage"
     server = aio.server()

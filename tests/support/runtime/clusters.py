@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Cluster, Node, NodeClass, Request, request_for
+from kwiken.allocator.placement import (
+    SOURCE_CAUTION,
+    Caution,
+    Cluster,
+    Node,
+    NodeClass,
+    PlacementRequest,
+    request_for,
+)
 from kwiken.allocator.workloads import (
     SOURCES,
     Estimate,
@@ -88,6 +96,6 @@ def requested(
     *,
     caution: Caution = SOURCE_CAUTION,
     **fields: Any,
-) -> Request:
+) -> PlacementRequest:
     """Request of a workload with the profile's name."""
     return request_for(workload(rate_per_s, name=found.name, **fields), found, nodes, caution)

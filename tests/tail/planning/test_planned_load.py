@@ -24,7 +24,7 @@ SETTINGS = PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer calls are enough for what is asked here."""
-    monkeypatch.setattr(guard, "CALLS_PER_LOOK", 9000)
+    monkeypatch.setattr(guard, "CALLS_PER_COMPARISON", 9000)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, tidied
+from kwiken.model.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, rounded
 from kwiken.model.profile import Profile, StageProfile, profile_from_json, profile_to_json
 from kwiken.model.service import Reissue
 from kwiken.tail.curves import stage_curves
@@ -307,18 +307,18 @@ def test_a_call_of_a_time_outs_very_length_stays_in_time(stage_of: StageOf, prof
 def test_rounding_keeps_what_a_rule_means(ms: float, share: float, needed: int, shards: int) -> None:
     progress = min(needed, shards) / shards
     rule = PartialPolicy(cutoff_ms=ms, wait_ms=None, progress=progress, loss=share)
-    found = tidied(rule)
+    found = rounded(rule)
     assert found.progress == progress
     assert found.wait_ms is None
     assert found.cutoff_ms is not None
     assert ms <= found.cutoff_ms <= ms + 2e-6
     assert found.loss == pytest.approx(share, rel=1e-8)
-    assert tidied(found) == found
+    assert rounded(found) == found
 
 
 def test_stages_called_like_fields_are_rounded_as_shares() -> None:
     costs = Costs(model="file", stages={"a_ms": 1e-8 / 3, "progress": 2 / 3, "before": 1 / 3})
-    assert tidied(costs).stages == {"a_ms": 3.33333333e-9, "progress": 0.666666667, "before": 0.333333333}
+    assert rounded(costs).stages == {"a_ms": 3.33333333e-9, "progress": 0.666666667, "before": 0.333333333}
 
 
 class TestABudgetInVain:

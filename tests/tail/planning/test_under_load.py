@@ -23,12 +23,12 @@ from kwiken.tail.planning.under_load import MAX_ROUNDS, plan_under_load
 from kwiken.tail.queueing.load import (
     LoadModel,
     QueueSettings,
+    copies_at_load,
     guard as guard_module,
     load_model,
-    looks,
     profile_under_load,
 )
-from kwiken.tail.queueing.load.guard import Look, look
+from kwiken.tail.queueing.load.guard import CopyEffect, copy_effect
 from kwiken.tail.queueing.load.stage_model import StageModel
 from tests.support.models.notes import of_kind
 from tests.support.models.queue_profiles import queue_profile, rate_of
@@ -53,7 +53,7 @@ def model() -> LoadModel:
 def short_looks() -> Iterator[None]:
     """A quarter of the calls is enough to tell what is asked here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guard_module, "CALLS_PER_LOOK", 15_000)
+        patch.setattr(guard_module, "CALLS_PER_COMPARISON", 15_000)
         yield
 
 
@@ -174,12 +174,12 @@ class TestPlanUnderLoad:
     ) -> None:
         """One that moved is, but not its arm without copies."""
         asked: list[tuple[float, bool]] = []
-        monkeypatch.setattr(looks, "SCOUT_CALLS", 15_000)  # as many as there are, so none
+        monkeypatch.setattr(copies_at_load, "FIRST_CALLS", 15_000)  # as many as there are, so none
 
-        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
+        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> CopyEffect:
             asked.append((policy.after_ms, settings["alone_ms"] is not None))
-            found = look(stage, policy, **settings)
-            fresh = look(stage, policy, **{**settings, "alone_ms": None})
+            found = copy_effect(stage, policy, **settings)
+            fresh = copy_effect(stage, policy, **{**settings, "alone_ms": None})
             np.testing.assert_array_equal(found.alone_ms, fresh.alone_ms)
             assert found.extra_load == fresh.extra_load
             return found
@@ -190,7 +190,7 @@ class TestPlanUnderLoad:
         def moving(profile: Profile) -> PlanStudy:
             return greedy(profile, fraction=next(shares), after_ms=next(turns))
 
-        monkeypatch.setattr(looks, "look", seen)
+        monkeypatch.setattr(copies_at_load, "copy_effect", seen)
         monkeypatch.setattr(under_load, "MAX_SPEND_CHANGE", 1e-9)
         found = plan_under_load(model, moving, requests=4000)
         assert load_of(found).rounds == 5
@@ -202,12 +202,12 @@ class TestPlanUnderLoad:
     ) -> None:
         asked: list[tuple[int, bool]] = []
 
-        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> Look:
-            found = look(stage, policy, **settings)
+        def seen(stage: StageModel, policy: Reissue, **settings: Any) -> CopyEffect:
+            found = copy_effect(stage, policy, **settings)
             asked.append((settings["calls"], found.hurts))
             return found
 
-        monkeypatch.setattr(looks, "look", seen)
+        monkeypatch.setattr(copies_at_load, "copy_effect", seen)
         calm = load_model(
             queue_profile(rate_of(0.15), requests=4000, seed=9),
             QueueSettings(cancel="none", dispatch="random"),

@@ -12,7 +12,7 @@ from scipy.stats import kstest, spearmanr
 from kwiken.base.arrays import Floats
 from kwiken.model.profile import EmpiricalDistribution
 from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import Calls, Constant, Empirical, Station
+from kwiken.tail.queueing.simulator import Constant, Empirical, SimulatedCalls, Station
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.stage import copy_drawer, race_without_queues
 
@@ -64,7 +64,7 @@ def test_copies_of_any_rest_are_measured_values(rest_ms: float, rho: float) -> N
 @pytest.mark.parametrize("replicas", [None, 3])
 def test_a_copy_is_drawn_for_the_rest_of_its_call(replicas: int | None) -> None:
     station = Station(name="a", work=Constant(4.0), replicas=replicas, reissue=Reissue(after_ms=10.0))
-    calls = Calls(np.array([0.0, 100.0]), np.full(2, 4.0), np.array([50.0, 60.0]), np.full(2, -1))
+    calls = SimulatedCalls(np.array([0.0, 100.0]), np.full(2, 4.0), np.array([50.0, 60.0]), np.full(2, -1))
     asked: list[float] = []
 
     def copies(rest_ms: float) -> tuple[float, float]:

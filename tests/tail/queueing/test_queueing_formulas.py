@@ -11,11 +11,11 @@ from kwiken.base.arrays import Floats
 from kwiken.model.profile import EmpiricalDistribution
 from kwiken.tail.queueing.simulator import (
     Background,
-    Calls,
     Constant,
     Empirical,
     LogNormal,
     ServiceTimes,
+    SimulatedCalls,
     Station,
     serve,
 )
@@ -33,11 +33,11 @@ WORK = Exponential(10.0)
 MEASURED = np.array([1.0, 2.0, 2.0, 5.0, 40.0])
 
 
-def poisson_calls(station: Station, utilisation: float, count: int, seed: int) -> Calls:
+def poisson_calls(station: Station, utilisation: float, count: int, seed: int) -> SimulatedCalls:
     rng = np.random.default_rng(seed)
     gap_ms = 1e3 / station.visits_per_s(utilisation)
     arrival = np.cumsum(rng.standard_exponential(count)) * gap_ms
-    return Calls(arrival, station.work.draw(rng, count), np.zeros(count), np.full(count, -1))
+    return SimulatedCalls(arrival, station.work.draw(rng, count), np.zeros(count), np.full(count, -1))
 
 
 def served(station: Station, utilisation: float, *, count: int = 1_000_000, seed: int = 1) -> CallOutcomes:

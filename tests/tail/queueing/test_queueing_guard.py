@@ -21,10 +21,10 @@ from kwiken.tail.queueing.load import (
 from kwiken.tail.queueing.load.guard import (
     MAX_UTILISATION,
     UTILISATION_STEP,
-    Look,
+    CopyEffect,
     _first_bad,
+    copy_effect,
     guard,
-    look,
     tail_hurts,
 )
 from kwiken.tail.queueing.load.stage_model import StageModel
@@ -36,8 +36,8 @@ from tests.support.models.queue_profiles import queue_profile, rate_of
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A third of the calls tells as much here, in a third of the time."""
-    monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 20_000)
-    monkeypatch.setattr(guard_module, "REQUESTS_PER_LOOK", 4000)
+    monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 20_000)
+    monkeypatch.setattr(guard_module, "REQUESTS_PER_COMPARISON", 4000)
 
 
 def pure(station: Station, utilisation: float = 0.2) -> StageModel:
@@ -75,7 +75,7 @@ class TestThreshold:
 
     def test_a_trial_shows_the_effect_of_copies(self) -> None:
         model = pure(BLIND)
-        low, high = (look(model, EVERYTHING, factor=model.factor_at(used)) for used in (0.1, 0.45))
+        low, high = (copy_effect(model, EVERYTHING, factor=model.factor_at(used)) for used in (0.1, 0.45))
         assert low.raced_ms is not None
         assert low.raced_ms.mean() < low.alone_ms.mean()
         assert not low.hurts
@@ -83,7 +83,7 @@ class TestThreshold:
         assert low.extra_load == pytest.approx(1.0, rel=0.1)
 
     def test_copies_that_overload_the_stage_hurt(self) -> None:
-        found = look(pure(BLIND), EVERYTHING, factor=pure(BLIND).factor_at(0.7))
+        found = copy_effect(pure(BLIND), EVERYTHING, factor=pure(BLIND).factor_at(0.7))
         assert found.hurts
 
     @pytest.mark.parametrize("edge", [0.15, 0.6])
@@ -106,12 +106,12 @@ class TestThreshold:
         """Overloaded queues are slow to simulate: thirteen seconds a look, once."""
         asked: list[tuple[float, int]] = []
 
-        def seen(model: StageModel, policy: Reissue, *, factor: float, seed: int, calls: int) -> Look:
+        def seen(model: StageModel, policy: Reissue, *, factor: float, seed: int, calls: int) -> CopyEffect:
             asked.append((model.busy_at(factor), calls))
-            return look(model, policy, factor=factor, seed=seed, calls=calls)
+            return copy_effect(model, policy, factor=factor, seed=seed, calls=calls)
 
         monkeypatch.setattr(guard_module, "look", seen)
-        monkeypatch.setattr(guard_module, "CALLS_PER_LOOK", 60_000)
+        monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 60_000)
         found = guard(pure(BLIND), EVERYTHING)
         assert found.above is not None
         assert 0.28 < found.above < 0.4

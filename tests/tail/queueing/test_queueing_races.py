@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import CALL, Account, Bounds
+from kwiken.model.plan import CALL, Account, LedgerBounds
 from kwiken.model.service import Reissue
 from kwiken.tail.queueing.simulator import (
     Background,
-    Calls,
     Cancel,
     Constant,
     Dispatch,
     Earnings,
     LogNormal,
-    OverloadError,
+    SimulatedCalls,
     Station,
+    UnstableStageError,
     serve,
 )
 from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy
@@ -95,7 +95,9 @@ class ReferenceSimulator:
         rng: source of randomness, used in the same order as by the simulator.
     """
 
-    def __init__(self, station: Station, calls: Calls, draw_copy: DrawCopy, rng: np.random.Generator) -> None:
+    def __init__(
+        self, station: Station, calls: SimulatedCalls, draw_copy: DrawCopy, rng: np.random.Generator
+    ) -> None:
         assert station.replicas is not None
         self.station, self.calls, self.draw_copy = station, calls, draw_copy
         self.replicas = range(station.replicas)
@@ -260,12 +262,12 @@ class ReferenceSimulator:
                 other.removed = True
 
 
-def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Generator) -> Calls:
+def calls_of(station: Station, utilisation: float, count: int, rng: np.random.Generator) -> SimulatedCalls:
     gap_ms = 1e3 / station.visits_per_s(utilisation)
     arrival = np.cumsum(rng.standard_exponential(count)) * gap_ms
     pinned = np.where(rng.random(count) < 0.1, rng.integers(station.replicas or 1, size=count), -1)
     work, rest = station.work.draw(rng, count), station.rest.draw(rng, count)
-    return Calls(arrival, work, rest, pinned)
+    return SimulatedCalls(arrival, work, rest, pinned)
 
 
 def simulated_twice(
@@ -293,8 +295,8 @@ def test_the_simulator_equals_the_reference(cancel: Cancel, dispatch: Dispatch) 
         [
             (1, None, 1.0),
             (3, None, 0.7),
-            (1, Earnings(bounds=Bounds(fraction=0.125, burst=2 * CALL), prompt_only=False), 1.0),
-            (2, Earnings(bounds=Bounds(fraction=0.25, burst=3 * CALL, peak=0.5)), 0.7),
+            (1, Earnings(bounds=LedgerBounds(fraction=0.125, burst=2 * CALL), prompt_only=False), 1.0),
+            (2, Earnings(bounds=LedgerBounds(fraction=0.25, burst=3 * CALL, peak=0.5)), 0.7),
         ]
     ):
         station = Station(
@@ -335,7 +337,7 @@ class TestRules:
 
     def test_a_copy_at_once_halves_exponential_work_when_idle(self) -> None:
         station = Station(name="a", work=WORK, replicas=50, reissue=Reissue(after_ms=0.0))
-        calls = Calls(
+        calls = SimulatedCalls(
             np.arange(20_000.0) * 1e4,
             WORK.draw(np.random.default_rng(1), 20_000),
             np.zeros(20_000),
@@ -368,7 +370,7 @@ class TestRules:
             work=WORK,
             replicas=4,
             reissue=Reissue(after_ms=1.0),
-            earnings=Earnings(bounds=Bounds(fraction=0.05, burst=5 * CALL), prompt_only=False),
+            earnings=Earnings(bounds=LedgerBounds(fraction=0.05, burst=5 * CALL), prompt_only=False),
         )
         calls = calls_of(station, 0.5, 10_000, np.random.default_rng(1))
         served = serve(station, calls, np.random.default_rng(2))
@@ -378,7 +380,7 @@ class TestRules:
         """Without cancellation or an account waits cause copies, which cause waits: it never converges."""
         station = Station(name="busy", work=WORK, replicas=4, cancel="none", reissue=Reissue(after_ms=20.0))
         calls = calls_of(station, 0.7, 50_000, np.random.default_rng(1))
-        with pytest.raises(OverloadError, match=r"stage 'busy'.*overload"):
+        with pytest.raises(UnstableStageError, match=r"stage 'busy'.*overload"):
             serve(station, calls, np.random.default_rng(2))
 
     def test_background_takes_its_stated_utilisation(self) -> None:
@@ -386,7 +388,7 @@ class TestRules:
         station = Station(name="a", work=WORK, replicas=3, background=background)
         rng = np.random.default_rng(1)
         arrival = np.cumsum(rng.standard_exponential(60_000)) * 1e3 / station.visits_per_s(0.6)
-        calls = Calls(arrival, WORK.draw(rng, 60_000), np.zeros(60_000), np.full(60_000, -1))
+        calls = SimulatedCalls(arrival, WORK.draw(rng, 60_000), np.zeros(60_000), np.full(60_000, -1))
         served = serve(station, calls, np.random.default_rng(2))
         assert len(served.latency_ms) == len(served.copies) == 60_000
         np.testing.assert_allclose(served.busy_ms / arrival[-1], 0.6, rtol=0.05)
@@ -398,7 +400,7 @@ class TestWithoutQueues:
             name="a", work=Constant(0.0), rest=WORK, replicas=None, reissue=Reissue(after_ms=0.0)
         )
         rest = WORK.draw(np.random.default_rng(1), 50_000)
-        calls = Calls(np.arange(50_000.0), np.zeros(50_000), rest, np.full(50_000, -1))
+        calls = SimulatedCalls(np.arange(50_000.0), np.zeros(50_000), rest, np.full(50_000, -1))
         served = serve(station, calls, np.random.default_rng(1))
         assert served.latency_ms.mean() == pytest.approx(5.0, rel=0.02)
         assert (served.latency_ms <= rest).all()
@@ -407,7 +409,7 @@ class TestWithoutQueues:
     def test_a_coin_for_each_call(self) -> None:
         reissue = Reissue(after_ms=10.0, probability=0.25, copies=2)
         station = Station(name="a", work=Constant(0.0), rest=WORK, replicas=None, reissue=reissue)
-        calls = Calls(
+        calls = SimulatedCalls(
             np.arange(50_000.0),
             np.zeros(50_000),
             WORK.draw(np.random.default_rng(1), 50_000),

@@ -19,7 +19,7 @@ from kwiken.model.profile import EmpiricalDistribution
 from kwiken.model.service import Reissue, Stage
 from kwiken.runtime.wire.transport import Call, Replica
 from kwiken.tail.curves.fan_out import RankedCalls, slowest_moments
-from kwiken.tail.queueing.simulator import Calls, Constant, Station
+from kwiken.tail.queueing.simulator import Constant, SimulatedCalls, Station
 from kwiken.tail.queueing.simulator.calls import CallOutcomes
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.stage import race_without_queues
@@ -82,10 +82,12 @@ def station(policy: Reissue, replicas: int | None) -> Station:
     return Station(name="a", work=Constant(1.0), replicas=replicas, reissue=policy)
 
 
-def calls_far_apart(calls_ms: Floats) -> Calls:
+def calls_far_apart(calls_ms: Floats) -> SimulatedCalls:
     """Calls that rest and do no work, and of which each is answered long before the next arrives."""
     count = len(calls_ms)
-    return Calls(np.arange(0.0, 1024.0 * count, 1024.0), np.zeros(count), calls_ms, np.full(count, -1))
+    return SimulatedCalls(
+        np.arange(0.0, 1024.0 * count, 1024.0), np.zeros(count), calls_ms, np.full(count, -1)
+    )
 
 
 def in_queues(calls_ms: Floats, policy: Reissue) -> CallOutcomes:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import Request, Sizing
+from kwiken.allocator.placement import PlacementRequest, Sizing
 from kwiken.allocator.placement.schedulers.node_queue import fill, nodes_with_room
 
 # Mean by which reservations exceed the need in the source's model of users (Quasar section 3.13).
@@ -25,7 +25,7 @@ class Reservation:
     count: int
 
 
-def reservation(request: Request, factor: float = 1.0) -> Reservation:
+def reservation(request: PlacementRequest, factor: float = 1.0) -> Reservation:
     """Reservation of a workload: its user's, or else the need at the median over the classes, alone.
 
     Args:

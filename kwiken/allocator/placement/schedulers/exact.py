@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, AntiAffinity, NodeLedger, Request, Sizing, by_quality, walk
+from kwiken.allocator.placement import (
+    ROUNDING,
+    AntiAffinity,
+    NodeLedger,
+    PlacementRequest,
+    Sizing,
+    by_quality,
+    walk,
+)
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
@@ -71,7 +79,7 @@ class _Program:
         return csr_matrix((weights, (rows, columns)), shape=(len(self.low), len(self.upper)))
 
 
-def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: float = 60.0) -> Optimum:
+def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limit_s: float = 60.0) -> Optimum:
     """Place workloads together at the least cost, so that every target is met.
 
     The program has the variables x[w, n, k], the number of replicas; z[w, n], whether there is any; and
@@ -120,7 +128,7 @@ def solve(requests: Sequence[Request], ledger: NodeLedger, *, time_limit_s: floa
 
 
 def _variables(
-    program: _Program, request: Request, ledger: NodeLedger, anti_affinity: AntiAffinity
+    program: _Program, request: PlacementRequest, ledger: NodeLedger, anti_affinity: AntiAffinity
 ) -> tuple[list[list[int]], list[int]]:
     """Columns of a workload: replicas by node and size, and presence by node."""
     x, z = [], []
@@ -140,7 +148,7 @@ def _variables(
     return x, z
 
 
-def _target(program: _Program, request: Request, ledger: NodeLedger, x: list[list[int]]) -> None:
+def _target(program: _Program, request: PlacementRequest, ledger: NodeLedger, x: list[list[int]]) -> None:
     """One number of replicas is chosen, and their rates meet the target at its efficiency."""
     counts = range(1, len(request.efficiency) + 1)
     y = program.columns(len(counts), upper=1)
@@ -164,7 +172,10 @@ def _target(program: _Program, request: Request, ledger: NodeLedger, x: list[lis
 
 
 def _room(
-    program: _Program, requests: Sequence[Request], ledger: NodeLedger, replicas: list[list[list[int]]]
+    program: _Program,
+    requests: Sequence[PlacementRequest],
+    ledger: NodeLedger,
+    replicas: list[list[list[int]]],
 ) -> None:
     for node in range(len(ledger.cluster.nodes)):
         for free, drawn in (
@@ -181,7 +192,7 @@ def _room(
 
 def _contention(
     program: _Program,
-    requests: Sequence[Request],
+    requests: Sequence[PlacementRequest],
     ledger: NodeLedger,
     replicas: list[list[list[int]]],
     present: list[list[int]],
@@ -210,7 +221,7 @@ def _contention(
                 program.row([*pressure, (z[node], lift)], high=bound + lift + ROUNDING)
 
 
-def _causing(requests: Sequence[Request], source: int) -> Bools:
+def _causing(requests: Sequence[PlacementRequest], source: int) -> Bools:
     return np.array([one.all_caused[source] > 0 for one in requests])
 
 

@@ -13,7 +13,7 @@ from kwiken.allocator.placement import (
     Contention,
     Rank,
     Sizing,
-    Trial,
+    SizingTrial,
     by_cost,
     by_quality,
     contention_on,
@@ -82,7 +82,7 @@ def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callabl
     """
     request = sizing.request
     if not sizing.anti_affinity.shares_nodes:
-        trial = Trial(sizing)
+        trial = SizingTrial(sizing)
         offers = offers_by_size(request, sizing.ledger, contention)
         return trial, [partial(take, trial, each) for each in offers]
     ranks: list[tuple[Rank, int | None]] = [(by_quality, None)]

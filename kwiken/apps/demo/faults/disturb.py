@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from kwiken.apps.demo.faults.pause_schedule import DESCRIPTION, reach_of, share_of_requests, share_of_time
-from kwiken.apps.demo.faults.pauser import Order, Pause, Target
+from kwiken.apps.demo.faults.pauser import Order, Pause, PausedProcess
 from kwiken.apps.report.model import Disturbance, Paused
 from kwiken.base.errors import KwikenError
 
@@ -31,7 +31,7 @@ class DisturbanceError(KwikenError):
 class DisturbedStage:
     """Stage to disturb, and the names of its replicas by pid."""
 
-    target: Target
+    target: PausedProcess
     replicas: Mapping[int, str]
 
 
@@ -51,7 +51,7 @@ def choose(
         by_stage.setdefault(process["stage"], []).append(entry)
     return {
         stage: DisturbedStage(
-            Target(
+            PausedProcess(
                 stage,
                 [pid for _, pid in sorted(those)],
                 share_of_time(

@@ -24,7 +24,7 @@ from kwiken.base.errors import InputError
 MAX_TARGETS = 1000
 
 
-class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PausedProcess(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Stage to disturb: pids of its replicas, and the share of the time for which one of them is paused."""
 
     stage: str
@@ -36,7 +36,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Order to the process: the first line on standard input."""
 
     seed: int
-    targets: list[Target]
+    targets: list[PausedProcess]
 
 
 class Pause(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,7 +124,7 @@ def disturb(
 Stream = Iterator[tuple[Burst, int]]
 
 
-def _stream(target: Target, seed: int) -> Stream:
+def _stream(target: PausedProcess, seed: int) -> Stream:
     """Pauses of a stage, each with the pid that it hits."""
     hit = victims(target.stage, len(target.pids), seed)
     for burst in bursts(target.stage, seed, target.share):

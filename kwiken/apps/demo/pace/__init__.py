@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from kwiken.apps.demo.pace.attempt import (
-    Attempt as Attempt,
-    NothingToldError as NothingToldError,
+    InconclusiveRunError as InconclusiveRunError,
+    RateTrial as RateTrial,
     slower_rate as slower_rate,
 )
 from kwiken.apps.demo.pace.health import (
     Finding as Finding,
-    Window as Window,
+    HealthWindow as HealthWindow,
     assess as assess,
     check_outcome as check_outcome,
     check_unrest as check_unrest,
@@ -21,6 +21,6 @@ from kwiken.apps.demo.pace.rate_search import (
     WANTED_REQUESTS as WANTED_REQUESTS,
     Pace as Pace,
     RateSearch as RateSearch,
-    Step as Step,
+    RateStep as RateStep,
     seconds_for as seconds_for,
 )

@@ -18,7 +18,7 @@ MAX_SEVERE = 1  # severe findings that may be an accident, such as a program tha
 MIN_SLOWER, MAX_SLOWER = 0.25, 0.7  # bounds of the factor by which a rate is lowered
 
 
-class NothingToldError(KwikenError):
+class InconclusiveRunError(KwikenError):
     """The run tells nothing about the plan: the machine did not let it."""
 
     def __init__(self, reason: str) -> None:
@@ -26,7 +26,7 @@ class NothingToldError(KwikenError):
 
 
 @dataclass
-class Attempt:
+class RateTrial:
     """State of an attempt.
 
     A stretch that is void is repeated at once. The attempt fails at the second severe finding, or once more

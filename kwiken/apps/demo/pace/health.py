@@ -26,7 +26,7 @@ MAX_P99_MS = 1000.0  # pauses end after 500 ms: a p99 of a second has another re
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
+class HealthWindow:
     """Figures of a stretch of the run.
 
     Attributes:
@@ -60,7 +60,7 @@ class Finding:
     severe: bool = False
 
 
-def assess(window: Window, pace: Pace) -> Finding | None:
+def assess(window: HealthWindow, pace: Pace) -> Finding | None:
     """Judge a stretch of the run; None if nothing is wrong with it.
 
     There are seven cases, in this order: 1. failures, 2. a backlog, 3. a quota that is used up, 4. too large
@@ -74,7 +74,7 @@ def assess(window: Window, pace: Pace) -> Finding | None:
     return next(_findings(window, pace), None)
 
 
-def _findings(window: Window, pace: Pace) -> Iterator[Finding]:
+def _findings(window: HealthWindow, pace: Pace) -> Iterator[Finding]:
     """Everything that is wrong with a stretch, in the order of the cases."""
     if window.failed:
         yield Finding(f"{window.failed} requests failed", severe=True)

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from kwiken.apps.demo.pace.health import Window
+from kwiken.apps.demo.pace.health import HealthWindow
 from kwiken.apps.demo.setup import Record
 from kwiken.base.machine import ProcessorUse, read_processors, use_between
 
@@ -46,7 +46,7 @@ class Monitor:
         first, self._first = self._first, read_processors(self._pids())
         return use_between(first, self._first) if first is not None and self._first is not None else None
 
-    async def end(self, rate: float) -> Window:
+    async def end(self, rate: float) -> HealthWindow:
         """Figures of the stretch that ends now.
 
         Args:
@@ -56,7 +56,7 @@ class Monitor:
         records = self._new_records()
         lags = [record.start_lag_ms for record in records if record.start_lag_ms is not None]
         backlog, line_ms = await self._gateway()
-        return Window(
+        return HealthWindow(
             rate=rate,
             answered=sum(record.answered for record in records),
             failed=sum(not record.answered for record in records),

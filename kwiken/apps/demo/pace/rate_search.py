@@ -35,7 +35,7 @@ MIN_DEFAULT_S, MAX_DEFAULT_S = 90.0, 540.0  # at `MIN_RATE` the longest gives ea
 
 
 @dataclass(frozen=True)
-class Step:
+class RateStep:
     """Use of the processors while requests came at one rate, in requests a second."""
 
     rate: float
@@ -79,9 +79,9 @@ class RateSearch:
     """Steps of the search so far."""
 
     def __init__(self) -> None:
-        self._steps: list[Step] = []
+        self._steps: list[RateStep] = []
 
-    def add(self, step: Step) -> bool:
+    def add(self, step: RateStep) -> bool:
         """Add a step.
 
         Returns:
@@ -152,7 +152,7 @@ def _quota(use: ProcessorUse) -> str:
     return f", the quota is {use.quota:.2g}" if math.isfinite(use.quota) else ""
 
 
-def _waits(step: Step) -> bool:
+def _waits(step: RateStep) -> bool:
     return step.use.waiting is not None and step.use.waiting > MAX_WAITING
 
 

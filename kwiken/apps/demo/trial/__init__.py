@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kwiken.apps.demo.trial.arms import Trial as Trial, pass_time as pass_time, run_blocks as run_blocks
+from kwiken.apps.demo.trial.arms import ArmTrial as ArmTrial, pass_time as pass_time, run_blocks as run_blocks
 from kwiken.apps.demo.trial.plans import (
+    DemoStretch as DemoStretch,
     Learned as Learned,
-    Stretch as Stretch,
     first_plan as first_plan,
     learn as learn,
     learn_copies as learn_copies,
 )
-from kwiken.apps.demo.trial.verdict import Evidence as Evidence, judge as judge
+from kwiken.apps.demo.trial.verdict import TrialData as TrialData, judge as judge

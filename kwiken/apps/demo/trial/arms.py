@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from kwiken.apps.demo.pace import Attempt, Finding, Window
+from kwiken.apps.demo.pace import Finding, HealthWindow, RateTrial
 from kwiken.apps.demo.setup import ARMS, Block, Timing, orders
 from kwiken.model.plan import Plan
 
@@ -18,7 +18,7 @@ Tick = Callable[[float], Awaitable[None]]
 
 
 @dataclass
-class Trial:
+class ArmTrial:
     """Log of the blocks that ran.
 
     Attributes:
@@ -35,7 +35,7 @@ class Trial:
     block_s: dict[str, float] = field(default_factory=dict)
     repeated: list[Finding] = field(default_factory=list)
 
-    def note(self, block: Block, window: Window) -> None:
+    def note(self, block: Block, window: HealthWindow) -> None:
         """Add a block that counts."""
         self.blocks.append(block)
         length_s = block.end_s - block.start_s
@@ -51,9 +51,9 @@ async def run_blocks(
     seed: int,
     put: Callable[[Plan | None], Awaitable[None]],
     begin: Callable[[], None],
-    end: Callable[[], Awaitable[tuple[Window, Finding | None]]],
+    end: Callable[[], Awaitable[tuple[HealthWindow, Finding | None]]],
     tick: Tick,
-) -> tuple[Trial, Attempt]:
+) -> tuple[ArmTrial, RateTrial]:
     """Run every block of every round; a block that tells nothing is repeated at once.
 
     Args:
@@ -67,8 +67,8 @@ async def run_blocks(
     Returns:
         The log of the blocks, and the attempt, which has failed if there are too few of them.
     """
-    trial = Trial(orders(timing.rounds, seed, ARMS))
-    attempt = Attempt([(arm, number) for number, order in enumerate(trial.order) for arm in order])
+    trial = ArmTrial(orders(timing.rounds, seed, ARMS))
+    attempt = RateTrial([(arm, number) for number, order in enumerate(trial.order) for arm in order])
     while (stretch := attempt.current) is not None:
         arm, number = stretch
         await put(None)  # every block begins from no plan, whichever arm was before

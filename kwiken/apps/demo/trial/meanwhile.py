@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.apps.report.model import Expectation
-from kwiken.model.plan import Expected, Plan, tidied
+from kwiken.model.plan import Expected, Plan, rounded
 from kwiken.model.profile import Profile, StageProfile, part_of
 from kwiken.otel.fit import fit_forest
 from kwiken.otel.trace import Forest
@@ -51,7 +51,7 @@ def expect_meanwhile(
     _, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
     if plan.expected is not None and plan.expected.correction is not None:
         expected = corrected_expectation(expected, plan.expected.correction)
-    return as_expectation(tidied(expected))
+    return as_expectation(rounded(expected))
 
 
 def _with_copies_of(stage: StageProfile, other: StageProfile) -> StageProfile:

@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 
 from kwiken.apps.demo.setup import ARMS, Record, Schedule
-from kwiken.apps.demo.trial.spend import Call, catch_up_spend, total_spend, worst_window
+from kwiken.apps.demo.trial.spend import SpentCall, catch_up_spend, total_spend, worst_window
 from kwiken.apps.report.model import Floats, LoadRow, Spent
 from kwiken.otel.write import AttemptRecord, RequestRecord
 
@@ -132,7 +132,7 @@ def under_another_plan(data: ArmData, digest: str | None) -> int:
     return sum(record.plan != digest for record in data.records)
 
 
-def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) -> list[Call]:
+def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) -> list[SpentCall]:
     """Calls of an arm's requests, on the arm's own clock.
 
     Args:
@@ -140,7 +140,7 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
     """
     blocks = {int(row.trace_id, 16): schedule.blocks[row.block or 0] for row in data.rows if row.trace_id}
     return [
-        Call(
+        SpentCall(
             at_s=schedule.own_time(blocks[record.trace_id], attempt.start_ns / 1e9),
             stage=stage.name,
             kind=str(attempt.kind),
@@ -153,7 +153,7 @@ def calls_of(data: ArmData, schedule: Schedule, unit_cost: Mapping[str, float]) 
     ]
 
 
-def spent_of(calls: Sequence[Call], seconds: float) -> Spent:
+def spent_of(calls: Sequence[SpentCall], seconds: float) -> Spent:
     """Spend of an arm.
 
     Args:

@@ -43,7 +43,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DemoStretch:
     """Stretch of time whose requests are used, by when they began.
 
     Attributes:
@@ -55,7 +55,7 @@ class Stretch:
     until_s: float
 
 
-def learn(traces: Path, alone: Sequence[Stretch]) -> Profile:
+def learn(traces: Path, alone: Sequence[DemoStretch]) -> Profile:
     """Profile of the requests without a plan.
 
     Args:
@@ -86,7 +86,7 @@ def first_plan(profile: Profile, *, budget: float, seed: int) -> Plan:
 
 
 def learn_copies(
-    profile: Profile, first: Plan, traces: Path, pilot: Sequence[Stretch], *, budget: float, seed: int
+    profile: Profile, first: Plan, traces: Path, pilot: Sequence[DemoStretch], *, budget: float, seed: int
 ) -> Learned:
     """Add what the copies of the first plan did, and make both plans of the trial.
 
@@ -111,7 +111,7 @@ def learn_copies(
     return Learned(known, first, study, even.plan)
 
 
-def _within(started_s: Floats, stretches: Sequence[Stretch]) -> Bools:
+def _within(started_s: Floats, stretches: Sequence[DemoStretch]) -> Bools:
     """(n,): whether each request began in one of the stretches."""
     found = np.zeros(len(started_s), np.bool_)
     for each in stretches:

@@ -13,7 +13,7 @@ WINDOW_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SpentCall:
     """One call to a replica.
 
     Attributes:
@@ -41,19 +41,19 @@ class Call:
         return self.cost if self.kind == "reissue" and self.late else 0.0
 
 
-def total_spend(calls: Sequence[Call]) -> float:
+def total_spend(calls: Sequence[SpentCall]) -> float:
     """Cost of the reissues as a fraction of the cost of the primary calls; 0 if there are none."""
     work = _work(calls)
     return sum(call.reissued for call in calls) / work if work > 0 else 0.0
 
 
-def catch_up_spend(calls: Sequence[Call]) -> float:
+def catch_up_spend(calls: Sequence[SpentCall]) -> float:
     """Cost of late requests' copies as a fraction of the cost of the primary calls."""
     work = _work(calls)
     return sum(call.caught_up for call in calls) / work if work > 0 else 0.0
 
 
-def spend_by_stage(calls: Sequence[Call]) -> dict[str, float]:
+def spend_by_stage(calls: Sequence[SpentCall]) -> dict[str, float]:
     """Cost of each stage's reissues as a fraction of the cost of all primary calls; they sum to the total."""
     work = _work(calls)
     spent: dict[str, float] = {}
@@ -63,7 +63,7 @@ def spend_by_stage(calls: Sequence[Call]) -> dict[str, float]:
     return spent
 
 
-def worst_window(calls: Sequence[Call], length_s: float, *, window_s: float = WINDOW_S) -> float:
+def worst_window(calls: Sequence[SpentCall], length_s: float, *, window_s: float = WINDOW_S) -> float:
     """Highest spend over any window of the arm's own time; of the whole arm if it is shorter than a window.
 
     A window's spend changes only when a call enters or leaves it, so only windows that start or end at a call
@@ -87,7 +87,7 @@ def worst_window(calls: Sequence[Call], length_s: float, *, window_s: float = WI
     return float(np.max(np.divide(spent, done, out=np.zeros_like(spent), where=done > 0), initial=0.0))
 
 
-def _work(calls: Sequence[Call]) -> float:
+def _work(calls: Sequence[SpentCall]) -> float:
     return sum(call.cost for call in calls if call.kind == "primary")
 
 

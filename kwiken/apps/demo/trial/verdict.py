@@ -10,21 +10,21 @@ import msgspec
 import numpy as np
 
 from kwiken.apps.console import note_sentences
-from kwiken.apps.demo.pace import NothingToldError, Pace, check_outcome, check_unrest
+from kwiken.apps.demo.pace import InconclusiveRunError, Pace, check_outcome, check_unrest
 from kwiken.apps.demo.setup import ARMS, EDGE_S, SETTLE_S, DemoSettings, Folder, Record, Schedule, Timing
-from kwiken.apps.demo.trial.arms import Trial
+from kwiken.apps.demo.trial.arms import ArmTrial
 from kwiken.apps.demo.trial.meanwhile import as_expectation, expect_meanwhile
 from kwiken.apps.demo.trial.measure import ArmData, assign, attach, calls_of, spent_of, under_another_plan
 from kwiken.apps.demo.trial.plans import Learned
-from kwiken.apps.demo.trial.spend import Call, spend_by_stage
+from kwiken.apps.demo.trial.spend import SpentCall, spend_by_stage
 from kwiken.apps.report import build_page, made_line
 from kwiken.apps.report.charts import pauses_of, pick_requests
 from kwiken.apps.report.model import (
     ArmCount,
-    Cut,
     DemoResult,
     Disturbance,
     Expectation,
+    P99Cut,
     Settings,
     Spent,
     StageShare,
@@ -43,7 +43,7 @@ from kwiken.tail.simulation import BlockBootstrap, interval
 
 
 @dataclass(frozen=True)
-class Evidence:
+class TrialData:
     """Data of the trial.
 
     Attributes:
@@ -55,7 +55,7 @@ class Evidence:
     pace: Pace
     timing: Timing
     learned: Learned
-    trial: Trial
+    trial: ArmTrial
     disturbance: Disturbance
     restarts: int
 
@@ -65,7 +65,7 @@ class NothingMeasuredError(KwikenError):
 
 
 def judge(
-    evidence: Evidence, noted: Iterable[Record], *, folder: Folder, wall_s: Callable[[], float]
+    evidence: TrialData, noted: Iterable[Record], *, folder: Folder, wall_s: Callable[[], float]
 ) -> DemoResult:
     """Judge the trial and write the folder.
 
@@ -76,8 +76,8 @@ def judge(
 
     Raises:
         NothingMeasuredError: when an arm has no request.
-        NothingToldError: when the latencies are those of an overload, or of the machine's own unrest; nothing
-            is written then.
+        InconclusiveRunError: when the latencies are those of an overload, or of the machine's own unrest;
+            nothing is written then.
     """
     noted = list(noted)
     arms, settling = assign(noted, Schedule(evidence.trial.blocks, SETTLE_S, EDGE_S))
@@ -115,7 +115,7 @@ def _refuse_overload(result: DemoResult) -> None:
     """Refuse a result whose latencies are those of an overload.
 
     Raises:
-        NothingToldError: says which sign of an overload there is.
+        InconclusiveRunError: says which sign of an overload there is.
     """
     reason = check_outcome(
         {"before": result.before.p99_ms, "after": result.after.p99_ms, "even": result.even.p99_ms},
@@ -124,14 +124,14 @@ def _refuse_overload(result: DemoResult) -> None:
         dropped=result.dropped,
     )
     if reason is not None:
-        raise NothingToldError(f"at {result.settings.rate:g} requests a second {reason}")
+        raise InconclusiveRunError(f"at {result.settings.rate:g} requests a second {reason}")
 
 
 @dataclass(frozen=True)
-class Ledger:
+class ArmCalls:
     """Calls of each arm, settling time included, and the lengths of the arms in seconds."""
 
-    calls: Mapping[str, list[Call]]
+    calls: Mapping[str, list[SpentCall]]
     seconds: Mapping[str, float]
 
     def spent(self, arm: str) -> Spent:
@@ -139,17 +139,17 @@ class Ledger:
         return spent_of(self.calls[arm], self.seconds[arm])
 
 
-def _ledger(learned: Learned, arms: Mapping[str, ArmData], schedule: Schedule) -> Ledger:
+def _ledger(learned: Learned, arms: Mapping[str, ArmData], schedule: Schedule) -> ArmCalls:
     costs = learned.study.plan.cost
     unit = {name: cost_of_one_call(learned.profile, costs, name) for name in costs.stages}
     calls = {arm: calls_of(data, schedule, unit) for arm, data in arms.items()}
-    return Ledger(calls, schedule.seconds)
+    return ArmCalls(calls, schedule.seconds)
 
 
 def _result(
-    evidence: Evidence,
+    evidence: TrialData,
     arms: Mapping[str, ArmData],
-    ledger: Ledger,
+    ledger: ArmCalls,
     *,
     meanwhile: Expectation | None,
     settling: int,
@@ -206,7 +206,7 @@ def _refuse_unrest(before: ArmData, result: DemoResult) -> None:
     Only the arm without a plan is looked at, so what a plan did has no say.
 
     Raises:
-        NothingToldError: says what p99 was without the pauses.
+        InconclusiveRunError: says what p99 was without the pauses.
     """
     pauses: dict[str, list[tuple[float, float]]] = {}
     for stage in result.disturbance.stages.values():
@@ -218,7 +218,7 @@ def _refuse_unrest(before: ArmData, result: DemoResult) -> None:
         requests=len(before.records),
     )
     if reason is not None:
-        raise NothingToldError(f"at {result.settings.rate:g} requests a second {reason}")
+        raise InconclusiveRunError(f"at {result.settings.rate:g} requests a second {reason}")
 
 
 def _drift(before: ArmData, promise: Expectation) -> float:
@@ -227,15 +227,15 @@ def _drift(before: ArmData, promise: Expectation) -> float:
     return now / learned - 1 if learned > 0 and now > 0 else 0.0
 
 
-def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, Cut]:
+def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, P99Cut]:
     pairs = {"after": ("before", "after"), "even": ("before", "even"), "after_even": ("even", "after")}
     return {
-        name: Cut(**cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed))
+        name: P99Cut(**cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed))
         for name, (base, other) in pairs.items()
     }
 
 
-def _count(data: ArmData, trial: Trial, arm: str) -> ArmCount:
+def _count(data: ArmData, trial: ArmTrial, arm: str) -> ArmCount:
     busy = trial.busy_s.get(arm)
     share = (
         busy / trial.block_s[arm] / processors_given()
@@ -245,7 +245,7 @@ def _count(data: ArmData, trial: Trial, arm: str) -> ArmCount:
     return ArmCount(requests=len(data.sent), failed=data.failed, seconds=data.seconds, replica_cpu=share)
 
 
-def _stages(learned: Learned, calls: Mapping[str, list[Call]]) -> list[StageShare]:
+def _stages(learned: Learned, calls: Mapping[str, list[SpentCall]]) -> list[StageShare]:
     plan = learned.study.plan
     shares = budget_shares(plan)
     used, used_even = spend_by_stage(calls["after"]), spend_by_stage(calls["even"])
@@ -268,7 +268,7 @@ def _stages(learned: Learned, calls: Mapping[str, list[Call]]) -> list[StageShar
     return found
 
 
-def _settings(evidence: Evidence, wall_s: float) -> Settings:
+def _settings(evidence: TrialData, wall_s: float) -> Settings:
     settings, timing, pace = evidence.settings, evidence.timing, evidence.pace
     return Settings(
         seconds=timing.total_s,
@@ -286,7 +286,7 @@ def _settings(evidence: Evidence, wall_s: float) -> Settings:
     )
 
 
-def _remarks(evidence: Evidence, arms: Mapping[str, ArmData]) -> list[str]:
+def _remarks(evidence: TrialData, arms: Mapping[str, ArmData]) -> list[str]:
     """Remarks on this run for the reader of the report."""
     learned = evidence.learned
     plans = {"before": None, "after": learned.study.plan.digest, "even": learned.even.digest}

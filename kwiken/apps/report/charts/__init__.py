@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kwiken.apps.report.charts.curves import CurveView as CurveView, draw_curve as draw_curve
-from kwiken.apps.report.charts.dag import MAX_BOXES as MAX_BOXES, Box as Box, draw_dag as draw_dag
-from kwiken.apps.report.charts.gantt import Request as Request, draw_gantt as draw_gantt
+from kwiken.apps.report.charts.dag import MAX_BOXES as MAX_BOXES, StageBox as StageBox, draw_dag as draw_dag
+from kwiken.apps.report.charts.gantt import GanttRequest as GanttRequest, draw_gantt as draw_gantt
 from kwiken.apps.report.charts.heat_map import LEGEND as LEGEND, draw_heat as draw_heat
 from kwiken.apps.report.charts.judgement import (
     JUDGEMENT_LEGEND as JUDGEMENT_LEGEND,

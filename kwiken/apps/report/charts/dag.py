@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from kwiken.apps.report.charts.layers import Layout, lay_out
+from kwiken.apps.report.charts.layers import DagLayout, lay_out
 from kwiken.apps.report.charts.svg import Drawing, Point, short_name
 from kwiken.apps.report.model import ms, percent
 
@@ -20,7 +20,7 @@ NAME_LENGTH = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class Box:
+class StageBox:
     """Box of one stage.
 
     Attributes:
@@ -44,7 +44,7 @@ class Box:
     label: str = ""
 
 
-def fewer(boxes: Sequence[Box], most: int = MAX_BOXES) -> list[Box]:
+def fewer(boxes: Sequence[StageBox], most: int = MAX_BOXES) -> list[StageBox]:
     """Select the most important boxes, by budget and then cost; edges bridge the boxes left out."""
     if len(boxes) <= most:
         return list(boxes)
@@ -61,7 +61,7 @@ def fewer(boxes: Sequence[Box], most: int = MAX_BOXES) -> list[Box]:
     ]
 
 
-def draw_dag(boxes: Sequence[Box]) -> Markup:
+def draw_dag(boxes: Sequence[StageBox]) -> Markup:
     """Draw the DAG from the sources at the top to the last stage; expects parents before children."""
     shown = fewer(boxes)
     layout = lay_out({box.name: box.after for box in shown})
@@ -76,7 +76,7 @@ def draw_dag(boxes: Sequence[Box]) -> Markup:
     return drawing.markup()
 
 
-def _places(layout: Layout) -> tuple[dict[str, Point], float]:
+def _places(layout: DagLayout) -> tuple[dict[str, Point], float]:
     """Centre of every node, and the width of the drawing."""
 
     def room(name: str) -> float:
@@ -106,7 +106,7 @@ def _draw_edge(drawing: Drawing, stops: list[Point]) -> None:
     )
 
 
-def _draw_box(drawing: Drawing, box: Box, centre: Point) -> None:
+def _draw_box(drawing: Drawing, box: StageBox, centre: Point) -> None:
     left, top = centre[0] - BOX_W / 2, centre[1] - BOX_H / 2
     kind = "box" if box.budget > 0 else "box idle"
     drawing.rect((left, top), (BOX_W, BOX_H), kind, round_=7, hint=box.name)
@@ -122,7 +122,7 @@ def _draw_box(drawing: Drawing, box: Box, centre: Point) -> None:
         drawing.rect((left + 10, top + 58), ((BOX_W - 20) * min(1.0, box.budget), 5), "fill", round_=2.5)
 
 
-def _policy(box: Box) -> str:
+def _policy(box: StageBox) -> str:
     if box.fraction > 0 and box.after_ms is not None:
         return f"{percent(box.fraction)} copied after {ms(box.after_ms)}"
     return "no copies planned" if box.reissuable else "cannot be copied"

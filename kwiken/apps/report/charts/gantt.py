@@ -19,7 +19,7 @@ INK = {"primary": "#4c78a8", "reissue": "#e0861a", "retry": "#8a63a6"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class GanttBar:
     """Bar of one call to one replica; times in milliseconds from the request's start.
 
     Attributes:
@@ -57,11 +57,11 @@ class Track:
     start: float
     end: float
     critical: bool = False
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[GanttBar, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class GanttRequest:
     """Request to draw.
 
     Attributes:
@@ -75,7 +75,7 @@ class Request:
     tracks: tuple[Track, ...] = field(default_factory=tuple)
 
 
-def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> Markup:
+def draw_gantt(request: GanttRequest, *, key: str, span_ms: float | None = None) -> Markup:
     """Draw the chart.
 
     Args:
@@ -102,9 +102,9 @@ def draw_gantt(request: Request, *, key: str, span_ms: float | None = None) -> M
     return drawing.markup()
 
 
-def _rows(track: Track) -> list[list[Bar]]:
+def _rows(track: Track) -> list[list[GanttBar]]:
     """Assign a stage's calls to rows: one per call or copy; the least interesting shards share one."""
-    bars = track.bars or (Bar(start=track.start, end=track.end, critical=track.critical),)
+    bars = track.bars or (GanttBar(start=track.start, end=track.end, critical=track.critical),)
     shards = sorted({bar.shard for bar in bars})
     calls = [[bar for bar in bars if bar.shard == shard] for shard in shards]
     calls.sort(key=lambda call: -_interest(call))
@@ -118,7 +118,7 @@ def _rows(track: Track) -> list[list[Bar]]:
     return [*rows, [bar for call in dull for bar in call]] if dull else rows
 
 
-def _interest(call: Sequence[Bar]) -> float:
+def _interest(call: Sequence[GanttBar]) -> float:
     """Sort key of a shard's calls by interest: critical, copied, slow."""
     slowest = max(bar.end for bar in call)
     return 4.0 * any(bar.critical for bar in call) + 2.0 * (len(call) > 1) + slowest / (1 + slowest)
@@ -134,7 +134,7 @@ def _axis(drawing: Drawing, across: Scale, height: float) -> None:
     )
 
 
-def _draw_bar(drawing: Drawing, bar: Bar, across: Scale, y: float, key: str) -> None:
+def _draw_bar(drawing: Drawing, bar: GanttBar, across: Scale, y: float, key: str) -> None:
     ink = INK.get(bar.kind, INK["primary"])
     stopped = bar.outcome in ("cancelled", "lost")
     fill = drawing.hatch(f"{key}-{bar.kind}", ink) if stopped else ink

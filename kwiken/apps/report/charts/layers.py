@@ -14,7 +14,7 @@ SWEEPS = 6
 
 
 @dataclass(frozen=True)
-class Layout:
+class DagLayout:
     """Layers from top to bottom, and the route of each edge.
 
     Attributes:
@@ -27,7 +27,7 @@ class Layout:
     dummies: frozenset[str]
 
 
-def lay_out(parents: Parents) -> Layout:
+def lay_out(parents: Parents) -> DagLayout:
     """Lay out a DAG given by each node's parents; expects parents before children."""
     level: dict[str, int] = {}
     for name, above in parents.items():
@@ -39,7 +39,7 @@ def lay_out(parents: Parents) -> Layout:
     links = [pair for chain in chains.values() for pair in itertools.pairwise(chain)]
     _order(layers, links)
     dummies = frozenset(name for layer in layers for name in layer if name not in parents)
-    return Layout(tuple(map(tuple, layers)), chains, dummies)
+    return DagLayout(tuple(map(tuple, layers)), chains, dummies)
 
 
 def _route(

@@ -10,7 +10,7 @@ from kwiken.apps.report.charts.svg import Drawing
 from kwiken.apps.report.model import Figure
 
 if TYPE_CHECKING:
-    from kwiken.lab.reproduction import Plot, Series
+    from kwiken.lab.reproduction import Plot, PlotSeries
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44
@@ -59,7 +59,7 @@ def _axes(drawing: Drawing, plot: Plot, across: Scale, up: Scale) -> None:
     drawing.text((13, (TOP + HEIGHT - BOTTOM) / 2), plot.y_label, "axis", anchor="middle", turn=True)
 
 
-def _series(drawing: Drawing, series: Series, tone: str, across: Scale, up: Scale) -> None:
+def _series(drawing: Drawing, series: PlotSeries, tone: str, across: Scale, up: Scale) -> None:
     places = [(across(float(x)), up(float(y))) for x, y in zip(series.x, series.y, strict=True)]
     if not series.points:
         drawing.path(places, f"line {tone}")

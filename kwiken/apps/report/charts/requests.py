@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kwiken.apps.report.charts.gantt import Bar, Request, Track
+from kwiken.apps.report.charts.gantt import GanttBar, GanttRequest, Track
 from kwiken.apps.report.model import DemoResult
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 
@@ -14,7 +14,7 @@ Pauses = Mapping[str, Sequence[tuple[float, float]]]
 """By replica, start and end of its pauses, seconds since 1970."""
 
 
-def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) -> Request:
+def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) -> GanttRequest:
     """Convert the trace of a request for its chart.
 
     Args:
@@ -24,7 +24,7 @@ def request_of(record: RequestRecord, arm: str, pauses: Pauses | None = None) ->
     zero = record.start_ns
     known = pauses or {}
     tracks = [_track(stage, zero, known, critical=stage.name in path) for stage in record.stages]
-    return Request(
+    return GanttRequest(
         trace_id=f"{record.trace_id:032x}",
         arm=arm,
         total_ms=(record.end_ns - zero) / NS_PER_MS,
@@ -55,8 +55,8 @@ def _track(stage: StageRecord, zero: int, pauses: Pauses, *, critical: bool) -> 
     )
 
 
-def _bar(attempt: AttemptRecord, zero: int, pauses: Pauses, *, critical: bool) -> Bar:
-    return Bar(
+def _bar(attempt: AttemptRecord, zero: int, pauses: Pauses, *, critical: bool) -> GanttBar:
+    return GanttBar(
         start=(attempt.start_ns - zero) / NS_PER_MS,
         end=(attempt.end_ns - zero) / NS_PER_MS,
         kind=str(attempt.kind),
@@ -138,7 +138,7 @@ def _length(record: RequestRecord) -> tuple[int, int]:
 
 def pick_requests(
     records: Mapping[str, Sequence[RequestRecord]], pauses: Pauses | None = None
-) -> tuple[Request, ...]:
+) -> tuple[GanttRequest, ...]:
     """Pick a slow request of `before`, and one of `after` that a copy rescued, if there are any.
 
     Args:

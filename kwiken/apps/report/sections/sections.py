@@ -5,8 +5,8 @@ from __future__ import annotations
 from kwiken.apps.report.charts import (
     MAX_BOXES,
     Band,
+    GanttRequest,
     Line,
-    Request,
     draw_curve,
     draw_dag,
     draw_gantt,
@@ -241,7 +241,7 @@ def timelines(material: Material) -> Section | None:
     return Section(id="requests", title="Timelines of single requests", words=words, rows=rows)
 
 
-def trace_link(jaeger: str | None, request: Request) -> tuple[str, str] | None:
+def trace_link(jaeger: str | None, request: GanttRequest) -> tuple[str, str] | None:
     """Address of a request's trace in Jaeger's page, and its text; None without a Jaeger."""
     return None if jaeger is None else (f"{jaeger}/trace/{request.trace_id}", "Open it in Jaeger.")
 
@@ -251,12 +251,12 @@ def _any_paused(material: Material) -> bool:
     return any(bar.paused for track in tracks for bar in track.bars)
 
 
-def _story(request: Request) -> str:
+def _story(request: GanttRequest) -> str:
     start = f"{LABELS.get(request.arm, request.arm)}: ".capitalize() if request.arm else ""
     return f"{start}{ms(request.total_ms)} at the gateway, trace {request.trace_id}.{_rescue(request)}"
 
 
-def _rescue(request: Request) -> str:
+def _rescue(request: GanttRequest) -> str:
     """Text on the copy that answered first on the critical path, and the time it saved, if known."""
     for track in request.tracks:
         for copy in track.bars:

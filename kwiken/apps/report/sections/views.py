@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kwiken.apps.report.charts import Box, CurveView, Request
+from kwiken.apps.report.charts import CurveView, GanttRequest, StageBox
 from kwiken.apps.report.model import DemoResult, Floats
 from kwiken.model.latency import critical_path
 from kwiken.model.plan import Plan
@@ -34,7 +34,7 @@ class Material:
     even: Plan | None = None
     result: DemoResult | None = None
     arms: Mapping[str, Floats] = field(default_factory=dict)
-    requests: tuple[Request, ...] = ()
+    requests: tuple[GanttRequest, ...] = ()
     curves: tuple[CurveView, ...] = ()
     story: Explanation | None = None
     notes: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def budget_shares(plan: Plan) -> dict[str, float]:
     return {name: cost / total for name, cost in spent.items()} if total > 0 else {}
 
 
-def boxes(material: Material) -> list[Box]:
+def boxes(material: Material) -> list[StageBox]:
     """Boxes of the stages, parents before children; empty without a profile, because a plan has no edges."""
     if material.profile is None:
         return []
@@ -71,7 +71,7 @@ def boxes(material: Material) -> list[Box]:
         policy = planned.reissue if planned is not None else None
         costs = material.plan.cost.stages if material.plan is not None else {}
         found.append(
-            Box(
+            StageBox(
                 name=stage.name,
                 label="own time of the root" if stage.own_time and not stage.after else stage.name,
                 after=stage.after,

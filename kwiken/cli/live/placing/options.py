@@ -82,7 +82,7 @@ def placement_options(main: F) -> F:
     @click.option(
         "--placement",
         metavar="FILE",
-        help="Placement to follow, from kwiken place: this machine plays its nodes.",
+        help="Placement to follow, from kwiken place: this machine emulates its nodes.",
     )
     @click.option("--nodes", metavar="FILE", help="Nodes, with the speed of their classes.")
     @click.option(

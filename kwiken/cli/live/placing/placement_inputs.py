@@ -1,4 +1,4 @@
-"""Placement of services: the nodes that this machine plays, and the places of replicas."""
+"""Placement of services: the nodes that this machine emulates, and the places of replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kwiken.allocator.adaptation import Adaptation
     from kwiken.allocator.placement import Cluster, Placement
     from kwiken.model.service import Service
-    from kwiken.runtime.cluster import PlayedNode, ReplicaPlace
+    from kwiken.runtime.cluster import EmulatedNode, ReplicaPlace
     from kwiken.runtime.upkeep import Assignment
 
 
@@ -30,7 +30,7 @@ class Placed:
         assignment: which replica is which one of the adaptation; None without one.
     """
 
-    nodes: Mapping[str, PlayedNode]
+    nodes: Mapping[str, EmulatedNode]
     replicas: Mapping[str, Mapping[str, list[ReplicaPlace]]]
     nodes_file: str | None
     adaptation: Adaptation | None = None
@@ -112,8 +112,8 @@ def check_stages(workloads: Sequence[tuple[str, str, str]], service: Service, wh
 
 def _nodes(
     placement: Placement, cluster: Cluster | None, placement_file: str, nodes_file: str | None
-) -> dict[str, PlayedNode]:
-    from kwiken.runtime.cluster import PlayedNode
+) -> dict[str, EmulatedNode]:
+    from kwiken.runtime.cluster import EmulatedNode
 
     speeds = played_speeds(cluster, nodes_file) if cluster is not None else {}
     for place, node in enumerate(placement.nodes):
@@ -122,7 +122,7 @@ def _nodes(
                 f"nodes[{place}].name: {node.name!r} is not in {nodes_file}", where=placement_file
             )
     return {
-        node.name: PlayedNode(
+        node.name: EmulatedNode(
             node_class=node.node_class, cores=node.cores, speed=speeds.get(node.node_class, 1.0)
         )
         for node in placement.nodes

@@ -9,7 +9,7 @@ from kwiken.allocator.placement import (
     Caution,
     NodeLedger,
     Placement,
-    Request,
+    PlacementRequest,
     admit_all,
     document,
     nodes_from_toml,
@@ -21,7 +21,7 @@ from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
-from kwiken.runtime.cluster import PlayedNode
+from kwiken.runtime.cluster import EmulatedNode
 from kwiken.runtime.upkeep import Assignment
 
 if TYPE_CHECKING:
@@ -80,17 +80,17 @@ def read_target_inputs(
     return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment)
 
 
-def _placement(file: str | None, requests: Sequence[Request], cluster: Cluster) -> Placement:
+def _placement(file: str | None, requests: Sequence[PlacementRequest], cluster: Cluster) -> Placement:
     if file is not None:
         return Placement.from_json(read_text(file, MAX_PLACEMENT), where=file)
     admissions = admit_all(requests, NodeLedger(cluster), scheduler(SCHEDULER))
     return document(cluster, admissions, scheduler=SCHEDULER, confidence=CONFIDENCE)
 
 
-def _nodes(cluster: Cluster, where: str) -> dict[str, PlayedNode]:
+def _nodes(cluster: Cluster, where: str) -> dict[str, EmulatedNode]:
     speeds, classes = played_speeds(cluster, where), {one.name: one for one in cluster.classes}
     return {
-        node.name: PlayedNode(
+        node.name: EmulatedNode(
             node_class=node.node_class,
             cores=classes[node.node_class].cores,
             speed=speeds[node.node_class],

@@ -32,7 +32,7 @@ class PhaseChange:
 
 
 @dataclass(eq=False, kw_only=True)
-class Outcome:
+class FleetOutcome:
     """Results of one run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Outcome:
     _times: list[tuple[float, float, float]] = field(default_factory=list)
 
     @staticmethod
-    def empty(jobs: int, capacity: float) -> Outcome:
+    def empty(jobs: int, capacity: float) -> FleetOutcome:
         """Outcome before anything happened.
 
         Args:
@@ -82,7 +82,7 @@ class Outcome:
         def none() -> Floats:
             return np.full(jobs, np.nan)
 
-        return Outcome(
+        return FleetOutcome(
             capacity=capacity,
             arrival_s=none(),
             started_s=none(),

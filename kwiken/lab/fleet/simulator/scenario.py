@@ -29,7 +29,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Step:
+class PhaseStep:
     """Change of a service's load.
 
     Attributes:
@@ -72,7 +72,7 @@ class Job:
     arrival_s: float
     phases: tuple[Phase, ...]
     duration_s: float = FOREVER
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PhaseStep, ...] = ()
     reserved: UserReservation | None = None
 
 

@@ -26,16 +26,16 @@ from kwiken.allocator.placement import (
     DrawKind,
     Forecast,
     NodeLedger,
-    Replica,
-    Request,
+    PlacementRequest,
     Scheduler,
+    SizedReplica,
     Sizing,
     request_for,
     trim,
 )
 from kwiken.allocator.workloads import SOURCES, WorkloadProfile
 from kwiken.base.arrays import Ints
-from kwiken.lab.fleet.simulator.outcome import RECOVERY_S, Outcome, PhaseChange
+from kwiken.lab.fleet.simulator.outcome import RECOVERY_S, FleetOutcome, PhaseChange
 from kwiken.lab.fleet.simulator.scenario import Job, Scenario
 from kwiken.lab.fleet.simulator.state import QOS, State
 from kwiken.lab.fleet.simulator.truth import Truth
@@ -77,7 +77,7 @@ class Manager:
         return self.follows and not self.chooses_sizes
 
 
-class Event(IntEnum):
+class FleetEvent(IntEnum):
     """Kind of event; events of one moment happen in this order."""
 
     UP = 0
@@ -98,12 +98,14 @@ class _Run:
     phase: int = 0
     truth: Truth | None = None
     sizing: Sizing | None = None
-    request: Request | None = None
+    request: PlacementRequest | None = None
     told: int = 0  # phase of which the manager knows the behaviour
     again: bool = False  # whether it has measured the job again in that phase
     factor: float = 1.0  # of load
-    replicas: dict[Replica, int] = field(default_factory=dict)  # with their number in the true state
-    empty: tuple[Request, bool, Forecast] | None = None  # what an empty cluster could do for a request
+    replicas: dict[SizedReplica, int] = field(default_factory=dict)  # with their number in the true state
+    empty: tuple[PlacementRequest, bool, Forecast] | None = (
+        None  # what an empty cluster could do for a request
+    )
     act_s: float = np.inf  # when the manager will act
     calm_s: float = -np.inf  # until when it will not, while the job gets the same share of its demand
     after_act: float = np.nan  # the share of its demand that the job got when the manager had acted
@@ -111,7 +113,7 @@ class _Run:
     look_s: float = np.inf  # when it is seen what the job gets after that change
 
 
-class Simulation:
+class FleetSimulation:
     """One run of a scenario.
 
     Args:
@@ -135,21 +137,21 @@ class Simulation:
         self._unused = NodeLedger(cluster)
         self._state = State(cluster, count)
         self._runs = [_Run(job) for job in scenario.jobs]
-        self._outcome = Outcome.empty(count, float(cluster.cores.sum()))
+        self._outcome = FleetOutcome.empty(count, float(cluster.cores.sum()))
         self._line: deque[int] = deque()
         self._down: dict[int, Draw] = {}
-        self._events: list[tuple[float, Event, int, int]] = []
+        self._events: list[tuple[float, FleetEvent, int, int]] = []
         self._order = itertools.count()
         self._now_s = 0.0
         for place, job in enumerate(scenario.jobs):
             self._state.service[place] = np.isfinite(job.duration_s)
-            self._later(job.arrival_s, Event.ARRIVAL, place)
+            self._later(job.arrival_s, FleetEvent.ARRIVAL, place)
         for outage in scenario.outages:
-            self._later(outage.down_s, Event.DOWN, outage.node)
+            self._later(outage.down_s, FleetEvent.DOWN, outage.node)
             if np.isfinite(outage.up_s):
-                self._later(outage.up_s, Event.UP, outage.node)
+                self._later(outage.up_s, FleetEvent.UP, outage.node)
 
-    def run(self) -> Outcome:
+    def run(self) -> FleetOutcome:
         """Run until no job is left, or none of those that wait can ever be placed."""
         state, outcome = self._state, self._outcome
         while True:
@@ -169,27 +171,27 @@ class Simulation:
         self._close()
         return outcome
 
-    def _later(self, at_s: float, event: Event, subject: int) -> None:
+    def _later(self, at_s: float, event: FleetEvent, subject: int) -> None:
         heapq.heappush(self._events, (at_s, event, next(self._order), subject))
 
-    def _happened(self, event: Event, subject: int) -> None:
+    def _happened(self, event: FleetEvent, subject: int) -> None:
         match event:
-            case Event.ARRIVAL:
+            case FleetEvent.ARRIVAL:
                 self._arrive(subject)
-            case Event.DOWN:
+            case FleetEvent.DOWN:
                 self._fail(subject)
-            case Event.UP:
+            case FleetEvent.UP:
                 self._repair(subject)
-            case Event.STEP:
+            case FleetEvent.STEP:
                 self._step(subject)
-            case Event.RESUME:
+            case FleetEvent.RESUME:
                 self._state.paused[subject] = False
                 self._have_acted(self._runs[subject], subject, set())
-            case Event.ACT:
+            case FleetEvent.ACT:
                 self._act(subject)
-            case Event.RECLAIM:
+            case FleetEvent.RECLAIM:
                 self._reclaim(subject)
-            case Event.LOOK:
+            case FleetEvent.LOOK:
                 self._look(subject)
 
     # Waiting and placement
@@ -225,7 +227,7 @@ class Simulation:
         if np.isnan(outcome.started_s[place]):
             outcome.started_s[place] = self._now_s
             for step in run.job.steps:
-                self._later(self._now_s + step.at_s, Event.STEP, place)
+                self._later(self._now_s + step.at_s, FleetEvent.STEP, place)
         state.start(place, self._now_s)
         if run.truth is None:
             self._behave(run, place)
@@ -234,13 +236,13 @@ class Simulation:
         self._settle(self._replaced(run, place), (place,))
         return True
 
-    def _learned(self, run: _Run, place: int) -> Request:
+    def _learned(self, run: _Run, place: int) -> PlacementRequest:
         """Measure a job as it behaves now, for the first time in its phase or again."""
         run.again = run.request is not None and run.told == run.phase
         run.request, run.told = self._request(run, place), run.phase
         return run.request
 
-    def _request(self, run: _Run, place: int) -> Request:
+    def _request(self, run: _Run, place: int) -> PlacementRequest:
         profile, reserved = (self._again if run.again else self._profiles)[place][run.phase], None
         if run.job.reserved is not None and not self._manager.chooses_sizes:
             profile, reserved = profile.of_size(run.job.reserved.size), run.job.reserved.replicas
@@ -281,7 +283,7 @@ class Simulation:
         for replica, number in run.replicas.items():
             state.rerate(number, self._rate(run, replica))
 
-    def _rate(self, run: _Run, replica: Replica) -> float:
+    def _rate(self, run: _Run, replica: SizedReplica) -> float:
         assert run.truth is not None
         assert run.sizing is not None
         request, node_class = run.sizing.request, int(self._ledger.cluster.class_of[replica.node])
@@ -330,7 +332,7 @@ class Simulation:
                 due = not run.calm_s <= run.act_s < np.inf
             if due:
                 run.act_s = at_s
-                self._later(at_s, Event.ACT, place)
+                self._later(at_s, FleetEvent.ACT, place)
 
     # What happens to jobs
 
@@ -360,7 +362,7 @@ class Simulation:
         if phase.work >= RECOVERY_S * phase.reference:
             run.change, run.look_s = PhaseChange(before, self._share(place)), self._now_s + RECOVERY_S
             self._outcome.changes.append(run.change)
-            self._later(run.look_s, Event.LOOK, place)
+            self._later(run.look_s, FleetEvent.LOOK, place)
 
     def _look(self, place: int) -> None:
         """Note what a job gets a while after a change of phase."""
@@ -394,7 +396,7 @@ class Simulation:
             run.request = replace(run.request, required=required * factor)
         self._settle((), (place,))
         if fell and self._manager.follows and self._manager.chooses_sizes:
-            self._later(self._now_s + RECLAIM_S, Event.RECLAIM, place)
+            self._later(self._now_s + RECLAIM_S, FleetEvent.RECLAIM, place)
 
     def _reclaim(self, place: int) -> None:
         """Give back what a service with less load does not need."""
@@ -484,7 +486,7 @@ class Simulation:
             if len(before) == 1 and len(trial.replicas) == 1:
                 memory_gb = float(trial.request.memory_gb[trial.replicas[0].size])
                 self._state.paused[place] = True
-                self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, Event.RESUME, place)
+                self._later(self._now_s + MOVE_S + memory_gb / GB_PER_S, FleetEvent.RESUME, place)
         run.calm_s = self._now_s + COOL_DOWN_S
         self._have_acted(run, place, self._replaced(run, place))
         self._admit()
@@ -497,7 +499,7 @@ class Simulation:
         run.after_act = np.nan if stands else self._share(place)
         self._watch(touched)
 
-    def _better(self, sizing: Sizing, request: Request) -> Sizing:
+    def _better(self, sizing: Sizing, request: PlacementRequest) -> Sizing:
         """Replicas for a request that is now known better.
 
         There are two steps: 1. the replicas stay, and others are added; 2. if that does not meet the target,
@@ -527,11 +529,11 @@ class Simulation:
         outcome.take(state, np.array([job.arrival_s for job in self._scenario.jobs]))
 
 
-def _same_sizes(one: Request, other: Request) -> bool:
+def _same_sizes(one: PlacementRequest, other: PlacementRequest) -> bool:
     return np.array_equal(one.cores, other.cores) and np.array_equal(one.memory_gb, other.memory_gb)
 
 
-def _corrected(request: Request, sizing: Sizing, performance: float) -> Request:
+def _corrected(request: PlacementRequest, sizing: Sizing, performance: float) -> PlacementRequest:
     """A request whose predictions agree with a measured performance that is lower than predicted."""
     expected = sizing.forecast().performance
     if not 0 < performance < expected:

@@ -14,7 +14,7 @@ from kwiken.lab.reproduction.ibench.coverage import (
     worst_residual,
 )
 from kwiken.lab.reproduction.ibench.scenario import CHOICES, performance
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, percent, row
 
 LINES: Final = 8 * 2**20 // 64  # of the source's last-level cache
 LEVELS: Final = np.linspace(0.0, 1.0, 21)
@@ -58,7 +58,7 @@ def _conclude_coverage(results: list[dict[str, list[float]]]) -> Findings:
         )
         for level in (0.08, 0.5, 0.9, 0.99)
     ]
-    series = tuple(Series(name, LEVELS.tolist(), shares) for name, shares in first.items())
+    series = tuple(PlotSeries(name, LEVELS.tolist(), shares) for name, shares in first.items())
     plot = Plot("Section 5.4", "Lines covered by level", "level", "share of lines", series)
     return Findings(tuple(rows), (plot,))
 
@@ -110,7 +110,7 @@ def scheduled(seed: int) -> dict[str, float]:
 
 
 def _conclude_scheduled(results: list[dict[str, float]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for name in list(CHOICES)[1:]:
         gains = np.array([result[name] / result["least loaded"] - 1 for result in results])
         for what, value, source in (

@@ -8,8 +8,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.lab.populations import POPULATIONS, population, population_profile
-from kwiken.lab.reproduction.kwiken.trial import Trial
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
+from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
 from kwiken.tail.apportion import sumvar
 from kwiken.tail.curves import compare_policies, correlated_copies
 
@@ -31,11 +31,11 @@ def correlated(seed: int, part_index: int) -> list[dict[float, float]]:
     for place, dag in enumerate(population(POPULATIONS["C"], np.random.default_rng(seed))):
         if place % PARTS == part_index:
             rng = np.random.default_rng([seed, place])
-            found.append(_cuts(Trial.of(dag, REQUESTS, rng), rng))
+            found.append(_cuts(DagTrial.of(dag, REQUESTS, rng), rng))
     return found
 
 
-def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
+def _cuts(trial: DagTrial, rng: np.random.Generator) -> dict[float, float]:
     allocation = sumvar(trial.curves, trial.costs, BUDGET)
     p99 = float(np.percentile(trial.latency_ms(), 99))
     scores = {name: rng.standard_normal(len(calls)) for name, calls in trial.test.items()}
@@ -49,7 +49,7 @@ def _cuts(trial: Trial, rng: np.random.Generator) -> dict[float, float]:
             copies[name][late] = correlated_copies(
                 trial.curves[name].distribution, calls[late], scores[name][late], rho
             )
-        latency, _ = replace(trial, copies=copies).play(allocation)
+        latency, _ = replace(trial, copies=copies).simulate(allocation)
         found[rho] = gain(p99, float(np.percentile(latency, 99)))
     return found
 
@@ -68,7 +68,7 @@ def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
         )
         for rho, cut in zip(CORRELATIONS, cuts, strict=True)
     )
-    line = Series("SumVar", CORRELATIONS, cuts)
+    line = PlotSeries("SumVar", CORRELATIONS, cuts)
     title = "gain against the correlation of copies"
     return Findings(rows, (Plot("Section 5.2", title, "correlation", "mean p99 cut, %", (line,)),))
 
@@ -92,7 +92,7 @@ def _calls(distribution: str, rng: np.random.Generator) -> Floats:
 
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     """Rows for every policy at every cost."""
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for distribution, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():

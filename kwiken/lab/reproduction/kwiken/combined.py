@@ -16,8 +16,8 @@ from kwiken.lab.populations import (
     fan_out_queries,
     population,
 )
-from kwiken.lab.reproduction.kwiken.trial import Sample, Trial
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
+from kwiken.lab.reproduction.kwiken.trial import DagTrial, Sample
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
 from kwiken.tail.apportion import sumvar
 from kwiken.tail.curves import lower_hull, reissue_curve
 from kwiken.tail.partial import (
@@ -47,26 +47,26 @@ Tune = Callable[..., Tuned]
 
 
 @dataclass(frozen=True)
-class LossCurve:
+class FanOutVariance:
     """Variance of a fan-out by its loss, as `sumvar` takes it; (k,) each, ms² for the hull."""
 
     fraction: Floats
     hull: Floats
 
 
-def _loss_curve(responders: Responders, tune: Tune) -> LossCurve:
+def _loss_curve(responders: Responders, tune: Tune) -> FanOutVariance:
     sample = responders.first(TUNED_ON)
     rules = [tune(sample, loss=loss) for loss in LOSSES]
     variance = np.array([float(sample.last_ms.var()), *(rule.variance for rule in rules)])
     fraction = np.array([0.0, *LOSSES])
-    return LossCurve(fraction, lower_hull(fraction, variance)[0])
+    return FanOutVariance(fraction, lower_hull(fraction, variance)[0])
 
 
 @dataclass(frozen=True)
 class FanOutDag:
     """DAG with three fan-outs, with their responders in both periods."""
 
-    trial: Trial
+    trial: DagTrial
     train: dict[str, Responders]
     test: dict[str, Responders]
 
@@ -74,7 +74,7 @@ class FanOutDag:
 def _fan_out_dag(rng: np.random.Generator) -> FanOutDag:
     """Largest DAG of population C, with fan-outs in place of three stages of its longest chain."""
     stages = population(POPULATIONS["C"], rng)[-1]
-    plain = Trial.of(stages, REQUESTS, rng)
+    plain = DagTrial.of(stages, REQUESTS, rng)
     names = _fan_out_names(stages, plain.train)
     rest = sum(float(v.var()) for name, v in plain.train.items() if name not in names)
     target = rest * VARIANCE_SHARE / (1 - FAN_OUTS * VARIANCE_SHARE)
@@ -110,7 +110,7 @@ def _fan_out_names(stages: tuple[StageDistribution, ...], latency: Sample) -> li
     return [chain[round(place)] for place in np.linspace(0, len(chain) - 1, FAN_OUTS + 2)[1:-1]]
 
 
-def _shorten(dag: FanOutDag, curves: Mapping[str, LossCurve], tune: Tune, loss: float) -> FanOutDag:
+def _shorten(dag: FanOutDag, curves: Mapping[str, FanOutVariance], tune: Tune, loss: float) -> FanOutDag:
     """Fix the stop rules for the loss budget; the fan-outs' latencies become the shortened ones."""
     given = sumvar(curves, sequential_costs(dict.fromkeys(curves, 1.0)), loss).fractions
     train, test, copies = dict(dag.trial.train), dict(dag.trial.test), dict(dag.trial.copies)
@@ -123,18 +123,18 @@ def _shorten(dag: FanOutDag, curves: Mapping[str, LossCurve], tune: Tune, loss: 
     return replace(dag, trial=replace(dag.trial, train=train, test=test, copies=copies))
 
 
-def _with_curves(dag: FanOutDag) -> Trial:
+def _with_curves(dag: FanOutDag) -> DagTrial:
     """The trial with curves of the fan-outs' present latencies; the other stages keep theirs."""
     trial = dag.trial
     fan_outs = {name: reissue_curve(trial.train[name], policies=("single",)) for name in dag.train}
     return replace(trial, curves={**trial.curves, **fan_outs})
 
 
-def _reissued(trial: Trial, budget: float) -> float:
+def _reissued(trial: DagTrial, budget: float) -> float:
     """p99 of the judged requests at a reissue budget."""
     if budget == 0:
         return float(np.percentile(trial.latency_ms(), 99))
-    return float(np.percentile(trial.play(sumvar(trial.curves, trial.costs, budget))[0], 99))
+    return float(np.percentile(trial.simulate(sumvar(trial.curves, trial.costs, budget))[0], 99))
 
 
 def combined(seed: int) -> dict[str, list[float]]:
@@ -150,7 +150,7 @@ def combined(seed: int) -> dict[str, list[float]]:
     by_loss = {loss: _with_curves(_shorten(dag, curves, tune_stop_rule, loss)) for loss in LOSSES[1:]}
     simple = _with_curves(_shorten(dag, plain, tune_wait_for_fraction, LOSS))
 
-    def cuts(shortened: Trial, budgets: tuple[float, ...]) -> list[float]:
+    def cuts(shortened: DagTrial, budgets: tuple[float, ...]) -> list[float]:
         return [gain(base, _reissued(shortened, budget)) for budget in budgets]
 
     return {
@@ -163,7 +163,7 @@ def combined(seed: int) -> dict[str, list[float]]:
     }
 
 
-def _panel_c(trial: Trial) -> dict[str, list[float]]:
+def _panel_c(trial: DagTrial) -> dict[str, list[float]]:
     """Shares of the variance and of a 3% budget of the stages with most variance, in descending order."""
     fractions = sumvar(trial.curves, trial.costs, 0.03).fractions
     variance = {name: float(curve.variance[0]) for name, curve in trial.curves.items()}
@@ -192,7 +192,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
     return Findings((*rows, *_panel_c_rows(results)), _panels(found))
 
 
-def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
+def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[ReproducedRow, ...]:
     given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
     condition = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
@@ -221,11 +221,11 @@ SOURCE = {
 
 def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     budgets = [100 * budget for budget in REISSUES]
-    left = tuple(Series(key, budgets, [percent(cut) for cut in found[key]]) for key in VARIANTS)
+    left = tuple(PlotSeries(key, budgets, [percent(cut) for cut in found[key]]) for key in VARIANTS)
     losses = [100 * loss for loss in LOSSES[1:]]
-    right = Series("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
+    right = PlotSeries("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
     ranks = list(range(1, SHOWN_STAGES + 1))
-    stages = tuple(Series(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
+    stages = tuple(PlotSeries(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
     title = "p99 cut by reissue budget at a loss of 0.1%"
     return (
         Plot("Figure 5.8", title, "reissues, %", "p99 cut, %", left, log_x=True),

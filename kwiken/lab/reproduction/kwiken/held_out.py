@@ -16,7 +16,7 @@ from kwiken.lab.populations import (
     population,
     population_profile,
 )
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, percent, row
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, percent, row
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.planning import PlanSettings, study_plan
@@ -80,7 +80,7 @@ def _plans(early: Profile, budget: float) -> dict[str, Plan]:
 
 def conclude(results: list[list[Judged]]) -> Findings:
     """Rows and plot for every population and budget."""
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     lines = []
     for place, (name, budget, _) in enumerate(CASES):
         dags = [dag for part in results[place * PARTS : (place + 1) * PARTS] for dag in part]
@@ -90,7 +90,7 @@ def conclude(results: list[list[Judged]]) -> Findings:
             plan, even = (
                 [percent(dag.cut[method, 0.0]) for dag in dags] for method in (OBJECTIVES[0], "uniform")
             )
-            lines.append(Series(f"population {name}", even, plan, points=True))
+            lines.append(PlotSeries(f"population {name}", even, plan, points=True))
     plot = Plot(
         "Held out",
         "p99 cut on later requests at 5%, a point a DAG",
@@ -101,7 +101,7 @@ def conclude(results: list[list[Judged]]) -> Findings:
     return Findings(tuple(rows), (plot,))
 
 
-def _ahead_rows(dags: list[Judged], label: str) -> list[Row]:
+def _ahead_rows(dags: list[Judged], label: str) -> list[ReproducedRow]:
     rows = []
     for rho in CORRELATIONS:
         copies = "independent copies" if rho == 0 else f"copies correlated at {rho:g}"
@@ -117,7 +117,7 @@ def _ahead_rows(dags: list[Judged], label: str) -> list[Row]:
     return rows
 
 
-def _objectives_row(dags: list[Judged], label: str) -> Row:
+def _objectives_row(dags: list[Judged], label: str) -> ReproducedRow:
     ahead = [dag.cut["tail", 0.0] - dag.cut["variance", 0.0] for dag in dags]
     means = ", ".join(
         f"{percent(float(np.mean([dag.cut[method, 0.0] for dag in dags])))} ({method})"
@@ -128,7 +128,7 @@ def _objectives_row(dags: list[Judged], label: str) -> Row:
     return row("Held out", metric, percent(float(np.median(ahead))), source="above 0", note=note)
 
 
-def _budget_rows(dags: list[Judged], label: str) -> list[Row]:
+def _budget_rows(dags: list[Judged], label: str) -> list[ReproducedRow]:
     spent = np.array([dag.spent[OBJECTIVES[0]] for dag in dags])
     kept = percent(float((np.abs(spent - 1) <= WITHIN).mean()))
     over = int((spent > 1 + WITHIN).sum())

@@ -12,7 +12,7 @@ from kwiken.base.arrays import Floats
 from kwiken.lab.populations import fan_out_queries
 from kwiken.lab.reproduction.kwiken.learned_wait import tune_learned_wait
 from kwiken.lab.reproduction.kwiken.order_statistics import rank_for, wait_for_fraction_gain
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
 from kwiken.tail.partial import (
     Responders,
     StopRule,
@@ -51,7 +51,7 @@ TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float
 )
 
 
-def table_row(place: int, seed: int) -> list[Row]:
+def table_row(place: int, seed: int) -> list[ReproducedRow]:
     """Rows for one line of Table 5.2: exact, and sampled with as few queries as in the source."""
     name, distribution, n, loss, source = TABLE[place]
     runs = [_sampled(distribution, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
@@ -153,14 +153,14 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
     return Findings(tuple(rows), _plots(found))
 
 
-def _few_responders() -> Row:
+def _few_responders() -> ReproducedRow:
     gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
     metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any distribution, n={FEW_RESPONDERS}, %"
     note = "of so few responders none may be missing: a matter of rounding, for every distribution"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 
 
-def _stop_rows(stops: dict[str, list[float]]) -> list[Row]:
+def _stop_rows(stops: dict[str, list[float]]) -> list[ReproducedRow]:
     words = {
         "answered": "that all responders answered before a stop",
         "progress": "stopped some time after most responders had answered",
@@ -187,7 +187,7 @@ def progress(seed: int) -> Plot:
     }
     step = slice(None, None, STEP)
     series = tuple(
-        Series(name, [*queries[place][step].tolist(), float(last[place])], [*share[step].tolist(), 100.0])
+        PlotSeries(name, [*queries[place][step].tolist(), float(last[place])], [*share[step].tolist(), 100.0])
         for name, place in shown.items()
     )
     return Plot("Figure 5.4", "how answers come in", "ms", "responders that answered, %", series)
@@ -201,15 +201,15 @@ SOURCE = {
 
 
 def _plots(found: dict[str, dict[str, list[float]]]) -> tuple[Plot, ...]:
-    rules = tuple(Series(name, PERCENTILES, [percent(c) for c in found[name]["cuts"]]) for name in RULES)
-    sweep = Series("Kwiken", [100 * loss for loss in LOSSES], [percent(c) for c in found["sweep"]["p99"]])
+    rules = tuple(PlotSeries(name, PERCENTILES, [percent(c) for c in found[name]["cuts"]]) for name in RULES)
+    sweep = PlotSeries("Kwiken", [100 * loss for loss in LOSSES], [percent(c) for c in found["sweep"]["p99"]])
     return (
         Plot("Figure 5.6", "cut by percentile at a loss of 0.1%", "percentile", "cut, %", rules),
         Plot("Figure 5.6", "p99 cut by loss", "loss, %", "p99 cut, %", (sweep,), log_x=True),
     )
 
 
-def conclude_table(results: list[list[Row]]) -> Findings:
+def conclude_table(results: list[list[ReproducedRow]]) -> Findings:
     """Rows of all lines of Table 5.2."""
     return Findings(tuple(line for lines in results for line in lines))
 

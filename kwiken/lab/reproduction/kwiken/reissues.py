@@ -21,8 +21,8 @@ from kwiken.lab.reproduction.kwiken.shape import (
     shape_plots,
     shape_rows,
 )
-from kwiken.lab.reproduction.kwiken.trial import Trial
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, gain, percent, row
+from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
 from kwiken.model.latency import critical_path
 from kwiken.tail.apportion import Allocation, equal_budget, sumvar, uniform_fraction
 
@@ -60,7 +60,7 @@ def run_seed(name: str, seed: int, *, extended: bool = False) -> list[DagResult]
     """
     rng = np.random.default_rng(seed)
     return [
-        _dag(Trial.of(dag, REQUESTS, rng), extended=extended) for dag in population(POPULATIONS[name], rng)
+        _dag(DagTrial.of(dag, REQUESTS, rng), extended=extended) for dag in population(POPULATIONS[name], rng)
     ]
 
 
@@ -75,14 +75,14 @@ EVEN_SPREADS: dict[str, Callable[..., Allocation]] = {
 }
 
 
-def _dag(trial: Trial, *, extended: bool) -> DagResult:
+def _dag(trial: DagTrial, *, extended: bool) -> DagResult:
     base = trial.latency_ms()
     p99 = float(np.percentile(base, 99))
-    outcomes = {budget: trial.play(sumvar(trial.curves, trial.costs, budget)) for budget in BUDGETS}
-    on_train, _ = trial.play(sumvar(trial.curves, trial.costs, 0.05), on_train=True)
+    outcomes = {budget: trial.simulate(sumvar(trial.curves, trial.costs, budget)) for budget in BUDGETS}
+    on_train, _ = trial.simulate(sumvar(trial.curves, trial.costs, 0.05), on_train=True)
 
     def cut(allocation: Allocation) -> float:
-        return _cut(p99, trial.play(allocation)[0])
+        return _cut(p99, trial.simulate(allocation)[0])
 
     return DagResult(
         shape=shape_of(trial, base),
@@ -111,7 +111,7 @@ def _cuts(base: Floats, latency: Floats) -> list[float]:
     return [gain(float(b), float(a)) for b, a in pairs]
 
 
-def _weights(trial: Trial) -> dict[str, dict[str, float]]:
+def _weights(trial: DagTrial) -> dict[str, dict[str, float]]:
     """Weights of stages that the source tried without gain."""
     on_path = critical_path(trial.stages, trial.train).mean(axis=1).tolist()
     return {
@@ -123,7 +123,7 @@ def _weights(trial: Trial) -> dict[str, dict[str, float]]:
     }
 
 
-def _paths(trial: Trial) -> dict[str, float]:
+def _paths(trial: DagTrial) -> dict[str, float]:
     """Number of paths from a source to a sink through each stage."""
     paths_in: dict[str, float] = {}
     for stage in trial.stages:
@@ -140,7 +140,7 @@ def _cut(p99: float, latency_ms: Floats) -> float:
     return gain(p99, float(np.percentile(latency_ms, 99)))
 
 
-def _late(trial: Trial, all_local: Floats) -> dict[float, float]:
+def _late(trial: DagTrial, all_local: Floats) -> dict[float, float]:
     """Gain at p99 of keeping a share of a 3% budget for late requests, relative to local time-outs only."""
     p99 = float(np.percentile(all_local, 99))
     train_copies = {name: np.roll(values, 7919) for name, values in trial.train.items()}
@@ -181,7 +181,7 @@ def _mean(values: list[float]) -> float:
     return percent(float(np.mean(values)))
 
 
-def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
+def _gain_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
     dags = [dag for seed in seeds for dag in seed]
     by_seed = {b: [float(np.mean([dag.sumvar[b] for dag in seed])) for seed in seeds] for b in BUDGETS}
     source = {0.05: "29", 1.0: "50 to 60 (5% is about half)"}
@@ -207,7 +207,7 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _even_spread_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
     rows = []
     for budget in (0.01, 0.05):
         for label, values in (
@@ -223,7 +223,7 @@ def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _weight_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
     tried = [dag for dag in dags if dag.weighted]
     rows = []
     for label in tried[0].weighted if tried else ():
@@ -233,7 +233,7 @@ def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
+def _late_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
     tried = [[dag.late for dag in seed] for seed in seeds if seed[0].late]
     rows = []
     for share in LATE_SHARES:
@@ -249,7 +249,7 @@ def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _split_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _split_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
     difference = percent(float(np.median(np.abs([dag.train_5 - dag.sumvar[0.05] for dag in dags]))))
     spent = [percent(dag.spent_5) for dag in dags]
     note = f"from {min(spent)} to {max(spent)}; independent draws have no drift"
@@ -262,9 +262,9 @@ def _split_rows(dags: list[DagResult]) -> tuple[Row, ...]:
 
 
 def _budget_plot(dags: list[DagResult]) -> Plot:
-    def line(label: str, level: float) -> Series:
+    def line(label: str, level: float) -> PlotSeries:
         cuts = [float(np.percentile([dag.sumvar[b] for dag in dags], level)) for b in BUDGETS]
-        return Series(label, [100 * b for b in BUDGETS], [percent(cut) for cut in cuts])
+        return PlotSeries(label, [100 * b for b in BUDGETS], [percent(cut) for cut in cuts])
 
     lines = (line("best tenth", 90), line("median", 50), line("worst quarter", 25))
     return Plot("Figure 5.5a", "p99 cut by budget", "budget, %", "p99 cut, %", lines, log_x=True)
@@ -272,14 +272,14 @@ def _budget_plot(dags: list[DagResult]) -> Plot:
 
 def _percentile_plot(dags: list[DagResult]) -> Plot:
     means = [_mean([dag.at_5[i] for dag in dags]) for i in range(len(PERCENTILES))]
-    line = Series("SumVar", PERCENTILES, means)
+    line = PlotSeries("SumVar", PERCENTILES, means)
     return Plot("Figure 5.5b", "cut by percentile at 5%", "percentile", "mean cut, %", (line,))
 
 
 def _split_plot(dags: list[DagResult]) -> Plot:
     train = [percent(dag.train_5) for dag in dags]
     test = [percent(dag.sumvar[0.05]) for dag in dags]
-    cloud = Series("DAGs", train, test, points=True)
+    cloud = PlotSeries("DAGs", train, test, points=True)
     title = "train against test at 5%"
     return Plot("Figure 5.9", title, "p99 cut on train, %", "p99 cut on test, %", (cloud,))
 
@@ -293,7 +293,7 @@ def part(seeds: int) -> Part:
 def draw_curves(seed: int) -> Plot:
     """Figure 2.5 from the stages of one DAG."""
     rng = np.random.default_rng([seed, 25])
-    return curve_plot(Trial.of(population(POPULATIONS["C"], rng)[SHOWN_DAG], REQUESTS, rng))
+    return curve_plot(DagTrial.of(population(POPULATIONS["C"], rng)[SHOWN_DAG], REQUESTS, rng))
 
 
 def curves_part(seed: int) -> Part:

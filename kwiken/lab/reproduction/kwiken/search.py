@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.lab.populations import POPULATIONS, population
-from kwiken.lab.reproduction.kwiken.trial import Trial
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
+from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, gain, percent, row
 from kwiken.tail.apportion import Allocation, sumvar
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 2000, 4000
@@ -26,7 +26,7 @@ def random_search(place: int, seed: int) -> list[tuple[float, float]]:
     """
     rng = np.random.default_rng([seed, 53, place])
     stages = population(POPULATIONS["C"], rng, dags=45)[8 + place]  # sizes from about 6 to 12 stages
-    trial = Trial.of(stages, SEARCH_REQUESTS, rng)
+    trial = DagTrial.of(stages, SEARCH_REQUESTS, rng)
     p99 = float(np.percentile(trial.latency_ms(), 99))
     found = []
     for budget in SEARCH_BUDGETS:
@@ -37,11 +37,11 @@ def random_search(place: int, seed: int) -> list[tuple[float, float]]:
     return found
 
 
-def _p99(trial: Trial, allocation: Allocation, *, on_train: bool = False) -> float:
-    return float(np.percentile(trial.play(allocation, on_train=on_train)[0], 99))
+def _p99(trial: DagTrial, allocation: Allocation, *, on_train: bool = False) -> float:
+    return float(np.percentile(trial.simulate(allocation, on_train=on_train)[0], 99))
 
 
-def _random_allocation(trial: Trial, budget: float, rng: np.random.Generator) -> Allocation:
+def _random_allocation(trial: DagTrial, budget: float, rng: np.random.Generator) -> Allocation:
     """Random split of the budget; a share that a stage cannot use is left unspent."""
     split = rng.dirichlet(np.full(len(trial.stages), 0.5))
     fractions = {
@@ -71,7 +71,7 @@ def scatter(seed: int) -> Scatter:
     """Random allocations and SumVar's on a DAG of about 28 stages."""
     rng = np.random.default_rng([seed, MIN_SCATTER_STAGES])
     stages = next(dag for dag in population(POPULATIONS["C"], rng) if len(dag) >= MIN_SCATTER_STAGES)
-    trial = Trial.of(stages, SEARCH_REQUESTS, rng)
+    trial = DagTrial.of(stages, SEARCH_REQUESTS, rng)
     budgets = rng.uniform(0, 0.2, size=SCATTER_ALLOCATIONS)
     tried = [_random_allocation(trial, float(budget), rng) for budget in budgets]
     tried.append(sumvar(trial.curves, trial.costs, 0.2))
@@ -108,8 +108,8 @@ def conclude_scatter(results: list[Scatter]) -> Findings:
     below = percent(float(np.mean(np.array(p99) < ours_p99)))
     note = f"{SCATTER_ALLOCATIONS} random allocations of budgets up to 20%"
     end = "SumVar ends below the cloud"
-    cloud = Series("random", risk, p99, points=True)
-    ours = Series("SumVar", [ours_risk], [ours_p99], points=True)
+    cloud = PlotSeries("random", risk, p99, points=True)
+    ours = PlotSeries("SumVar", [ours_risk], [ours_p99], points=True)
     rank = "rank correlation of the sum of variances and p99"
     return Findings(
         (

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.trial import Trial
-from kwiken.lab.reproduction.rows import Plot, Row, Series, percent, row
+from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.rows import Plot, PlotSeries, ReproducedRow, percent, row
 from kwiken.tail.diagnosis import characterise
 
 HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
@@ -55,7 +55,7 @@ class Shape:
     left_many: list[float]
 
 
-def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
+def shape_of(trial: DagTrial, latency_ms: Floats) -> Shape:
     """Statistics of a trial's DAG.
 
     Args:
@@ -88,7 +88,7 @@ def shape_of(trial: Trial, latency_ms: Floats) -> Shape:
     )
 
 
-def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
+def shape_rows(dags: list[Shape]) -> tuple[ReproducedRow, ...]:
     """Rows of Figures 2.2 to 2.5 and Equation 5.2."""
     whole = np.array([dag.tail_ratio for dag in dags])
     p95 = np.array([dag.p95_ratio for dag in dags])
@@ -140,7 +140,7 @@ def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
     )
 
 
-def _stage_rows(dags: list[Shape]) -> tuple[Row, ...]:
+def _stage_rows(dags: list[Shape]) -> tuple[ReproducedRow, ...]:
     means, sds, some, many = (
         np.concatenate([getattr(dag, name) for dag in dags])
         for name in ("means_ms", "sds_ms", "left_some", "left_many")
@@ -193,11 +193,11 @@ def shape_plots(dags: list[Shape]) -> tuple[Plot, ...]:
         _cdf("DAGs", [dag.tail_ratio for dag in dags]),
     )
     paths = (
-        Series("longest path", stages, [dag.longest for dag in dags], points=True),
-        Series("largest in-degree", stages, [dag.most_in for dag in dags], points=True),
+        PlotSeries("longest path", stages, [dag.longest for dag in dags], points=True),
+        PlotSeries("largest in-degree", stages, [dag.most_in for dag in dags], points=True),
     )
     first = dags[: len(dags) // max(1, len(dags) // 45)]
-    scatter = Series(
+    scatter = PlotSeries(
         "stages",
         [mean for dag in first for mean in dag.means_ms],
         [sd for dag in first for sd in dag.sds_ms],
@@ -211,12 +211,12 @@ def shape_plots(dags: list[Shape]) -> tuple[Plot, ...]:
     )
 
 
-def _cdf(label: str, values: list[float] | list[int]) -> Series:
+def _cdf(label: str, values: list[float] | list[int]) -> PlotSeries:
     shares = np.linspace(0, 100, POINTS)
-    return Series(label, np.percentile(values, shares).tolist(), shares.tolist())
+    return PlotSeries(label, np.percentile(values, shares).tolist(), shares.tolist())
 
 
-def curve_plot(trial: Trial) -> Plot:
+def curve_plot(trial: DagTrial) -> Plot:
     """Figure 2.5: curves of the stages that gain most, least, and in the middle at 10%."""
     left = {
         name: curve.hull_at(SOME_REISSUED) / float(curve.variance[0]) for name, curve in trial.curves.items()
@@ -229,6 +229,6 @@ def curve_plot(trial: Trial) -> Plot:
         mean, sd = float(curve.mean_ms[0]), float(np.sqrt(curve.variance[0]))
         share = [percent(part) for part in curve.fraction.tolist()]
         left_percent = (100 * curve.variance / curve.variance[0]).tolist()
-        series.append(Series(f"mean {mean:.0f} ms, sd {sd:.0f} ms", share, left_percent))
+        series.append(PlotSeries(f"mean {mean:.0f} ms, sd {sd:.0f} ms", share, left_percent))
     title = "variance-response curves"
     return Plot("Figure 2.5", title, "calls reissued, %", "variance left, %", tuple(series))

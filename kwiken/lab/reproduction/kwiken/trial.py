@@ -19,7 +19,7 @@ Sample = dict[str, Floats]
 
 
 @dataclass(frozen=True)
-class Trial:
+class DagTrial:
     """A DAG with recorded requests of two disjoint periods.
 
     Attributes:
@@ -39,7 +39,7 @@ class Trial:
     costs: Mapping[str, float]
 
     @classmethod
-    def of(cls, stages: tuple[StageDistribution, ...], requests: int, rng: np.random.Generator) -> Trial:
+    def of(cls, stages: tuple[StageDistribution, ...], requests: int, rng: np.random.Generator) -> DagTrial:
         """Draw a trial with a number of requests in each period."""
         train, test, copies = ({stage.name: stage.draw(rng, requests) for stage in stages} for _ in range(3))
         means = {name: float(values.mean()) for name, values in train.items()}
@@ -59,7 +59,7 @@ class Trial:
         policy = self.curves[name].policy(fraction, coin=1.0)
         return math.inf if policy is None else policy.after_ms
 
-    def play(self, allocation: Allocation, *, on_train: bool = False) -> tuple[Floats, float]:
+    def simulate(self, allocation: Allocation, *, on_train: bool = False) -> tuple[Floats, float]:
         """(n,) latency of the requests under an allocation, ms, and the measured spend, a cost share."""
         after = {name: self.time_out(name, fraction) for name, fraction in allocation.fractions.items()}
         return self.play_time_outs(after, on_train=on_train)
@@ -67,7 +67,7 @@ class Trial:
     def play_time_outs(
         self, after_ms: Mapping[str, float], *, on_train: bool = False
     ) -> tuple[Floats, float]:
-        """Latency and spend under given time-outs by stage; see `play`."""
+        """Latency and spend under given time-outs by stage; see `simulate`."""
         policy = GlobalReissue(after_ms, frozenset(), math.inf)
         primary = self.train if on_train else self.test
         outcome = run_global_reissue(self.stages, primary, self.copies, policy, self.costs)

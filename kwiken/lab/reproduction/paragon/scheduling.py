@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds
-from kwiken.lab.reproduction.scenarios import Figures, Told, levels, orderings, played
+from kwiken.lab.reproduction.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 
 ORACLE: Final = "paragon, all known"
 CHOSEN: Final = "paragon, chosen entries"
@@ -42,74 +42,76 @@ class Comparison:
     """What the source says of one scenario."""
 
     scenario: str
-    told: tuple[Told, ...]
+    told: tuple[SourcedFigure, ...]
 
 
 COMPARISONS: Final = (
     Comparison(
         "local-low",
         (
-            Told("Figure 3.6", MEAN, _by_manager("99", "small loss", "small loss", "54")),
-            Told("Figure 3.6", KEPT, {}),
-            Told("Figure 3.6", TIME, {}),
+            SourcedFigure("Figure 3.6", MEAN, _by_manager("99", "small loss", "small loss", "54")),
+            SourcedFigure("Figure 3.6", KEPT, {}),
+            SourcedFigure("Figure 3.6", TIME, {}),
         ),
     ),
     Comparison(
         "local-medium",
         (
-            Told("Figure 3.4", KEPT, _by_manager("78", "23", "19", "7")),
-            Told("Figure 3.4", "loss below 10%, %", _by_manager("94")),
-            Told("Figure 3.4", MEAN, {}),
-            Told("Figure 3.4", TIME, {}),
-            Told("Figure 3.5", "mean performance without contention, %", {}),
-            Told("Figure 3.5", "mean loss by contention, %", {}),
-            Told("Figure 3.8", "cores used, %", {}),
+            SourcedFigure("Figure 3.4", KEPT, _by_manager("78", "23", "19", "7")),
+            SourcedFigure("Figure 3.4", "loss below 10%, %", _by_manager("94")),
+            SourcedFigure("Figure 3.4", MEAN, {}),
+            SourcedFigure("Figure 3.4", TIME, {}),
+            SourcedFigure("Figure 3.5", "mean performance without contention, %", {}),
+            SourcedFigure("Figure 3.5", "mean loss by contention, %", {}),
+            SourcedFigure("Figure 3.8", "cores used, %", {}),
         ),
     ),
     Comparison(
         "local-full",
         (
-            Told("Figure 3.6", KEPT, _by_manager("75")),
-            Told("Figure 3.6", "loss below 10%, %", _by_manager("99")),
-            Told("Figure 3.6", MEAN, {}),
-            Told("Figure 3.6", TIME, {}),
+            SourcedFigure("Figure 3.6", KEPT, _by_manager("75")),
+            SourcedFigure("Figure 3.6", "loss below 10%, %", _by_manager("99")),
+            SourcedFigure("Figure 3.6", MEAN, {}),
+            SourcedFigure("Figure 3.6", TIME, {}),
         ),
     ),
     Comparison(
         "local-phases",
         (
-            Told("Figure 3.6", KEPT, _by_manager("66")),
-            Told("Figure 3.6", MEAN, {}),
-            Told("Figure 3.6", TIME, {}),
-            Told("Figure 3.6", "performance before a change of phase, %", {}),
-            Told("Figure 3.6", "performance at a change of phase, %", {}),
-            Told("Figure 3.6", RECOVERED, _by_manager("about 100", *["decays"] * 3)),
+            SourcedFigure("Figure 3.6", KEPT, _by_manager("66")),
+            SourcedFigure("Figure 3.6", MEAN, {}),
+            SourcedFigure("Figure 3.6", TIME, {}),
+            SourcedFigure("Figure 3.6", "performance before a change of phase, %", {}),
+            SourcedFigure("Figure 3.6", "performance at a change of phase, %", {}),
+            SourcedFigure("Figure 3.6", RECOVERED, _by_manager("about 100", *["decays"] * 3)),
         ),
     ),
     Comparison(
         "cloud-low",
         (
-            Told("Figure 3.10", KEPT, _by_manager("91", "14", "11", "3")),
-            Told("Figure 3.10", MEAN, _by_manager("96")),
+            SourcedFigure("Figure 3.10", KEPT, _by_manager("91", "14", "11", "3")),
+            SourcedFigure("Figure 3.10", MEAN, _by_manager("96")),
         ),
     ),
     Comparison(
         "cloud-high",
         (
-            Told("Figure 3.10", KEPT, _by_manager("61", "4", "3")),
-            Told("Figure 3.10", MEAN, _by_manager("96", "78", "66", "52")),
-            Told("Figure 3.10", "loss above 20%, %", _by_manager("0.6")),
+            SourcedFigure("Figure 3.10", KEPT, _by_manager("61", "4", "3")),
+            SourcedFigure("Figure 3.10", MEAN, _by_manager("96", "78", "66", "52")),
+            SourcedFigure("Figure 3.10", "loss above 20%, %", _by_manager("0.6")),
         ),
     ),
     Comparison(
         "cloud-full",
         (
-            Told("Figure 3.10", KEPT, _by_manager("52", "5", "1", "0.1")),
-            Told("Figure 3.10", MEAN, {}),
+            SourcedFigure("Figure 3.10", KEPT, _by_manager("52", "5", "1", "0.1")),
+            SourcedFigure("Figure 3.10", MEAN, {}),
         ),
     ),
     # The source has no failures; the orders of low load are expected to hold.
-    Comparison("cloud-failures", (Told("Section 3.9", KEPT, {}), Told("Section 3.9", MEAN, {}))),
+    Comparison(
+        "cloud-failures", (SourcedFigure("Section 3.9", KEPT, {}), SourcedFigure("Section 3.9", MEAN, {}))
+    ),
 )
 
 
@@ -134,6 +136,6 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
         seeds: number of draws of each scenario.
     """
     return tuple(
-        over_seeds(one.scenario, played, seeds, partial(conclude, one), ((one.scenario, MANAGERS),))
+        over_seeds(one.scenario, simulated, seeds, partial(conclude, one), ((one.scenario, MANAGERS),))
         for one in COMPARISONS
     )

@@ -17,7 +17,16 @@ from kwiken.lab.reproduction.paragon.episodes import (
     drawn,
     two_entries,
 )
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    over_seeds,
+    percent,
+    row,
+)
 
 KNOWN = 20  # applications that are known whole, as on the source's local cluster
 PLATFORM_RANKS = (1, 2)
@@ -149,7 +158,7 @@ def _means(results: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _conclude_decisions(results: list[list[dict[str, float]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for rank, group in zip(PLATFORM_RANKS, results, strict=True):
         found = _means(group)
         note = f"{SYNTHETIC}; {rank} latent trait{'s' * (rank > 1)}"
@@ -172,8 +181,8 @@ def _conclude_sensitivities(results: list[list[dict[str, float]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Findings:
-    rows: list[Row] = []
-    lines: list[Series] = []
+    rows: list[ReproducedRow] = []
+    lines: list[PlotSeries] = []
     for (kind, rank), group in zip(KINDS, results, strict=True):
         label = f"{kind}, rank {rank}"
         for method in ("fold-in", "column means"):
@@ -181,7 +190,7 @@ def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Fi
                 percent(float(np.mean([np.mean(each[method][entries]) for each, _ in group])))
                 for entries in DENSITIES
             ]
-            lines.append(Series(f"{label}: {method}", DENSITIES, errors))
+            lines.append(PlotSeries(f"{label}: {method}", DENSITIES, errors))
             rows += [
                 row(
                     "Section 3.2",
@@ -198,7 +207,7 @@ def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Fi
     return Findings(tuple(rows), (plot,))
 
 
-def _method_rows(label: str, group: list[TwoEntries]) -> list[Row]:
+def _method_rows(label: str, group: list[TwoEntries]) -> list[ReproducedRow]:
     note = "the method with the least held-out error; designed columns leave the least variance"
     shown = ("chosen", "chosen, designed columns", "fold-in, designed columns")
     rows = [

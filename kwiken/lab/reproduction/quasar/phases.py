@@ -22,7 +22,7 @@ from kwiken.allocator.placement import (
 )
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
-from kwiken.lab.reproduction.rows import Findings, Part, Row, over_seeds
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
 
 WORKLOADS: Final = 25  # by seed and case
 MINUTES: Final = (0, 2, 10, 30)  # that a change takes; 0 is from one request to the next
@@ -40,7 +40,7 @@ SCHEDULER: Final = "quasar"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
+class PhaseRun:
     """What became of one workload.
 
     Attributes:
@@ -53,7 +53,7 @@ class Phase:
     hurt: bool
 
 
-def phase(minutes: int, rng: np.random.Generator) -> Phase:
+def phase(minutes: int, rng: np.random.Generator) -> PhaseRun:
     """Watch one workload whose requests become more work at a steady pace.
 
     The p99 is that of a queue with one server (section 3.11) whose capacity falls as the work rises. The work
@@ -87,7 +87,7 @@ def phase(minutes: int, rng: np.random.Generator) -> Phase:
         actions = adaptation.observe(now_s, {"w": seen})
         if not revised and any(isinstance(action, Revision) for action in actions):
             revised, in_time = True, not hurt
-    return Phase(revised=revised, in_time=in_time, hurt=hurt)
+    return PhaseRun(revised=revised, in_time=in_time, hurt=hurt)
 
 
 def found(minutes: int, seed: int) -> tuple[float, float]:
@@ -110,7 +110,7 @@ def conclude(results: list[list[tuple[float, float]]]) -> Findings:
     Args:
         results: by case and seed.
     """
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for minutes, by_seed in zip((*MINUTES, NEVER), results, strict=True):
         early, hurt = zip(*by_seed, strict=True)
         if minutes == NEVER:
@@ -127,9 +127,9 @@ def phases(seeds: int) -> tuple[Part, ...]:
     return (over_seeds("phases", found, seeds, conclude, [(minutes,) for minutes in (*MINUTES, NEVER)]),)
 
 
-def _row(metric: str, source: str, values: tuple[float, ...]) -> Row:
+def _row(metric: str, source: str, values: tuple[float, ...]) -> ReproducedRow:
     note = "work of requests in operation; the source injects contention, and has one value for all changes"
-    return Row(
+    return ReproducedRow(
         figure="Section 3.8",
         metric=metric,
         source=source,

@@ -7,25 +7,25 @@ from functools import partial
 from typing import Final
 
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds
-from kwiken.lab.reproduction.scenarios import Figures, Told, levels, orderings, played
+from kwiken.lab.reproduction.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 
 SCENARIOS: Final = ("targets", "targets-swings")  # the source's figures are of the first one
 ORACLE: Final = "quasar, all known"
 MANAGERS: Final = (ORACLE, "quasar", "quasar, without adaptation", "paragon", "least-loaded")
 # What is above the target is worth nothing to a user, so it is cut off before the mean is taken.
-PERFORMANCE: Final = Told(
+PERFORMANCE: Final = SourcedFigure(
     "Figure 4.15",
     "mean performance, at most 1, %",
     {"quasar": "98", "paragon": "83", "least-loaded": "62"},
 )
 # The source counts waiting as an overhead of scheduling, in a figure of its own.
-FROM_ARRIVAL: Final = Told("Section 3.10", "mean performance from arrival, at most 1, %", {})
-KEPT: Final = Told("Figure 4.15", "QoS kept, %", {"quasar": "95"})
+FROM_ARRIVAL: Final = SourcedFigure("Section 3.10", "mean performance from arrival, at most 1, %", {})
+KEPT: Final = SourcedFigure("Figure 4.15", "QoS kept, %", {"quasar": "95"})
 ORDERED: Final = (PERFORMANCE, FROM_ARRIVAL, KEPT)  # figures that managers are ordered by; more is better
 LEVELS: Final = (
     *ORDERED,
-    Told("Figure 4.16", "cores used, %", {"quasar": "62", "least-loaded": "15"}),
-    Told("Figure 4.16", "cores allocated, %", {}),
+    SourcedFigure("Figure 4.16", "cores used, %", {"quasar": "62", "least-loaded": "15"}),
+    SourcedFigure("Figure 4.16", "cores allocated, %", {}),
 )
 PAIRS: Final = (
     (ORACLE, "quasar"),
@@ -57,5 +57,5 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
         seeds: number of draws of each scenario.
     """
     return tuple(
-        over_seeds(one, played, seeds, partial(conclude, one), ((one, MANAGERS),)) for one in SCENARIOS
+        over_seeds(one, simulated, seeds, partial(conclude, one), ((one, MANAGERS),)) for one in SCENARIOS
     )

@@ -10,7 +10,16 @@ from kwiken.lab.fleet import MAX_REPLICAS, replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows
 from kwiken.lab.reproduction.paragon import Episode, TwoEntries, by_density, drawn, two_entries
 from kwiken.lab.reproduction.quasar.exhaustive import compare
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Row, Series, over_seeds, percent, row
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    over_seeds,
+    percent,
+    row,
+)
 
 KNOWN = 30  # workloads that are known whole
 RANKS = {"scale-up": 3, "scale-out": 2, "heterogeneity": 1, "interference": 2}
@@ -86,7 +95,9 @@ def more_entries(seed: int) -> dict[str, list[float]]:
     return found
 
 
-def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str) -> list[Row]:
+def _spread(
+    metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str
+) -> list[ReproducedRow]:
     found = (np.mean(values), np.percentile(values, 90), np.max(values))
     names = ("mean", "90th percentile", "maximum")
     return [
@@ -96,7 +107,7 @@ def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ..
 
 
 def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for (kind, source), group in zip(TABLE_4_2.items(), results, strict=True):
         for method in group[0].errors:
             values = [error for each in group for error in each.errors[method]]
@@ -115,7 +126,7 @@ def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
 
 
 def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for noise, group in zip((0.02, LOW_NOISE), results, strict=True):
         for method in group[0]:
             values = [error for each in group for error in each[method]]
@@ -125,7 +136,7 @@ def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     (group,) = results
     note = "three traits and a level cannot be told by two entries; columns are designed"
     for entries in group[0]:
@@ -136,8 +147,8 @@ def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[Densities]]) -> Findings:
-    rows: list[Row] = []
-    lines: list[Series] = []
+    rows: list[ReproducedRow] = []
+    lines: list[PlotSeries] = []
     for kind, group in zip(TABLE_4_2, results, strict=True):
         for method in group[0]:
             by_entries = {
@@ -145,7 +156,7 @@ def _conclude_densities(results: list[list[Densities]]) -> Findings:
                 for entries in group[0][method]
             }
             worst = [percent(float(np.percentile(values, 90))) for values in by_entries.values()]
-            lines.append(Series(f"{kind}: {method}", tuple(by_entries), worst))
+            lines.append(PlotSeries(f"{kind}: {method}", tuple(by_entries), worst))
             if method == "fold-in":
                 rows += [
                     row(
@@ -164,7 +175,7 @@ def _conclude_densities(results: list[list[Densities]]) -> Findings:
 def _conclude_exhaustive(results: list[list[dict[str, list[float]]]]) -> Findings:
     (group,) = results
     note = "7,200 columns; 8 measurements either way; errors are of the joint prediction in both"
-    rows: list[Row] = []
+    rows: list[ReproducedRow] = []
     for name, source in (
         ("exhaustive", ("11.6 to 16.5", "12.1 to 17.6", "13 to 18")),
         ("parallel", ("6.9 to 12.7 by its four errors", "", "")),

@@ -32,7 +32,7 @@ class ProcessState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a node that this machine plays.
+    """State of a node that this machine emulates.
 
     Attributes:
         cores: number of its cores.
@@ -53,7 +53,7 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         token_file: path of the token of the control routes.
         url: URL for requests from this machine.
         gateways: processes of the gateways that are running.
-        nodes: nodes that this machine plays; empty for none.
+        nodes: nodes that this machine emulates; empty for none.
         actions: last actions that kept targets, each as one line; newest last.
     """
 

@@ -11,7 +11,7 @@ from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.live_page.history import History
-from kwiken.runtime.gateway.live_page.slow_requests import SlowRequests
+from kwiken.runtime.gateway.live_page.slow_requests import SlowRequestTable
 
 WATCHED_S: Final = 30.0  # requests are recorded for this long after a page last asked for data
 NS_PER_S: Final = 1e9
@@ -28,7 +28,7 @@ class LivePage:
         self._executor = executor
         self._clock = clock
         self._history = History()
-        self._slow: SlowRequests | None = None
+        self._slow: SlowRequestTable | None = None
         self._asked_at = 0.0
         self._started_s = clock.time_ns() / NS_PER_S
 
@@ -62,7 +62,7 @@ class LivePage:
         """
         self._asked_at = self._clock.monotonic()
         if self._slow is None:
-            self._slow = SlowRequests()
+            self._slow = SlowRequestTable()
             self._executor.watch(self._slow)
         return {
             "service": self._service.name,

@@ -21,7 +21,7 @@ RELEARN_AFTER: Final = 10_000  # requests after which the percentile is learned 
 NS_PER_S: Final = 1e9
 
 
-class SlowRequests:
+class SlowRequestTable:
     """Observer of requests that keeps the last notable ones, each numbered."""
 
     def __init__(self) -> None:

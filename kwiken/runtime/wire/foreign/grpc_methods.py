@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection_pb2
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Place, Templates
+from kwiken.model.service import TemplatePlace, Templates
 from kwiken.runtime.base.files import read_file
 
 # Both versions of the protocol have the same messages.
@@ -235,7 +235,7 @@ def _check_tree(tree: Any, message: Descriptor, inputs: Sequence[Any]) -> None:
     if _is_well_known(message):
         return
     # 1. A whole input is the message: its declared fields count.
-    if isinstance(tree, Place):
+    if isinstance(tree, TemplatePlace):
         if not tree.fields and tree.input < len(inputs):
             _known_fields(_fields(inputs[tree.input]), message)
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.wire.transport import LoadReport, checked_load
+from kwiken.runtime.wire.transport import ReplicaLoad, checked_load
 
 LENGTH_DELIMITED: Final = 2  # wire type of strings, bytes and messages
 PAYLOAD: Final = 1 << 3 | LENGTH_DELIMITED  # tag of the first field of every message here
@@ -92,7 +92,7 @@ def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
         raise _malformed("the stage's name is not UTF-8") from error
 
 
-def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
+def stage_answer_message(answer: bytes, load: ReplicaLoad) -> bytes:
     """A `StageAnswer`.
 
     Args:
@@ -102,7 +102,7 @@ def stage_answer_message(answer: bytes, load: LoadReport) -> bytes:
     return _payload_head(len(answer)) + answer + figures
 
 
-def stage_answer_of(message: bytes) -> tuple[bytes, LoadReport]:
+def stage_answer_of(message: bytes) -> tuple[bytes, ReplicaLoad]:
     """Answer and load report of a `StageAnswer`; fields that this version does not know are skipped.
 
     Raises:

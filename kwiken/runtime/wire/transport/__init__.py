@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from kwiken.runtime.wire.transport.call_bodies import (
         CallBodies as CallBodies,
-        LoadReport as LoadReport,
+        ReplicaLoad as ReplicaLoad,
         check_sent_size as check_sent_size,
         checked_load as checked_load,
         failure_of_handler as failure_of_handler,

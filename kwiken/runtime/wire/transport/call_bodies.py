@@ -19,7 +19,7 @@ MAX_KIND: Final = 100  # characters
 MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
 
 
-class LoadReport(msgspec.Struct, frozen=True):
+class ReplicaLoad(msgspec.Struct, frozen=True):
     """What a replica reports of itself with an answer.
 
     Attributes:
@@ -33,7 +33,7 @@ class LoadReport(msgspec.Struct, frozen=True):
     latency_ms: float
 
 
-def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport:
+def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> ReplicaLoad:
     """Load report, if its values are ones that a replica can have.
 
     Raises:
@@ -41,7 +41,7 @@ def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport
     """
     longest, most = wire.MAX_BUSY_MS, wire.MAX_INFLIGHT
     if 0.0 <= busy_ms <= longest and 0 <= inflight <= most and 0.0 <= latency_ms <= longest:
-        return LoadReport(busy_ms, inflight, latency_ms)
+        return ReplicaLoad(busy_ms, inflight, latency_ms)
     raise InputError(
         f"must have busy_ms and latency_ms from 0 to {longest:g}, and inflight from 0 to {most}, not "
         f"{busy_ms:g}, {latency_ms:g} and {inflight}",
@@ -49,7 +49,7 @@ def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> LoadReport
     )
 
 
-def load_of(headers: Mapping[str, str]) -> LoadReport:
+def load_of(headers: Mapping[str, str]) -> ReplicaLoad:
     """Load report in the headers of an answer.
 
     Raises:
@@ -60,7 +60,7 @@ def load_of(headers: Mapping[str, str]) -> LoadReport:
     latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
     if busy_ms is None or inflight is None or latency_ms is None:
         raise InputError("its headers are missing")
-    return LoadReport(busy_ms, inflight, latency_ms)
+    return ReplicaLoad(busy_ms, inflight, latency_ms)
 
 
 class CallBodies:
@@ -98,7 +98,7 @@ class CallBodies:
         check_sent_size(call.stage, "input", len(body))
         return body
 
-    def reply(self, stage: str, replica: Replica, load: LoadReport, data: bytes) -> Reply:
+    def reply(self, stage: str, replica: Replica, load: ReplicaLoad, data: bytes) -> Reply:
         """Decode a replica's answer.
 
         Raises:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kwiken.services.search.index.parts import (
     SHARDS as SHARDS,
-    Card as Card,
     Cards as Cards,
     Postings as Postings,
     Ranking as Ranking,
+    SymbolCard as SymbolCard,
     SymbolTable as SymbolTable,
     Texts as Texts,
     Words as Words,

@@ -21,13 +21,13 @@ from kwiken.services.search.index.corpus import Document, corpus
 from kwiken.services.search.index.names import private
 from kwiken.services.search.index.parts import (
     SHARDS,
-    Card,
     Cards,
-    Part,
+    IndexPart,
     Postings,
     Ranking,
     Rows,
     Shard,
+    SymbolCard,
     SymbolTable,
     Texts,
     Words,
@@ -48,7 +48,7 @@ MAX_KEY = 80
 SPLIT_COMMON, SPLIT_TIMES, SPLIT_LEAST = 15, 4, 3
 
 
-def parts(documents: Sequence[Document], key: str) -> Iterator[Part]:
+def parts(documents: Sequence[Document], key: str) -> Iterator[IndexPart]:
     """Every part of the index of these documents, one after another."""
     known = _texts_words(documents)
     fields = [_fields(document, known) for document in documents]
@@ -194,8 +194,8 @@ def _endings(name: str) -> Iterator[str]:
         yield name
 
 
-def _card(document: Document) -> Card:
-    return Card(
+def _card(document: Document) -> SymbolCard:
+    return SymbolCard(
         document.kind, document.name, document.title, document.signature, document.path, document.line
     )
 

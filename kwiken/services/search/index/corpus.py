@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kwiken.base.errors import InputError
 from kwiken.services.search.index import native as native_module, source as source_module
-from kwiken.services.search.index.names import Names, private, shown
+from kwiken.services.search.index.names import DefinedNames, private, shown
 from kwiken.services.search.index.source import Definition, Module
 
 # In the source of a module that announces its removal.
@@ -70,7 +70,7 @@ def corpus(folder: Path | None = None) -> list[Document]:
         raise InputError(
             "holds no Python source to search; is the standard library installed?", where=str(root)
         )
-    names = Names(modules)
+    names = DefinedNames(modules)
     deprecated = {name for name, module in modules.items() if _DEPRECATED.search(module.source)}
     used = _uses(modules)
     chosen: dict[str, tuple[Definition, list[str]]] = {}
@@ -102,7 +102,9 @@ def _listed(module: Module, definition: Definition) -> bool:
     )
 
 
-def _merge(chosen: dict[str, tuple[Definition, list[str]]], definition: Definition, names: Names) -> None:
+def _merge(
+    chosen: dict[str, tuple[Definition, list[str]]], definition: Definition, names: DefinedNames
+) -> None:
     """Keep one definition for each name: documented before not, then public, then in Python, then longer."""
     name, others = names.of(definition)
     old, known = chosen.get(name, (None, []))

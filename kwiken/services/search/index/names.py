@@ -49,7 +49,7 @@ def private(dotted: str) -> bool:
     return any(part.startswith("_") and not part.endswith("__") for part in dotted.split("."))
 
 
-class Names:
+class DefinedNames:
     """Public names of all definitions.
 
     Args:

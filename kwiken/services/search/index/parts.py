@@ -9,7 +9,7 @@ from msgspec import Struct
 SHARDS = 8
 
 
-class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IndexPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base class of the parts.
 
     Attributes:
@@ -36,7 +36,7 @@ class Rows(Struct, frozen=True, array_like=True):
         return starts[row], starts[row + 1]
 
 
-class Words(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Words(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for spelling correction: words of the corpus, commonest first, indexed by their deletions.
 
     Attributes:
@@ -66,7 +66,7 @@ class Shard(Struct, frozen=True, array_like=True):
     scores: memoryview
 
 
-class Postings(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Postings(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for look-up: the inverted index, split into shards by document number."""
 
     file = "postings"
@@ -74,7 +74,7 @@ class Postings(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     shards: list[Shard]
 
 
-class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SymbolTable(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for symbols: names and their suffixes (`asyncio.gather`, `gather`), lower case, no underscores.
 
     Attributes:
@@ -90,7 +90,7 @@ class SymbolTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     priors: memoryview
 
 
-class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Ranking(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for ranking: name, prior and terms of each document.
 
     Attributes:
@@ -106,14 +106,14 @@ class Ranking(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
     texts: Rows
 
 
-class Texts(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Texts(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Part for snippets: texts in UTF-8, by document."""
 
     file = "texts"
     texts: Rows
 
 
-class Card(Struct, frozen=True, array_like=True):
+class SymbolCard(Struct, frozen=True, array_like=True):
     """Fields of a result besides its snippet."""
 
     kind: str
@@ -124,11 +124,11 @@ class Card(Struct, frozen=True, array_like=True):
     line: int
 
 
-class Cards(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Part for the result page: rows of `Card` in MessagePack, by document."""
+class Cards(IndexPart, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Part for the result page: rows of `SymbolCard` in MessagePack, by document."""
 
     file = "cards"
     cards: Rows
 
 
-PARTS: tuple[type[Part], ...] = (Words, Postings, SymbolTable, Ranking, Texts, Cards)
+PARTS: tuple[type[IndexPart], ...] = (Words, Postings, SymbolTable, Ranking, Texts, Cards)

@@ -27,9 +27,9 @@ import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.services.search.index import source
-from kwiken.services.search.index.parts import PARTS, Part
+from kwiken.services.search.index.parts import PARTS, IndexPart
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=IndexPart)
 
 _MAGIC = b"kwsearch"
 _HEAD = struct.Struct("<8sI")
@@ -71,7 +71,7 @@ def folder() -> Path:
     return cache_folder() / f"search-{key()}"
 
 
-def write(place: Path, part: Part) -> None:
+def write(place: Path, part: IndexPart) -> None:
     """Write one part, whole or not at all."""
     body = msgspec.msgpack.encode(part)
     place.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from kwiken.services.search.stages.page import PageBuilder as PageBuilder
 from kwiken.services.search.stages.rank import Ranker as Ranker
 from kwiken.services.search.stages.snippets import SHARDS as SHARDS, SnippetExtractor as SnippetExtractor
 from kwiken.services.search.stages.spell import Speller as Speller
-from kwiken.services.search.stages.symbols import Table as Table
+from kwiken.services.search.stages.symbols import SymbolIndex as SymbolIndex
 from kwiken.services.search.stages.types import (
     Answer as Answer,
     Hits as Hits,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kwiken.model.service import Partial
-from kwiken.services.search.index import Card, Cards
+from kwiken.services.search.index import Cards, SymbolCard
 from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
 
 
@@ -15,9 +15,9 @@ class PageBuilder:
     def __init__(self, part: Cards) -> None:
         self.key = part.key
         self._rows = part.cards
-        self._decoder = msgspec.msgpack.Decoder(Card)
+        self._decoder = msgspec.msgpack.Decoder(SymbolCard)
 
-    def card(self, document: int) -> Card:
+    def card(self, document: int) -> SymbolCard:
         """The document's card."""
         first, last = self._rows.bounds(document)
         return self._decoder.decode(self._rows.items[first:last])
@@ -38,7 +38,7 @@ class PageBuilder:
         )
 
 
-def _result(card: Card, parts: list[str], score: float) -> Result:
+def _result(card: SymbolCard, parts: list[str], score: float) -> Result:
     return Result(
         kind=card.kind,
         name=card.name,

@@ -17,7 +17,7 @@ MAX_PREFIX_NAMES = 60  # names with one prefix
 FULL_NAME_SCORE, ENDING_SCORE, PREFIX_SCORE = 1.0, 0.8, 0.55
 
 
-class Table:
+class SymbolIndex:
     """Names and the ends of names, sorted."""
 
     def __init__(self, part: SymbolTable) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.tail.queueing.load.copies_at_load import CopiesAtLoad as CopiesAtLoad
 from kwiken.tail.queueing.load.decompose import (
     QueueSettings as QueueSettings,
     known_utilisation as known_utilisation,
@@ -15,7 +16,6 @@ from kwiken.tail.queueing.load.guard import (
     tail_hurts as tail_hurts,
 )
 from kwiken.tail.queueing.load.loaded_profile import profile_under_load as profile_under_load
-from kwiken.tail.queueing.load.looks import CopiesAtLoad as CopiesAtLoad
 from kwiken.tail.queueing.load.simulate import (
     LoadSimulation as LoadSimulation,
     policies_of as policies_of,

@@ -20,21 +20,23 @@ from kwiken.model.plan import Plan
 from kwiken.model.service import Reissue
 from kwiken.tail.queueing.load.simulate import policies_of, reissuing, simulate_load
 from kwiken.tail.queueing.load.stage_model import LoadModel, StageModel
-from kwiken.tail.queueing.simulator import OverloadError, Station, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator import Station, UnstableStageError, poisson_arrivals, simulate_queues
 
 MAX_UTILISATION: Final = 0.95  # share of the servers' time up to which thresholds are searched
 MIN_ADDED_UTILISATION: Final = 0.05  # lower end of the search, above what background work takes
 UTILISATION_STEP: Final = 0.04  # width at which the bisection ends: chance moves the threshold by more
-CALLS_PER_LOOK: Final = 60_000  # calls of one stage in one look: p99 rests on 600 of them
-MAX_CALLS: Final = 600_000  # calls of all looks at the planned load
-# calls of all looks of a search for thresholds: more do not sharpen them, ...
+CALLS_PER_COMPARISON: Final = 60_000  # calls of one stage in one comparison: p99 rests on 600 of them
+MAX_CALLS: Final = 600_000  # calls of all comparisons at the planned load
+# calls of all comparisons of a search for thresholds: more do not sharpen them, ...
 MAX_SEARCH_CALLS: Final = 240_000
-MIN_CALLS: Final = 15_000  # ... and fewer calls per look overestimate some thresholds
-SCOUT_CALLS: Final = 5000  # calls of a first, cheap look
-PLAIN_CHANGE: Final = 0.05  # relative change of both p99 and the mean beyond it for which that look suffices
+MIN_CALLS: Final = 15_000  # ... and fewer calls per comparison overestimate some thresholds
+FIRST_CALLS: Final = 5000  # calls of a first, cheap comparison
+CLEAR_CHANGE: Final = (
+    0.05  # relative change of both p99 and the mean beyond it for which that comparison suffices
+)
 QUIET: Final = 0.1  # share of the replicas' time below which queues do not matter to a copy
-REQUESTS_PER_LOOK: Final = 10_000  # whole requests in one look
-MAX_REQUEST_CALLS: Final = 600_000  # calls of all stages in one look at whole requests
+REQUESTS_PER_COMPARISON: Final = 10_000  # whole requests in one comparison
+MAX_REQUEST_CALLS: Final = 600_000  # calls of all stages in one comparison at whole requests
 MAX_CHANCE_RISE: Final = 0.01  # relative rise of p99 attributed to chance
 
 
@@ -53,7 +55,7 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Look:
+class CopyEffect:
     """One stage simulated at one load, with its copies and without.
 
     Attributes:
@@ -72,9 +74,9 @@ class Look:
         return self.raced_ms is None or tail_hurts(self.alone_ms, self.raced_ms)
 
     @property
-    def plain(self) -> bool:
-        """Whether the change of the tail exceeds `PLAIN_CHANGE`, so that few calls prove its sign."""
-        return self.changes_by(PLAIN_CHANGE)
+    def clear(self) -> bool:
+        """Whether the change of the tail exceeds `CLEAR_CHANGE`, so that few calls prove its sign."""
+        return self.changes_by(CLEAR_CHANGE)
 
     def changes_by(self, least: float) -> bool:
         """Whether both p99 and the mean beyond it change by more than a share.
@@ -107,7 +109,7 @@ def _tail(latency_ms: Floats) -> tuple[float, float]:
     return p99, float(latency_ms[latency_ms >= p99].mean())
 
 
-def look(
+def copy_effect(
     model: StageModel,
     policy: Reissue,
     *,
@@ -115,7 +117,7 @@ def look(
     seed: int = 0,
     calls: int | None = None,
     alone_ms: Floats | None = None,
-) -> Look:
+) -> CopyEffect:
     """Simulate a policy at its stage alone, at `factor` times the profile's load.
 
     Visits are a Poisson process; the runs with and without copies share all other draws.
@@ -124,12 +126,12 @@ def look(
         model: load model of the stage; its stage must have replicas.
         factor: load as a multiple of the profile's; above 0.
         seed: seed of all draws.
-        calls: number of calls to simulate; `CALLS_PER_LOOK` by default.
+        calls: number of calls to simulate; `CALLS_PER_COMPARISON` by default.
         alone_ms: (n,) latencies without copies at the same load, seed and calls, where they are known.
     """
     rows = np.flatnonzero(~np.isnan(model.rest_ms).all(axis=1))
     width = float((~np.isnan(model.rest_ms[rows])).sum(axis=1).mean())
-    visits = max(1000, int((calls or CALLS_PER_LOOK) / width))
+    visits = max(1000, int((calls or CALLS_PER_COMPARISON) / width))
     arriving, choosing, working = np.random.default_rng([seed, 2]).spawn(3)
     arrivals = poisson_arrivals(model.visits_per_s * factor, visits, arriving)
     primaries = model.primaries(rows[choosing.integers(len(rows), size=visits)], working)
@@ -147,9 +149,9 @@ def look(
     station = replace(model.station, after=())
     alone = run(station)[0] if alone_ms is None else alone_ms
     try:
-        return Look(alone, *run(reissuing(station, policy)))
-    except OverloadError:
-        return Look(alone, None, math.inf)
+        return CopyEffect(alone, *run(reissuing(station, policy)))
+    except UnstableStageError:
+        return CopyEffect(alone, None, math.inf)
 
 
 def guard(
@@ -167,7 +169,7 @@ def guard(
         model: load model of the stage; its stage must have replicas.
         factor: load at which the stage's utilisation is reported, as a multiple of the profile's.
         seed: seed of all draws.
-        calls: number of calls per look; see `look`.
+        calls: number of calls per comparison; see `copy_effect`.
         hurts: whether the policy hurts at `factor`, where that is known: only the other side is searched
             then.
     """
@@ -180,21 +182,21 @@ def guard(
     def bad(used: float) -> bool:
         if used in known:
             return known[used]
-        return _hurts(model, policy, model.factor_at(used), seed, calls or CALLS_PER_LOOK)
+        return _hurts(model, policy, model.factor_at(used), seed, calls or CALLS_PER_COMPARISON)
 
     return Guard(here, _first_bad(bad, low, high))
 
 
 def _hurts(model: StageModel, policy: Reissue, factor: float, seed: int, calls: int) -> bool:
-    """Whether copies hurt at a load; a cheap look decides where the change is plain.
+    """Whether copies hurt at a load; a cheap comparison decides where the change is clear.
 
     Overloaded queues are slow to simulate: each cancelled attempt moves all that queue behind it.
     """
     if calls > MIN_CALLS:
-        few = look(model, policy, factor=factor, seed=seed, calls=SCOUT_CALLS)
-        if few.plain:
+        few = copy_effect(model, policy, factor=factor, seed=seed, calls=FIRST_CALLS)
+        if few.clear:
             return few.hurts
-    return look(model, policy, factor=factor, seed=seed, calls=calls).hurts
+    return copy_effect(model, policy, factor=factor, seed=seed, calls=calls).hurts
 
 
 def guards(
@@ -241,8 +243,8 @@ def guards(
 
 
 def calls_each(stages: int, of_all: int = MAX_CALLS) -> int:
-    """Number of calls per look, where so many stages share a bound on the calls of all looks."""
-    return min(CALLS_PER_LOOK, max(MIN_CALLS, of_all // max(1, stages)))
+    """Number of calls per comparison, where so many stages share a bound on the calls of all comparisons."""
+    return min(CALLS_PER_COMPARISON, max(MIN_CALLS, of_all // max(1, stages)))
 
 
 def highest_load(model: LoadModel) -> float:
@@ -263,14 +265,16 @@ def plan_hurts_above(model: LoadModel, plan: Plan, *, seed: int = 0) -> float | 
     policies = policies_of(model, plan)
     if all(model.stages[name].station.replicas is None for name in policies):
         return None
-    requests = int(min(REQUESTS_PER_LOOK, max(1000, MAX_REQUEST_CALLS / max(model.calls_per_request, 1.0))))
+    requests = int(
+        min(REQUESTS_PER_COMPARISON, max(1000, MAX_REQUEST_CALLS / max(model.calls_per_request, 1.0)))
+    )
     most = highest_load(model)
     least = min(stage.factor_at(MIN_ADDED_UTILISATION) for stage in model.stages.values())
 
     def hurts(factor: float) -> bool:
         try:
             found = simulate_load(model, plan, factor=factor, requests=requests, seed=seed)
-        except OverloadError:
+        except UnstableStageError:
             return True
         return tail_hurts(found.before_ms, found.after_ms)
 

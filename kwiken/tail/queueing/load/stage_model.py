@@ -16,7 +16,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.profile import EmpiricalDistribution, Profile
 from kwiken.tail.queueing.load.notes import LoadNote
 from kwiken.tail.queueing.load.stalls import Stalls
-from kwiken.tail.queueing.simulator import Calls, Constant, Primaries, Station, serve
+from kwiken.tail.queueing.simulator import Constant, Primaries, SimulatedCalls, Station, serve
 
 Ints = NDArray[np.int64]
 
@@ -245,7 +245,7 @@ def pilot(model: StageModel, rest: Floats, *, factor: float, seed: int) -> Float
     arrival *= size / (widths.mean() * arrival[-1]) * 1e3 / (model.visits_per_s * factor)
     work = station.work.draw(draws, size)
     work *= station.work.mean_ms / max(float(work.mean()), math.ulp(0.0))
-    calls = Calls(arrival, work, rest, np.full(size, -1))
+    calls = SimulatedCalls(arrival, work, rest, np.full(size, -1))
     return serve(station, calls, serving).latency_ms
 
 

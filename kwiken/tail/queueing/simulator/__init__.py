@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.tail.queueing.simulator.calls import Calls as Calls
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls as SimulatedCalls
 from kwiken.tail.queueing.simulator.network import (
     Primaries as Primaries,
     QueueSimulation as QueueSimulation,
     poisson_arrivals as poisson_arrivals,
     simulate_queues as simulate_queues,
 )
-from kwiken.tail.queueing.simulator.race import OverloadError as OverloadError
+from kwiken.tail.queueing.simulator.race import UnstableStageError as UnstableStageError
 from kwiken.tail.queueing.simulator.service_times import (
     Constant as Constant,
     Empirical as Empirical,

@@ -10,7 +10,7 @@ from kwiken.base.arrays import Floats
 from kwiken.tail.queueing.simulator.calls import Ints
 
 
-class Attempts:
+class SimulatedAttempts:
     """Attempts of one stage's calls: primary attempts have their calls' numbers, copies the next ones.
 
     Args:

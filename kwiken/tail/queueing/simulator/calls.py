@@ -15,7 +15,7 @@ DrawCopy = Callable[[float], tuple[float, float]]  # work and rest of a copy, gi
 
 
 @dataclass(frozen=True)
-class Calls:
+class SimulatedCalls:
     """Primary calls of one stage, in the order of arrival.
 
     Attributes:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import parents_first, start_times
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, Calls
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, SimulatedCalls
 from kwiken.tail.queueing.simulator.stage import serve
 from kwiken.tail.queueing.simulator.station import Station
 
@@ -152,7 +152,7 @@ def _stage(
     there = np.flatnonzero(~np.isnan(work).ravel())
     there = there[np.argsort(start[there // work.shape[1]], kind="stable")]
     owner = there // work.shape[1]
-    calls = Calls(start[owner], work.ravel()[there], rest.ravel()[there], np.full(len(there), -1))
+    calls = SimulatedCalls(start[owner], work.ravel()[there], rest.ravel()[there], np.full(len(there), -1))
     served = serve(station, calls, serving)
     latency = np.zeros(len(start))
     lag = primaries.lag_ms if primaries is not None else None
@@ -197,7 +197,7 @@ def _by_request(values: Ints, owner: Ints, requests: int) -> Ints:
     return np.asarray(np.bincount(owner, values, minlength=requests), dtype=np.int64)
 
 
-def _utilisation(station: Station, calls: Calls, served: CallOutcomes) -> Floats:
+def _utilisation(station: Station, calls: SimulatedCalls, served: CallOutcomes) -> Floats:
     span_ms = float(calls.arrival[-1]) if calls.count else 0.0
     if station.replicas is None or not span_ms:
         return np.zeros(station.replicas or 0)

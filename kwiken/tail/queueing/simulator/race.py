@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.errors import InputError
-from kwiken.tail.queueing.simulator.attempts import Attempts
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, Calls, DrawCopy
+from kwiken.tail.queueing.simulator.attempts import SimulatedAttempts
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedCalls
 from kwiken.tail.queueing.simulator.copy_budget import CopyBudget
 from kwiken.tail.queueing.simulator.dispatch import Dispatcher, candidates
 from kwiken.tail.queueing.simulator.fifo import FifoReplicas
@@ -35,7 +35,7 @@ MAY_COPY: Final = 2  # role of a call: it may have a copy
 MAX_QUEUED_CALLS: Final = 1024  # calls at a copy's replica beyond which the stage counts as overloaded
 
 
-class OverloadError(InputError):
+class UnstableStageError(InputError):
     """A stage that cannot serve its copies: its queues would grow without bound."""
 
 
@@ -51,7 +51,7 @@ class QueueRace:
     def __init__(
         self,
         station: Station,
-        calls: Calls,
+        calls: SimulatedCalls,
         draw_copy: DrawCopy,
         rng: np.random.Generator,
     ) -> None:
@@ -69,7 +69,7 @@ class QueueRace:
         self._candidates = candidates(station.dispatch, calls.pinned, station.replicas, rng)
         self._roles = roles(station, own, rng)
         self._dispatcher = Dispatcher(station.dispatch, self._replicas, rng)
-        self._attempts = Attempts(calls.count)
+        self._attempts = SimulatedAttempts(calls.count)
         earnings = station.earnings
         self._account = CopyBudget(earnings, calls.arrival[own]) if earnings is not None else None
         self._prompt_account = self._account if earnings is not None and earnings.prompt_only else None
@@ -158,7 +158,7 @@ class QueueRace:
         replica = self._dispatcher.for_copy(attempts, now)
         work, rest = self._draw_copy(float(self._calls.rest[call]))
         if self._replicas.load(replica, now) > MAX_QUEUED_CALLS:
-            raise OverloadError(
+            raise UnstableStageError(
                 f"stage {station.name!r}: its copies overload it; send fewer, or cancel the losers"
             )
         copy = self._attempts.add_copy(call)

@@ -11,7 +11,7 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.tail.curves import correlated_copies
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, Calls, DrawCopy, Ints
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, Ints, SimulatedCalls
 from kwiken.tail.queueing.simulator.fifo import fifo_ends
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.service_times import Empirical
@@ -23,7 +23,7 @@ DRAWS_PER_BATCH: Final = 512  # copies drawn at once
 BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work outlasts the last arrival
 
 
-def serve(station: Station, calls: Calls, rng: np.random.Generator) -> CallOutcomes:
+def serve(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> CallOutcomes:
     """Simulate the calls of one stage in its queues.
 
     There are three cases: 1. no replicas: no call waits, copies race; 2. random replicas and no copies: each
@@ -86,7 +86,7 @@ def copy_drawer(station: Station, rng: np.random.Generator) -> DrawCopy:
     return correlated_copy
 
 
-def _with_background(station: Station, calls: Calls, rng: np.random.Generator) -> Calls:
+def _with_background(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> SimulatedCalls:
     """The stage's calls merged with background work by arrival; a Poisson process for every replica."""
     background = station.background
     assert background is not None
@@ -99,10 +99,10 @@ def _with_background(station: Station, calls: Calls, rng: np.random.Generator) -
     pinned = np.concatenate((calls.pinned, rng.integers(station.replicas, size=count)))
     work = np.concatenate((calls.work, background.work.draw(rng, count)))
     rest = np.concatenate((calls.rest, np.zeros(count)))
-    return Calls(arrival[order], work[order], rest[order], pinned[order])
+    return SimulatedCalls(arrival[order], work[order], rest[order], pinned[order])
 
 
-def _without_background(served: CallOutcomes, every: Calls) -> CallOutcomes:
+def _without_background(served: CallOutcomes, every: SimulatedCalls) -> CallOutcomes:
     own = every.pinned < 0
     return replace(
         served,
@@ -119,7 +119,7 @@ def _replicas_are_independent(station: Station) -> bool:
     return blind and not races
 
 
-def _serve_each_replica(replicas: int, calls: Calls, rng: np.random.Generator) -> CallOutcomes:
+def _serve_each_replica(replicas: int, calls: SimulatedCalls, rng: np.random.Generator) -> CallOutcomes:
     """Random replicas without copies: the queue of each replica in one vectorised pass."""
     drawn = rng.integers(replicas, size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
@@ -168,7 +168,7 @@ class DrawnCopies:
 
 
 def race_without_queues(
-    station: Station, calls: Calls, draw_copy: DrawCopy, rng: np.random.Generator
+    station: Station, calls: SimulatedCalls, draw_copy: DrawCopy, rng: np.random.Generator
 ) -> CallOutcomes:
     """A stage without replicas in the model: copies race, and no call waits."""
     copies = DrawnCopies(calls.rest, draw_copy, rng)

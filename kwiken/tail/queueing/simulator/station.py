@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Bounds
+from kwiken.model.plan import LedgerBounds
 from kwiken.model.service import MAX_FANOUT, MAX_REPLICAS, Reissue
 from kwiken.tail.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 
@@ -54,7 +54,7 @@ class Earnings:
             calls earn at arrival.
     """
 
-    bounds: Bounds
+    bounds: LedgerBounds
     prompt_only: bool = True
 
 

@@ -6,7 +6,12 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.runtime.gateway.live_page.slow_requests import MAX_ATTEMPTS, MAX_KEPT, MIN_REQUESTS, SlowRequests
+from kwiken.runtime.gateway.live_page.slow_requests import (
+    MAX_ATTEMPTS,
+    MAX_KEPT,
+    MIN_REQUESTS,
+    SlowRequestTable,
+)
 
 MS = 1_000_000
 
@@ -26,7 +31,7 @@ def record_of(
 
 
 def test_the_slowest_failed_and_partial_requests_are_kept() -> None:
-    slow = SlowRequests()
+    slow = SlowRequestTable()
     for _ in range(MIN_REQUESTS):
         slow.request_finished(record_of(10.0))
     assert slow.after(0) == []
@@ -46,7 +51,7 @@ def test_the_slowest_failed_and_partial_requests_are_kept() -> None:
 
 
 def test_a_request_of_a_wide_fan_out_shows_the_attempts_that_ended_last() -> None:
-    slow = SlowRequests()
+    slow = SlowRequestTable()
     slow.request_finished(record_of(100.0, attempts=3 * MAX_ATTEMPTS, error="late"))
     (document,) = slow.after(0)
     shards = {span["shard"] for span in document["spans"]}
@@ -56,7 +61,7 @@ def test_a_request_of_a_wide_fan_out_shows_the_attempts_that_ended_last() -> Non
 
 @given(st.lists(st.floats(0, 1e6), max_size=300))
 def test_the_number_kept_is_bounded_and_documents_are_json(latencies: list[float]) -> None:
-    slow = SlowRequests()
+    slow = SlowRequestTable()
     for took_ms in latencies:
         slow.request_finished(record_of(took_ms))
     kept = slow.after(0)

@@ -23,7 +23,7 @@ from kwiken.runtime.wire.grpc.messages import (
     stage_inputs_message,
     stage_inputs_of,
 )
-from kwiken.runtime.wire.transport import LoadReport
+from kwiken.runtime.wire.transport import ReplicaLoad
 from tests.support.peers.grpc_messages import DESCRIPTORS, FOLDER, Answer, Request, StageAnswer, StageInputs
 
 
@@ -65,7 +65,7 @@ def test_a_name_that_is_no_text_is_told() -> None:
 
 @LENGTHS
 def test_stages_answers_of_every_length_go_both_ways(length: int) -> None:
-    answer, load = bytes(length), LoadReport(0.25, 3, 1.5)
+    answer, load = bytes(length), ReplicaLoad(0.25, 3, 1.5)
     told = StageAnswer(answer=answer, busy_ms=0.25, inflight=3, latency_ms=1.5)
     assert StageAnswer.FromString(stage_answer_message(answer, load)) == told
     assert stage_answer_of(told.SerializeToString()) == (answer, load)
@@ -90,7 +90,7 @@ def test_fields_of_a_stages_answer_come_in_any_order(
     ]
     if rng is not None:
         rng.shuffle(fields)
-    assert stage_answer_of(b"".join(fields)) == (answer, LoadReport(busy_ms, inflight, latency_ms))
+    assert stage_answer_of(b"".join(fields)) == (answer, ReplicaLoad(busy_ms, inflight, latency_ms))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kwiken.base.errors import InputError
 
 
 @dataclass(frozen=True)
-class Threads:
+class ExtraThreads:
     """More threads for the work of late requests (Kwiken section 5.5).
 
     Attributes:
@@ -33,7 +33,7 @@ class Threads:
 
 
 def speed_up(
-    start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: Threads
+    start_ms: Floats, work_ms: Floats, late_after_ms: float, threads: ExtraThreads
 ) -> tuple[Floats, Floats]:
     """Speed up a stage for late requests by more threads, from the moment they are late (Kwiken section 5.5).
 

@@ -40,7 +40,7 @@ class GlobalReissue:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GlobalReissueRun:
     """Result of a policy on sampled requests.
 
     Attributes:
@@ -58,7 +58,7 @@ def run_global_reissue(
     copy_ms: Sample,
     policy: GlobalReissue,
     costs: Mapping[str, float],
-) -> Outcome:
+) -> GlobalReissueRun:
     """Simulate sampled requests through a DAG (Kwiken section 5.5).
 
     Args:
@@ -81,7 +81,7 @@ def run_global_reissue(
         ends[stage.name] = start + np.where(late, np.minimum(first, wait + copy_ms[stage.name]), first)
     inner = {parent for stage in stages for parent in stage.after}
     sinks = [ends[stage.name] for stage in stages if stage.name not in inner]
-    return Outcome(np.asarray(np.maximum.reduce(sinks)), spent)
+    return GlobalReissueRun(np.asarray(np.maximum.reduce(sinks)), spent)
 
 
 def tune_global_reissue(

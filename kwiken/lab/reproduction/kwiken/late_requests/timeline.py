@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates import Threads, prioritise, speed_up
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, Series, gain, percent, row
+from kwiken.lab.reproduction.kwiken.late_requests.catch_up_rates import ExtraThreads, prioritise, speed_up
+from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, gain, percent, row
 from kwiken.tail.diagnosis import Blame, blame
 
 REQUESTS = 100_000
@@ -45,7 +45,7 @@ def draw(rng: np.random.Generator) -> WebSearch:
     )
 
 
-def play(
+def simulate_late(
     search: WebSearch, late_after_ms: float, *, threads: tuple[str, ...], priority: bool
 ) -> tuple[Floats, float, float]:
     """Latency of the requests, ms, extra thread-time as a share, and share of transfers at high priority."""
@@ -53,7 +53,7 @@ def play(
     extra_work = high_priority = 0.0
     for work, transfer in (("lookup", "first_transfer"), ("snippets", "last_transfer")):
         elapsed_ms, extra = speed_up(
-            age, getattr(search, work), late_after_ms if work in threads else math.inf, Threads()
+            age, getattr(search, work), late_after_ms if work in threads else math.inf, ExtraThreads()
         )
         extra_work += float(extra.mean())
         age = age + elapsed_ms
@@ -83,12 +83,14 @@ SOURCE = {
 def measure(seed: int) -> dict[str, list[tuple[float, float, float]]]:
     """By variant and age: p99 cut, extra thread-time, share of transfers at high priority."""
     search = draw(np.random.default_rng([seed, 57]))
-    base, _, _ = play(search, math.inf, threads=(), priority=False)
+    base, _, _ = simulate_late(search, math.inf, threads=(), priority=False)
     median, p99 = np.percentile(base, (50, 99)).tolist()
     found: dict[str, list[tuple[float, float, float]]] = {}
     for variant, (threads, priority) in VARIANTS.items():
         for factor in AGES:
-            latency, extra_work, high = play(search, factor * median, threads=threads, priority=priority)
+            latency, extra_work, high = simulate_late(
+                search, factor * median, threads=threads, priority=priority
+            )
             found.setdefault(variant, []).append(
                 (gain(p99, float(np.percentile(latency, 99))), extra_work, high)
             )
@@ -111,7 +113,8 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
         "age over median latency",
         "p99 cut, %",
         tuple(
-            Series(variant, AGES, [percent(cut) for cut, _, _ in values]) for variant, values in found.items()
+            PlotSeries(variant, AGES, [percent(cut) for cut, _, _ in values])
+            for variant, values in found.items()
         ),
     )
     return Findings(tuple(rows), (plot,))
@@ -177,7 +180,7 @@ def timeline(seed: int) -> Plot:
     }
     steps = list(range(len(parts) + 1))
     series = tuple(
-        Series(name, [0.0, *ends[:, rows].mean(axis=1).tolist()], steps) for name, rows in groups.items()
+        PlotSeries(name, [0.0, *ends[:, rows].mean(axis=1).tolist()], steps) for name, rows in groups.items()
     )
     axis = "number of steps that ended (start-up, look-up, transfer, snippets, transfer)"
     return Plot("Figure 2.1", "course of a web search", "ms", axis, series)

@@ -7,13 +7,20 @@ from typing import Final
 from kwiken.base.arrays import Floats
 from kwiken.model.plan import Plan
 from kwiken.model.service import Reissue
-from kwiken.tail.queueing.load.guard import CALLS_PER_LOOK, QUIET, SCOUT_CALLS, Look, calls_each, look
+from kwiken.tail.queueing.load.guard import (
+    CALLS_PER_COMPARISON,
+    FIRST_CALLS,
+    QUIET,
+    CopyEffect,
+    calls_each,
+    copy_effect,
+)
 from kwiken.tail.queueing.load.simulate import policies_of
 from kwiken.tail.queueing.load.stage_model import LoadModel
 
-# relative gain of p99 and of the mean beyond it that a look with few calls can prove
+# relative gain of p99 and of the mean beyond it that a comparison with few calls can prove
 SURE_CHANGE: Final = 0.1
-POLICY_TOLERANCE: Final = 0.02  # relative change of a policy for which its last look is reused
+POLICY_TOLERANCE: Final = 0.02  # relative change of a policy for which its last comparison is reused
 
 
 class CopiesAtLoad:
@@ -27,8 +34,8 @@ class CopiesAtLoad:
     def __init__(self, model: LoadModel, load: float, seed: int) -> None:
         self.model, self.load, self._seed = model, load, seed
         # newest by stage: policy, number of calls, result
-        self._looks: dict[str, tuple[Reissue, int, Look]] = {}
-        self._calls = CALLS_PER_LOOK
+        self._effects: dict[str, tuple[Reissue, int, CopyEffect]] = {}
+        self._calls = CALLS_PER_COMPARISON
         # latencies without copies, by stage and number of calls
         self._alone: dict[tuple[str, int], Floats] = {}
 
@@ -41,35 +48,37 @@ class CopiesAtLoad:
         refused: dict[str, Reissue] = {}
         added = dict.fromkeys(self.model.stages, 0.0)
         busy = self.busy(plan)
-        self._calls = min(self._calls, calls_each(len(busy)))  # never raised, so that cached looks stay valid
+        self._calls = min(
+            self._calls, calls_each(len(busy))
+        )  # never raised, so that cached effects stay valid
         for name, policy in policies_of(self.model, plan).items():
             if name not in busy:
                 added[name] = policy.fraction
                 continue
-            found = self._look(name, policy)
+            found = self._effect(name, policy)
             if found.hurts:
                 refused[name] = policy
             else:
                 added[name] = max(0.0, found.extra_load)
         return refused, added
 
-    def _look(self, name: str, policy: Reissue) -> Look:
-        """Simulate a policy at the planned load, or reuse the last look if the policy hardly changed.
+    def _effect(self, name: str, policy: Reissue) -> CopyEffect:
+        """Simulate a policy at the planned load, or reuse the last comparison if the policy hardly changed.
 
-        The comparison is with the policy that was simulated, so that many small changes cause a new look too.
+        The comparison is with the policy that was simulated, so that many small changes cause a new one too.
         """
-        tried, calls, last = self._looks.get(name, (None, 0, None))
+        tried, calls, last = self._effects.get(name, (None, 0, None))
         if tried is not None and last is not None and calls == self._calls and _close(tried, policy):
             return last
-        found = self._look_at(name, policy, SCOUT_CALLS) if self._calls >= 2 * SCOUT_CALLS else None
+        found = self._effect_with(name, policy, FIRST_CALLS) if self._calls >= 2 * FIRST_CALLS else None
         if found is None or found.hurts or not found.changes_by(SURE_CHANGE):
-            found = self._look_at(name, policy, self._calls)
-        self._looks[name] = (policy, self._calls, found)
+            found = self._effect_with(name, policy, self._calls)
+        self._effects[name] = (policy, self._calls, found)
         return found
 
-    def _look_at(self, name: str, policy: Reissue, calls: int) -> Look:
+    def _effect_with(self, name: str, policy: Reissue, calls: int) -> CopyEffect:
         """Simulate with so many calls; the run without copies is cached, as no policy changes it."""
-        found = look(
+        found = copy_effect(
             self.model.stages[name],
             policy,
             factor=self.load,
