@@ -110,7 +110,7 @@ class TestThreshold:
             asked.append((model.busy_at(factor), calls))
             return copy_effect(model, policy, factor=factor, seed=seed, calls=calls)
 
-        monkeypatch.setattr(guard_module, "look", seen)
+        monkeypatch.setattr(guard_module, "copy_effect", seen)
         monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 60_000)
         found = guard(pure(BLIND), EVERYTHING)
         assert found.above is not None
