@@ -22,6 +22,7 @@ from kwiken.allocator.placement.nodes import (
 )
 from kwiken.allocator.placement.order import (
     MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
+    Newcomer as Newcomer,
     PlacedOrNot as PlacedOrNot,
     PlacingStatus as PlacingStatus,
     Scheduler as Scheduler,

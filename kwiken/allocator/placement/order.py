@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
@@ -36,6 +36,25 @@ class Scheduler(Protocol):
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether a workload has what this scheduler set out to give it."""
+
+
+class Newcomer(NamedTuple):
+    """Workload that was placed just now.
+
+    Attributes:
+        kept: number of the replicas that it had before, the oldest ones, which stay where they are.
+    """
+
+    sizing: Sizing
+    kept: int
+
+
+@runtime_checkable
+class ImprovingScheduler(Protocol):
+    """Scheduler that improves the places of several workloads together, after it placed one by one."""
+
+    def improve(self, newcomers: Sequence[Newcomer]) -> None:
+        """Lower the cost of workloads with targets; a met target stays met, and what ran before stays."""
 
 
 class PlacingStatus(StrEnum):
@@ -108,13 +127,22 @@ def admit_all(
     there = {sizing.request.name: sizing for sizing in running}
     fillers = [sizing for sizing in there.values() if sizing.request.workload.best_effort]
     found: dict[str, PlacedOrNot] = {}
-    for request in sorted(requests, key=lambda one: (one.workload.best_effort, -one.workload.priority)):
-        sizing = there.get(request.name) or Sizing(request, ledger)
+    newcomers: list[Newcomer] = []
+    for request in sorted(requests, key=lambda one: -one.workload.priority):
+        if not request.workload.best_effort:
+            sizing = there.get(request.name) or Sizing(request, ledger)
+            newcomers.append(Newcomer(sizing, len(sizing.replicas)))
+            found[request.name] = admit(sizing, scheduler, fillers)
+    if isinstance(scheduler, ImprovingScheduler):
+        scheduler.improve(newcomers)
+        for one in found.values():
+            one.sizing.refresh()
+            one.queued = one.queued and not one.sizing.meets()
+    for request in sorted(requests, key=lambda one: -one.workload.priority):
         if request.workload.best_effort:
+            sizing = there.get(request.name) or Sizing(request, ledger)
             scheduler.place(sizing)
             found[request.name] = PlacedOrNot(sizing)
-        else:
-            found[request.name] = admit(sizing, scheduler, fillers)
     for admission in found.values():
         admission.sizing.refresh()
     return [found[request.name] for request in requests]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,6 +12,7 @@ import numpy as np
 
 from kwiken.allocator.placement import (
     Contention,
+    Newcomer,
     Rank,
     Sizing,
     SizingTrial,
@@ -22,6 +24,8 @@ from kwiken.allocator.placement import (
     take,
     walk,
 )
+from kwiken.allocator.placement.schedulers.joint_improvement import improve, put
+from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Bools, Floats
 
 MIN_SHORTLIST: Final = 64  # nodes by each ranking
@@ -45,20 +49,22 @@ class QuasarScheduler:
 
 @dataclass(frozen=True)
 class ThriftyScheduler:
-    """Quasar's walk, and walks by performance for cost with each size as the largest one allowed.
+    """Quasar's walk, walks by performance for cost, and choices at prices of performance.
 
     The cheapest placement that meets the target is kept. Quality first, as the source has it, takes large and
-    fast replicas, which are rarely the ones that perform most for their cost.
+    fast replicas, which are rarely the ones that perform most for their cost. Workloads that were placed one
+    after another are then improved together.
     """
 
     name: str = "thrifty"
 
     def place(self, sizing: Sizing) -> None:
-        """Keep the walk that meets the target at the lowest cost, or else performs most."""
+        """Keep what meets the target at the lowest cost, or else performs most."""
         kept, contention = len(sizing.replicas), _shortlist(sizing)
         best: tuple[bool, float] = (False, 0.0)
         chosen: list[tuple[int, int]] = []
         trial, walks = _walks(sizing, contention)
+        walks += [partial(put, trial, choice) for choice in priced_choices(sizing, contention)]
         for each in walks:
             each()
             if (worth := _worth(trial)) > best:
@@ -73,6 +79,26 @@ class ThriftyScheduler:
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the target is met as surely as asked."""
         return sizing.forecast().met
+
+    def improve(self, newcomers: Sequence[Newcomer]) -> None:
+        """Lower the cost of workloads that were placed one after another."""
+        improve(newcomers, _choose)
+
+
+def _choose(sizing: Sizing, dearer: Floats) -> None:
+    """Place a workload by prices with some nodes made dearer; nothing where no choice meets the target."""
+    kept, best = len(sizing.replicas), math.inf
+    chosen: list[tuple[int, int]] = []
+    trial = sizing if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
+    for choice in priced_choices(sizing, _shortlist(sizing), dearer):
+        put(trial, choice)
+        if trial.meets():
+            cost = trial.cost
+            if cost < best:
+                best, chosen = cost, [(one.node, one.size) for one in trial.replicas[kept:]]
+        trial.clear(kept)
+    for node, size in chosen:
+        sizing.add(node, size)
 
 
 def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:

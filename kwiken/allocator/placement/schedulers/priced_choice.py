@@ -1,0 +1,160 @@
+"""Priced choice: nodes and sizes that reach a target at a low cost, found by prices of performance.
+
+At a price of performance every node has a best size, the one that costs least beyond what its performance is
+worth, and the nodes have an order. The first m nodes of the order are the cheapest m replicas of that total
+performance (Lagrangian relaxation of a knapsack with a number of items). So one sort for each price gives
+candidates for every number of replicas at once. Single swaps then use up what a candidate performs beyond the
+target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement import ROUNDING, Contention, Sizing
+from kwiken.base.arrays import Bools, Floats, Ints
+
+PRICES: Final = 24
+PRICE_RANGE: Final = (0.5, 8.0)  # from the least cost per performance, to the largest, as factors of them
+MAX_CANDIDATES: Final = 6
+MAX_SWAPS: Final = 40
+MIN_GAIN: Final = 1e-9  # of cost, that a swap must save
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """Replicas that could be added.
+
+    Attributes:
+        nodes: (n,) indices of the nodes; a node that may take several replicas is listed as often.
+        groups: (n,) number of the anti-affinity group.
+        fits: (n, k) whether a replica of a size fits.
+        cost: (n, k) its cost in an hour; infinite where it does not fit.
+        worth: (n, k) performance that counts towards the target, with headroom, work per second.
+        needed: (m,) performance that m replicas must add to those there are, before their efficiency, work
+            per second.
+    """
+
+    nodes: Ints
+    groups: Ints
+    fits: Bools
+    cost: Floats
+    worth: Floats
+    needed: Floats
+
+
+def priced_choices(
+    sizing: Sizing, contention: Contention, dearer: Floats | None = None
+) -> list[list[tuple[int, int]]]:
+    """Sets of nodes and sizes that reach the target by estimate, the cheapest first, to be verified.
+
+    Args:
+        sizing: replicas so far, which stay.
+        contention: contention at present on the nodes to use.
+        dearer: (c,) factor of every node's cost, over all nodes of the cluster; None for 1.
+    """
+    if not sizing.request.required or len(sizing.replicas) >= len(sizing.request.efficiencies):
+        return []
+    options = _options(sizing, contention, dearer)
+    if not options.fits.any():
+        return []
+    found: dict[frozenset[tuple[int, int]], float] = {}
+    for chosen in _candidates(options):
+        swapped = _swapped(options, *chosen)
+        key = frozenset(zip(*(each.tolist() for each in swapped), strict=True))
+        found[key] = float(options.cost[swapped].sum())
+    ranked = sorted(found, key=lambda key: (found[key], sorted(key)))
+    return [[(int(options.nodes[place]), size) for place, size in sorted(key)] for key in ranked]
+
+
+def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
+    request, ledger = sizing.request, sizing.ledger
+    nodes = contention.nodes[~contention.refused & sizing.open_nodes()[contention.nodes]]
+    loss = contention.loss[~contention.refused & sizing.open_nodes()[contention.nodes]]
+    number = np.zeros(len(nodes), dtype=np.int64)  # of the replica on its node
+    if sizing.anti_affinity.shares_nodes:
+        most = len(request.efficiencies) - len(sizing.replicas)
+        room = np.minimum((ledger.free_cores[nodes] + ROUNDING) // request.all_cores.min(), most)
+        repeats = np.maximum(room.astype(np.int64), 1)
+        number = np.concatenate([np.arange(count) for count in repeats.tolist()] or [number])
+        nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats)
+    # Replicas of one node are supposed to be of one size here.
+    fits = ledger.free_cores[nodes][:, None] >= (number + 1)[:, None] * request.all_cores - ROUNDING
+    fits &= ledger.free_memory_gb[nodes][:, None] >= (number + 1)[:, None] * request.memory_gb - ROUNDING
+    classes = ledger.cluster.class_of[nodes]
+    common = request.base_deviation**2 + float(np.median(request.count_deviation)) ** 2
+    own = common + request.size_deviation**2 + request.class_deviation[:, None] ** 2
+    sure = np.array([1.0 + request.caution.headroom(math.sqrt(value)) for value in own.ravel().tolist()])
+    left = 1.0 - np.maximum(loss, request.caution.later_loss)
+    cost = request.cost[:, classes].T * request.work
+    if dearer is not None:
+        cost = cost * dearer[nodes][:, None]
+    there, kept = sum(sizing.rate(place) for place in range(len(sizing.replicas))), len(sizing.replicas)
+    groups = nodes if not sizing.anti_affinity.closes_other_nodes else ledger.cluster.zones[nodes]
+    if sizing.anti_affinity.shares_nodes:
+        groups = np.arange(len(nodes))
+    return _Options(
+        nodes=nodes,
+        groups=np.asarray(groups, dtype=np.int64),
+        fits=fits,
+        cost=np.where(fits, cost, np.inf),
+        worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left[:, None], 0.0),
+        needed=request.required / request.efficiency[kept:] - there,
+    )
+
+
+def _candidates(options: _Options) -> list[tuple[Ints, Ints]]:
+    """Positions of nodes and sizes that reach the target, by price and number of replicas, the cheapest."""
+    per = options.cost[options.fits] / np.maximum(options.worth[options.fits], 1e-300)
+    prices = np.geomspace(PRICE_RANGE[0] * per.min(), PRICE_RANGE[1] * per.max(), PRICES)
+    value = options.cost - prices[:, None, None] * options.worth
+    size = value.argmin(axis=2)
+    value = np.take_along_axis(value, size[:, :, None], axis=2)[:, :, 0]
+    order = np.argsort(value, axis=1, kind="stable")
+    if len(np.unique(options.groups)) < len(options.groups):
+        order = np.array([_first_of_groups(row, options.groups) for row in order])
+    order = order[:, : len(options.needed)]
+    sizes = np.take_along_axis(size, order, axis=1)
+    worth = np.cumsum(options.worth[order, sizes], axis=1)
+    cost = np.cumsum(options.cost[order, sizes], axis=1)
+    cost[worth < options.needed[: order.shape[1]] * (1 - ROUNDING)] = np.inf
+    found = []
+    # The cheapest of each number of replicas, as another number may gain more by swaps.
+    best = cost.argmin(axis=0)
+    numbers = np.argsort(cost[best, np.arange(cost.shape[1])], kind="stable")[:MAX_CANDIDATES]
+    for last in numbers.tolist():
+        row = int(best[last])
+        if np.isfinite(cost[row, last]):
+            found.append((order[row, : last + 1], sizes[row, : last + 1]))
+    return found
+
+
+def _first_of_groups(order: Ints, groups: Ints) -> Ints:
+    """The order, with the first position of each group only."""
+    _, first = np.unique(groups[order], return_index=True)
+    return order[np.sort(first)]
+
+
+def _swapped(options: _Options, places: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """The choice after swaps of one replica for a cheaper one, while the target is reached."""
+    places, sizes = places.copy(), sizes.copy()
+    needed = float(options.needed[len(places) - 1]) * (1 - ROUNDING)
+    for _ in range(MAX_SWAPS):
+        cost, worth = options.cost[places, sizes], options.worth[places, sizes]
+        spare = worth.sum() - needed
+        saved = cost[:, None, None] - options.cost
+        groups = options.groups[places]
+        taken = (options.groups[None, :] == groups[:, None]).any(axis=0)
+        own = options.groups[None, :] == groups[:, None]
+        allowed = (own | ~taken)[:, :, None] & (worth[:, None, None] - options.worth <= spare)
+        saved = np.where(allowed, saved, -np.inf)
+        at = int(saved.argmax())
+        if saved.flat[at] <= MIN_GAIN:
+            break
+        one, place, size = np.unravel_index(at, saved.shape)
+        places[one], sizes[one] = place, size
+    return places, sizes

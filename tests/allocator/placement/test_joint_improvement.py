@@ -1,0 +1,110 @@
+"""Joint improvement and priced choices: cheaper than one workload after another, and harmful to nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.placement.instances import FAMILIES, TRIAL_SEEDS, cluster_of, instance
+from kwiken.allocator.placement import Newcomer, NodeLedger, Sizing, admit_all, contention_on
+from kwiken.allocator.placement.schedulers import scheduler, solve
+from kwiken.allocator.placement.schedulers.joint_improvement import improve, put
+from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
+from kwiken.base.arrays import Floats
+
+
+def placed_one_by_one(family: str, seed: int) -> tuple[NodeLedger, list[Newcomer]]:
+    ledger = NodeLedger(cluster_of(FAMILIES[family], seed))
+    newcomers = []
+    for request in instance(FAMILIES[family], seed):
+        sizing = Sizing(request, ledger)
+        scheduler("quasar").place(sizing)
+        newcomers.append(Newcomer(sizing, 0))
+    return ledger, newcomers
+
+
+def first_choice(sizing: Sizing, dearer: Floats) -> None:
+    for choice in priced_choices(sizing, contention_on(sizing.request, sizing.ledger), dearer):
+        put(sizing, choice)
+        if sizing.meets():
+            return
+        sizing.clear()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", [3, 4])
+def test_it_costs_less_and_every_met_target_stays_met(family: str, seed: int) -> None:
+    ledger, newcomers = placed_one_by_one(family, seed)
+    met = [one.sizing.meets() for one in newcomers]
+    cost = sum(one.sizing.cost for one in newcomers)
+    improve(newcomers, first_choice)
+    for one in newcomers:
+        one.sizing.refresh()
+    assert all(
+        new or not old for new, old in zip([one.sizing.meets() for one in newcomers], met, strict=True)
+    )
+    if all(met):
+        assert sum(one.sizing.cost for one in newcomers) <= cost
+    assert (ledger.free_cores >= -1e-6).all()
+    assert (ledger.slack >= -1e-6).all()
+
+
+def test_a_choice_that_only_does_harm_is_undone() -> None:
+    ledger, newcomers = placed_one_by_one("mixed", 5)
+    before = [[(one.node, one.size) for one in each.sizing.replicas] for each in newcomers]
+    free = ledger.free_cores.copy()
+    improve(newcomers, lambda sizing, dearer: None)
+    assert [[(one.node, one.size) for one in each.sizing.replicas] for each in newcomers] == before
+    assert np.array_equal(ledger.free_cores, free)
+
+
+def test_what_runs_already_stays_where_it_is() -> None:
+    requests = instance(FAMILIES["unequal nodes"], 2)
+    ledger = NodeLedger(cluster_of(FAMILIES["unequal nodes"], 2))
+    running = Sizing(requests[0], ledger)
+    running.add(0, 0)
+    there = running.replicas[0]
+    found = admit_all(requests, ledger, scheduler("thrifty"), [running])
+    assert found[0].sizing is running
+    assert running.replicas[0] is there
+
+
+def test_a_workload_that_waited_is_placed_where_others_can_give_way() -> None:
+    """Sized one by one some workload has no room; together all have."""
+    helped = 0
+    for seed in TRIAL_SEEDS:
+        requests = instance(FAMILIES["nearly full"], seed)
+        alone, together = (
+            admit_all(requests, NodeLedger(cluster_of(FAMILIES["nearly full"], seed)), scheduler(name))
+            for name in ("quasar", "thrifty")
+        )
+        unmet = [sum(not one.sizing.meets() for one in found) for found in (alone, together)]
+        assert unmet[1] <= unmet[0]
+        helped += unmet[1] < unmet[0]
+    assert helped
+
+
+@pytest.mark.parametrize("family", ["mixed", "zones", "contended"])
+def test_a_priced_choice_is_near_the_optimum_of_one_workload(family: str) -> None:
+    over = []
+    for seed in range(6):
+        cluster = cluster_of(FAMILIES[family], seed)
+        for request in instance(FAMILIES[family], seed)[:2]:
+            sizing = Sizing(request, NodeLedger(cluster))
+            first_choice(sizing, np.ones(len(cluster.nodes)))
+            best = solve([request], NodeLedger(cluster)).cost
+            if sizing.meets() and np.isfinite(best):
+                over.append(sizing.cost / best - 1)
+    assert len(over) >= 10
+    assert min(over) > -1e-6
+    assert np.mean(over) < 0.05
+
+
+def test_no_choice_without_a_target_room_or_replicas_left() -> None:
+    family = FAMILIES["mixed"]
+    cluster = cluster_of(family, 0)
+    request = instance(family, 0)[0]
+    ledger = NodeLedger(cluster)
+    sizing = Sizing(request, ledger)
+    ledger.free_cores[:] = 0.0
+    assert priced_choices(sizing, contention_on(request, ledger)) == []
