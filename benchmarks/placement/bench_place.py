@@ -179,8 +179,6 @@ def _gaps(cases: int) -> list[Row]:
             target = (TARGET_MEAN, TARGET_P90) if name == "thrifty" else (None, None)
             label = f"{name}, {family} ({len(over)} of {len(gaps)} instances with all targets met)"
             figures = (("mean", np.mean(over)), ("p90", np.percentile(over, 90))) if over else ()
-                (("mean", float(np.mean(over))), ("p90", float(np.percentile(over, 90)))) if over else ()
-            )
             for (words, value), most in zip(figures, target, strict=False):
                 line = f"cost over the joint optimum, {words}, {label}"
                 rows.append(Row(name=line, ours=float(value), unit="%", target=most))
