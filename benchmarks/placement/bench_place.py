@@ -37,7 +37,7 @@ SORTS = 10
 ARRIVAL_NODES = 1000
 MIN_ARRIVALS_PER_S = 1000.0
 TARGET_MEAN, TARGET_P90 = 5.0, 15.0  # %, over the joint optimum, of the default scheduler
-SOLVER_S = 60.0  # longest search for an optimum; its best answer so far counts then
+SOLVER_S = 20.0  # longest search for an optimum; its best answer so far counts then
 GREEDY = ("quasar", "thrifty", "exact", "paragon", "least-loaded", "reservation")
 CLASSES = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
 
