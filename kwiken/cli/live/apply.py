@@ -63,9 +63,7 @@ def _local(state: Path, service: str) -> tuple[str, str]:
             f"service {service!r} is not up; start it with: kwiken up MODULE:SERVICE, or give --url",
             where=str(state),
         )
-    if files.token.is_symlink():  # a state folder may have come from anywhere
-        raise InputError("is a link, not a token that `kwiken up` wrote", where=str(files.token))
-    return found.url, _token_in(files.token)
+    return found.url, files.read_token()
 
 
 def _remote(url: str, token_file: str | None) -> tuple[str, str]:

@@ -40,8 +40,7 @@ def start_detached(services: Sequence[StateFiles], arguments: Sequence[str]) -> 
     """
     files = services[0]
     try:
-        files.folder.mkdir(parents=True, exist_ok=True)
-        log = files.log.open("ab")
+        log = files.open_log()
     except OSError as error:
         raise InputError(f"cannot be used: {error.strerror}", where=str(files.folder)) from error
     with log:

@@ -67,11 +67,7 @@ def _live_page(files: StateFiles, state: ClusterState) -> str:
     """Link to the live page. The token stands behind the #, which no browser sends to a server."""
     if not state.gateways:
         raise InputError(f"the gateway of {state.service!r} is being restarted", where=str(files.state))
-    try:
-        token = files.token.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(files.token)) from error
-    return f"{state.url}/kwiken#token={token}"
+    return f"{state.url}/kwiken#token={files.read_token()}"
 
 
 def _read(files: Iterable[StateFiles]) -> tuple[list[tuple[StateFiles, ClusterState]], list[InputError]]:
@@ -171,13 +167,13 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     from kwiken.cli.live.gateway import figures_of
     from kwiken.runtime.cluster import combined_status
 
-    if not state.gateways or files.token.is_symlink():
+    if not state.gateways:
         return None
     if not all(each.identity.alive for each in state.gateways):
         return None
     try:
-        token = files.token.read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
+        token = files.read_token()
+    except InputError:
         return None
     found = [figures_of(each.url, token) for each in state.gateways]
     answers = [figures for figures in found if figures is not None]

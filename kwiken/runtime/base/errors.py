@@ -57,6 +57,10 @@ class OverloadError(KwikenError):
         self.retry_after_s = retry_after_s
 
 
+class StoppingError(OverloadError):
+    """The request was turned away because the gateway is stopping, so another gateway may take it."""
+
+
 class UnavailableError(KwikenError):
     """No replica is left that could take the call.
 

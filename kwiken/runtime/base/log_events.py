@@ -47,6 +47,7 @@ class Event(StrEnum):
     GATEWAY_EXPOSED = "gateway_exposed"
     NODES_PLAYED = "nodes_played"
     UPKEEP_ACTED = "upkeep_acted"
+    UPKEEP_FAILED = "upkeep_failed"
     GATEWAY_NOT_TOLD = "gateway_not_told"
     STATE_NOT_SAVED = "state_not_saved"
     # Within a process.

@@ -38,6 +38,9 @@ from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
 RETRY_S: Final = 0.1  # pause before the gateways are updated again
+LOST_STARTS: Final = (
+    2  # failed starts on a node whose replicas were all killed, after which it counts as lost
+)
 MAX_GATEWAYS: Final = 64
 MAX_ACTIONS: Final = 20  # shown in the state
 STDERR: Final = 2
@@ -277,13 +280,19 @@ class Cluster:
 
     @property
     def lost_nodes(self) -> list[str]:
-        """Nodes on which replicas should run and none does, because every one of them was killed."""
-        dead: dict[str, bool] = {}
+        """Nodes whose replicas were all killed, and on which starting them again has failed repeatedly.
+
+        Neither sign is enough: a process is killed on a node that lives when its memory is short, and starts
+        fail there when a file is missing.
+        """
+        failed: dict[str, int] = {}
+        alive: set[str] = set()
         for slot in self._processes.replicas:
             if slot.place is not None:
-                gone = slot.child is None and slot.killed
-                dead[slot.place.node] = dead.get(slot.place.node, True) and gone
-        return [node for node, gone in dead.items() if gone]
+                failed[slot.node] = failed.get(slot.node, 0) + slot.failed_starts
+                if slot.child is not None or not slot.killed:
+                    alive.add(slot.node)
+        return [node for node, count in failed.items() if node not in alive and count >= LOST_STARTS]
 
     async def add_replica(self, stage: str, place: ReplicaPlace) -> str:
         """Start another replica and route calls to it; returns its name.

@@ -160,6 +160,7 @@ class Processes:
             try:
                 await self._fill(slot)
             except ChildError as error:
+                slot.failed_starts += 1
                 wait_s = slot.emptied()
                 LOG.error(  # noqa: TRY400 - the message has the reason
                     "%s; next try in %g s", error, wait_s, extra=about(Event.PROCESS_NOT_STARTED)

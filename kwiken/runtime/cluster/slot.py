@@ -22,6 +22,7 @@ class Slot:
         place: node and cores of a replica; None where it has neither.
         killed: whether the last process was ended by somebody's SIGKILL, as all processes of a lost machine
             are; not if it hung, and its supervisor killed it.
+        failed_starts: starts that failed since the last process that was ready.
         child: present process; None while there is none.
         restarts: number of restarts, 0 or more.
     """
@@ -31,6 +32,7 @@ class Slot:
         self.stage = stage
         self.place = place
         self.killed = False
+        self.failed_starts = 0
         self.child: Child | None = None
         self.restarts = 0
         self._quick_ends = 0
@@ -45,6 +47,7 @@ class Slot:
         """Record the process that is now ready."""
         self.child = child
         self.killed = False
+        self.failed_starts = 0
         self._since = time.monotonic()
 
     def emptied(self) -> float:

@@ -88,8 +88,12 @@ class Admission:
         limits = self._limits
         if self._effective_load(now, allowed) < limits.shed_threshold(priority):
             return None
-        self.shed[max(-MAX_PRIORITY, min(MAX_PRIORITY, priority))] += 1
+        self.count_shed(priority)
         return min(max(2 * self._mean_took_s, limits.least_retry_after_s), limits.most_retry_after_s)
+
+    def count_shed(self, priority: int) -> None:
+        """Count a request that was turned away, here or by what stands before admission."""
+        self.shed[max(-MAX_PRIORITY, min(MAX_PRIORITY, priority))] += 1
 
     def leave(self, now: float, *, took: float, allowed: float) -> None:
         """Record the end of a request that was admitted.

@@ -198,6 +198,10 @@ class Executor:
             if retry_after is not None:
                 raise OverloadError(OVERLOADED, retry_after_s=retry_after)
 
+    def count_shed(self, priority: int) -> None:
+        """Count a request that was turned away before it came here, for want of room for its body."""
+        self._shared.admission.count_shed(priority)
+
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
         return status(self._program, self._states, self._shared, self._counts, now=self._now())

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 
 from kwiken.model.service import Service
-from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, Executor
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
@@ -57,13 +57,25 @@ class FrontDoor:
             OverloadError: the door is closed, or the request was turned away.
         """
         if self._closed:
-            raise OverloadError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
+            raise StoppingError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         try:
             self._executor.turn_away(deadline_ms=deadline_ms, priority=priority)
         except OverloadError as error:
             self.answered[UNAVAILABLE] += 1
             _log_refusal(error, parent)
             raise
+
+    def note_unread(self, error: Exception, *, priority: int, parent: wire.Parent | None) -> None:
+        """Count a request whose body was not read, by the error that its client is told of.
+
+        Args:
+            error: why the body was not read; an `OverloadError` counts as turned away.
+            parent: trace context of the client; None for none.
+        """
+        self.answered[status_of(error)] += 1
+        if isinstance(error, OverloadError):
+            self._executor.count_shed(priority)
+            _log_refusal(error, parent)
 
     async def answer(
         self,

@@ -10,13 +10,21 @@ from typing import Any, Final
 import grpc
 import msgspec
 
+from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, timing_of
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.settings import MAX_REQUEST
-from kwiken.runtime.wire.grpc import ASK_METHOD, RETRY_PUSHBACK, GrpcServer, answer_message, payload_of
-from kwiken.runtime.wire.http_server import ByteBudget
+from kwiken.runtime.wire.grpc import (
+    ASK_METHOD,
+    RETRY_PUSHBACK,
+    GrpcServer,
+    IncomingCall,
+    answer_message,
+    payload_of,
+)
+from kwiken.runtime.wire.http_server import ByteBudget, max_connections
 from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -40,16 +48,31 @@ class GrpcGatewayServer:
     Args:
         port: port to listen on; 0 for any free port.
         budget: budget of the bytes that all requests together hold.
+        doors: number of front doors of the process, which share its connections.
         shared: whether other gateways listen at the same port; the system then divides the connections among
             them.
     """
 
     def __init__(
-        self, door: FrontDoor, *, host: str, port: int, budget: ByteBudget, shared: bool = False
+        self,
+        door: FrontDoor,
+        *,
+        host: str,
+        port: int,
+        budget: ByteBudget,
+        doors: int = 2,
+        shared: bool = False,
     ) -> None:
         self._door = door
         self._server = GrpcServer(
-            ASK_METHOD, self._ask, host=host, port=port, max_body=MAX_REQUEST, budget=budget, shared=shared
+            ASK_METHOD,
+            self._ask,
+            host=host,
+            port=port,
+            max_body=MAX_REQUEST,
+            budget=budget,
+            connections=max_connections(doors=doors),
+            shared=shared,
         )
 
     @property
@@ -74,9 +97,9 @@ class GrpcGatewayServer:
         """Close all connections and cancel what they wait for."""
         await self._server.stop()
 
-    async def _ask(self, message: bytes, context: Any) -> bytes:
+    async def _ask(self, call: IncomingCall) -> bytes:
         """Answer a request; an error becomes the status of the call."""
-        door = self._door
+        door, context = self._door, call.context
         door.enter()
         try:
             headers = dict(context.invocation_metadata())
@@ -85,6 +108,11 @@ class GrpcGatewayServer:
             parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
             timing = headers.get(wire.TIMING) == "1"
             door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
+            try:
+                message = await call.message(priority)
+            except (OverloadError, DeadlineError) as error:
+                door.note_unread(error, priority=priority, parent=parent)
+                raise
             answer = await door.answer(
                 payload_of(message), deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
             )
@@ -120,7 +148,12 @@ def _deadline_ms(remaining_s: float | None) -> float | None:
 
 def _tell(found: Failure, context: Any) -> None:
     """Set status and metadata of a failed request."""
-    context.set_code(grpc.StatusCode.INTERNAL if found.is_own else CODES[found.status])
+    if found.is_own:
+        context.set_code(grpc.StatusCode.INTERNAL)
+    elif found.is_overload:
+        context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    else:
+        context.set_code(CODES[found.status])
     context.set_details(found.reason[:MAX_REASON])
     if found.retry_after_s is not None:
         context.set_trailing_metadata(((RETRY_PUSHBACK, str(math.ceil(found.retry_after_s * 1e3))),))

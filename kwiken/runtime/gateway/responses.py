@@ -14,6 +14,7 @@ from kwiken.runtime.base.errors import (
     HandlerError,
     OverloadError,
     PlanNotSavedError,
+    StoppingError,
     UnavailableError,
 )
 from kwiken.runtime.engine import Answer, timing_of
@@ -58,12 +59,14 @@ class Failure(NamedTuple):
 
     Attributes:
         retry_after_s: seconds after which a retry may succeed; None where none is advised.
+        is_overload: whether the request was turned away because there is too much to do.
         is_own: whether the gateway itself is at fault, and not a handler, a replica or the client.
     """
 
     status: int
     reason: str
     retry_after_s: float | None = None
+    is_overload: bool = False
     is_own: bool = False
 
 
@@ -76,7 +79,11 @@ def judge(error: BaseException) -> Failure:
     reason = _said(error) if status == BAD_GATEWAY else str(worst)
     if status != UNAVAILABLE:
         return Failure(status, reason)
-    return Failure(status, reason, worst.retry_after_s if isinstance(worst, OverloadError) else RETRY_SOON_S)
+    if isinstance(worst, OverloadError):
+        return Failure(status, reason, worst.retry_after_s, is_overload=not isinstance(worst, StoppingError))
+    return Failure(
+        status, reason, RETRY_SOON_S, is_overload=isinstance(worst, UnavailableError) and worst.full
+    )
 
 
 def failure_of(error: BaseException) -> web.Response:

@@ -14,6 +14,7 @@ from aiohttp import web
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.control import Control, Denied, GatewayMetrics
@@ -24,7 +25,13 @@ from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
-from kwiken.runtime.wire.http_server import GATEWAY_SHARE, ByteBudget, Listener, share_of_memory
+from kwiken.runtime.wire.http_server import (
+    GATEWAY_SHARE,
+    ByteBudget,
+    Listener,
+    max_connections,
+    share_of_memory,
+)
 from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -70,6 +77,7 @@ class Gateway:
             max_body=settings.max_body,
             sockets=settings.sockets,
             budget=self.budget,
+            most=max_connections(doors=settings.doors),
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         live = LivePage(service, executor, SystemClock())
@@ -210,7 +218,11 @@ class Gateway:
         parent = wire.parse_traceparent(headers.get(wire.TRACEPARENT))
         timing = headers.get(wire.TIMING) == "1"
         self.door.turn_away(deadline_ms=deadline_ms, priority=priority, parent=parent)
-        body = await request.read()
+        try:
+            body = await request.read()
+        except OverloadError as error:
+            self.door.note_unread(error, priority=priority, parent=parent)
+            raise
         answer = await self.door.answer(
             body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
         )

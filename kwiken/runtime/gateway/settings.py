@@ -25,6 +25,7 @@ class GatewaySettings:
             share of the memory.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics`: anybody, those with the token of the control routes, or nobody.
+        doors: number of front doors, by as many protocols, that share the connections of the process.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
     """
 
@@ -36,4 +37,5 @@ class GatewaySettings:
     max_bodies: int | None = None
     allowed_hosts: Collection[str] = ()
     metrics: MetricsAccess = "open"
+    doors: int = 1
     sockets: Sequence[socket.socket] = ()

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.allocator.contention import ProbeError
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.files import open_own, own_folder
 
 SOURCE: Final = Path(__file__).with_name("kernels.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
@@ -31,13 +33,20 @@ async def build_kernels() -> Path:
     digest = hashlib.sha256(source + machine.encode() + " ".join(FLAGS).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kwiken"
     built = folder / f"probe-kernels-{digest}"
-    if built.is_file() and built.stat().st_uid == os.getuid():
+    try:
+        own_folder(folder)
+        os.close(open_own(built, os.O_RDONLY))
+    except FileNotFoundError:
+        pass
+    except (OSError, InputError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ProbeError(f"cannot keep its kernels in {folder}: {reason}") from error
+    else:
         return built
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise ProbeError("needs a C compiler and found none: install gcc or clang, or set CC")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Built beside its place and moved there: two builds at once do not see each other's halves.
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
             fresh = Path(scratch) / "kernels"

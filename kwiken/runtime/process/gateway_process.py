@@ -40,6 +40,7 @@ from kwiken.runtime.wire.transport import LocalTransport, Transport, local_repli
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_TOKEN: Final = 4096  # bytes
+DOORS: Final = 2  # of a gateway that takes requests over gRPC too
 
 
 async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event, announce: Announce) -> None:
@@ -83,6 +84,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
                     metrics=spec.metrics,
+                    doors=DOORS if spec.grpc_port is not None else 1,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
@@ -147,6 +149,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         host=spec.host,
         port=spec.grpc_port,
         budget=gateway.budget,
+        doors=DOORS,
         shared=spec.shares_grpc_port,
     )
     gateway.report_stopping = server.report_stopping

@@ -13,6 +13,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.files import open_own
+
 MAX_LOG: Final = 8 << 20  # bytes
 CHUNK: Final = 1 << 20  # bytes
 
@@ -33,7 +36,7 @@ class LogFile:
     def written_by(self, number: int) -> bool:
         """Whether a file descriptor of this process refers to this file, in append mode."""
         try:
-            there, ours = self._path.stat(), os.fstat(number)
+            there, ours = self._path.lstat(), os.fstat(number)
             appends = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_APPEND
         except OSError:
             return False
@@ -46,7 +49,7 @@ class LogFile:
             priority.
         """
         try:
-            with self._path.open("r+b", buffering=0) as log:
+            with os.fdopen(open_own(self._path, os.O_RDWR), "r+b", buffering=0) as log:
                 size = os.fstat(log.fileno()).st_size
                 if size <= self._most:
                     return False
@@ -56,13 +59,13 @@ class LogFile:
                 except OSError:
                     self._aside.unlink(missing_ok=True)
                 log.truncate(0)
-        except OSError:
+        except (OSError, InputError):
             return False
         return True
 
     def _keep(self, number: int) -> None:
         fresh = self._aside.with_name(self._aside.name + ".new")
-        fresh.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)  # then made anew: what a link there leads to is not written
         mode = stat.S_IMODE(os.fstat(number).st_mode)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as aside:
             left = self._most

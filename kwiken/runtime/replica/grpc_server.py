@@ -13,6 +13,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.model.service import Service
+from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
     CallObserver,
@@ -21,9 +22,16 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall,
     StageCalls,
 )
-from kwiken.runtime.wire.grpc import CALL_METHOD, FAILURE, GrpcServer, stage_answer_message, stage_inputs_of
-from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, share_of_memory
-from kwiken.runtime.wire.transport import ReplicaLoad, wire
+from kwiken.runtime.wire.grpc import (
+    CALL_METHOD,
+    FAILURE,
+    GrpcServer,
+    IncomingCall,
+    stage_answer_message,
+    stage_inputs_of,
+)
+from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, max_connections, share_of_memory
+from kwiken.runtime.wire.transport import MAX_PRIORITY, ReplicaLoad, wire
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
     Ending.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
@@ -73,6 +81,7 @@ class GrpcReplicaServer:
             host=host,
             port=port,
             max_body=max_body,
+            connections=max_connections(),
             budget=ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE)),
         )
 
@@ -105,16 +114,27 @@ class GrpcReplicaServer:
         await self.calls.emptied(max(0.0, grace_s - linger_s))
         await self._server.stop()
 
-    async def _call(self, message: bytes, context: Any) -> bytes:
+    async def _call(self, incoming: IncomingCall) -> bytes:
+        """Run a call. One whose message has not come, for want of room or of time, did not run."""
         came = time.monotonic()
+        context = incoming.context
         remaining_s = context.time_remaining()
+        headers = dict(context.invocation_metadata())
+        try:
+            message = await incoming.message(_priority_of(headers))
+        except (OverloadError, DeadlineError) as error:
+            answer = self._answer(self.calls.refused(str(error), came), context)
+            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+            return answer
+        except InputError as error:
+            return self._answer(self.calls.invalid(error), context)
         try:
             inputs, stage = stage_inputs_of(message)
         except InputError as error:
             ended = self.calls.invalid(error)
         else:
             deadline = inf if remaining_s is None else came + remaining_s
-            call = ReceivedCall(dict(context.invocation_metadata()), inputs, came, deadline, stage)
+            call = ReceivedCall(headers, inputs, came, deadline, stage)
             ended = await self.calls.serve(call)
         return self._answer(ended, context)
 
@@ -142,6 +162,14 @@ class GrpcReplicaServer:
         context.set_code(CODES[ending])
         context.set_details(_readable(ended.body))
         return b""
+
+
+def _priority_of(headers: Mapping[str, str]) -> int:
+    """Priority by which a call waits for its message; one that is no priority is refused after that."""
+    try:
+        return wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0
+    except InputError:
+        return 0
 
 
 def _readable(failure: bytes) -> str:

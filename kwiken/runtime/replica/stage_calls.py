@@ -255,6 +255,16 @@ class StageCalls:
         self.latencies[Ending.INVALID].add(0.0)
         return EndedCall(Ending.INVALID, self._runner.failure(error), self.inflight)
 
+    def refused(self, reason: str, came: float) -> EndedCall:
+        """Count a call whose body was not read; returns its result.
+
+        Args:
+            reason: why the body was not read.
+            came: arrival of the call, seconds of `time.monotonic`.
+        """
+        self.latencies[Ending.REFUSED].add(time.monotonic() - came)
+        return self._refused(Ending.REFUSED, reason)
+
     def _refused(self, ending: Ending, reason: str) -> EndedCall:
         return EndedCall(ending, reason.encode(), self.inflight)
 

@@ -14,6 +14,7 @@ import aiohttp
 
 from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Start, Stop
 from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
@@ -22,6 +23,7 @@ from kwiken.runtime.upkeep.readings import Readings
 
 LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
+FAILED_S: Final = 1.0  # pause after a step that failed
 NODE_LOST_S: Final = 60.0  # time for which nothing is placed on a node that was lost
 
 
@@ -56,22 +58,41 @@ class Upkeep:
     async def start_best_effort(self) -> None:
         """Start the commands of best-effort work where the placement has it."""
         for name, replicas in self._adaptation.keys.items():
-            for key, node, cores in replicas:
-                await self._start_command(name, key, node, cores)
+            for key, node, cores in list(replicas):
+                try:
+                    await self._start_command(name, key, node, cores)
+                except (KwikenError, OSError) as error:
+                    await self._not_started(name, key, error)
 
     async def run(self) -> None:
-        """Keep the targets; never returns."""
+        """Keep the targets; never returns. A step that fails is logged, and the next ones are taken."""
         next_window_s = time.monotonic() + WINDOW_S
         while True:
             await asyncio.sleep(CHECK_S)
             now_s = time.monotonic()
-            await self._check_nodes(now_s)
+            await self._survived(self._check_nodes(now_s))
             if now_s >= next_window_s:
                 next_window_s = now_s + WINDOW_S
-                await self._observe(now_s)
+                await self._survived(self._observe(now_s))
+
+    async def _survived(self, step: Coroutine[Any, Any, None]) -> None:
+        """Take a step; its failure must not end what it keeps."""
+        try:
+            await step
+        except Exception as error:
+            LOG.exception(
+                "a step of the upkeep failed: %s: %s",
+                type(error).__name__,
+                error,  # noqa: TRY401 - the line has the reason, also where it is shown without what follows
+                extra=about(Event.UPKEEP_FAILED),
+            )
+            await asyncio.sleep(FAILED_S)
 
     async def _check_nodes(self, now_s: float) -> None:
-        """Give up nodes whose processes were all killed, and use those again that were given up long ago."""
+        """Give up nodes that are lost, and use those again that were given up long ago.
+
+        The actions that follow check the nodes as well while they wait, so each entry is taken out first.
+        """
         if lost := self._lost():
             for node in lost:
                 self._back_at_s[node] = now_s + NODE_LOST_S
@@ -83,12 +104,12 @@ class Upkeep:
                         self._assignment.names.pop(key, None)
                         await self._limits.end(key)
             await self._apply(self._adaptation.nodes_lost(lost, now_s))
-        for node in [node for node, at_s in self._back_at_s.items() if at_s <= now_s]:
-            if self._usable(node):
-                del self._back_at_s[node]
-                await self._apply(self._adaptation.node_back(node))
-            else:
-                self._back_at_s[node] = now_s + NODE_LOST_S
+        due = [node for node, at_s in self._back_at_s.items() if at_s <= now_s]
+        for node in due:
+            del self._back_at_s[node]
+        usable = [node for node in due if self._usable(node)]
+        self._back_at_s.update({node: now_s + NODE_LOST_S for node in due if node not in usable})
+        await self._apply([action for node in usable for action in self._adaptation.node_back(node)])
 
     def _usable(self, node: str) -> bool:
         """Whether a node that was lost can be emulated again."""
@@ -101,7 +122,7 @@ class Upkeep:
         return True
 
     def _lost(self) -> list[str]:
-        """Nodes with replicas of any cluster, of which every one was killed."""
+        """Nodes that are lost to a cluster, and on which no other one has replicas that live."""
         lost: set[str] = set()
         alive: set[str] = set()
         for cluster in self._clusters.values():
@@ -142,10 +163,10 @@ class Upkeep:
         """Carry actions out in their order; starts that follow one another go at the same time."""
         for starts, group in itertools.groupby(actions, key=lambda action: isinstance(action, Start)):
             if starts:
-                await self._start_all([self._one(action) for action in group])
+                await self._start_all([self._survived(self._one(action)) for action in group])
             else:
                 for action in group:
-                    await self._one(action)
+                    await self._survived(self._one(action))
 
     async def _start_all(self, starts: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Start replicas, which may take minutes; nodes that are lost meanwhile are given up meanwhile."""
@@ -155,7 +176,7 @@ class Upkeep:
             while pending:
                 _, pending = await asyncio.wait(pending, timeout=CHECK_S)
                 if pending:
-                    await self._check_nodes(time.monotonic())
+                    await self._survived(self._check_nodes(time.monotonic()))
         finally:
             await cancel_and_wait(tasks)
 
@@ -202,9 +223,12 @@ class Upkeep:
                 else:  # given up while it started
                     await cluster.remove_replica(name)
         except (KwikenError, OSError) as error:
-            self._say(f"{action.workload}: {action.key} could not be started: {error}")
-            for stop in self._adaptation.start_failed(action.workload, action.key, time.monotonic()):
-                await self._one(stop)
+            await self._not_started(action.workload, action.key, error)
+
+    async def _not_started(self, workload: str, key: str, error: Exception) -> None:
+        self._say(f"{workload}: {key} could not be started: {error}")
+        for stop in self._adaptation.start_failed(workload, key, time.monotonic()):
+            await self._one(stop)
 
     async def _start_command(self, name: str, key: str, node: str, cores: float) -> None:
         """Start the command of best-effort work, if it has one; other work is started elsewhere."""

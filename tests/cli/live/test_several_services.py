@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from kwiken.allocator.workloads import profiles_to_json
 from kwiken.runtime.base.process_id import Identity
 from tests.support.project.commands import ROOT, refused, run
 from tests.support.runtime.clusters import profile
-from tests.support.runtime.leftovers import groups_of, new_mark, processes_with
+from tests.support.runtime.leftovers import commands_with, groups_of, new_mark
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGETS = ("kwiken.services.trio:digest", "kwiken.services.trio:pack")
@@ -94,18 +95,30 @@ def test_two_services_share_nodes_lose_one_and_stop_together(files: Files) -> No
     assert "another kwiken up has its replicas on these nodes" in second.stderr
 
     (victim,) = [replica["pid"] for replica in clusters[1]["replicas"]]
-    os.kill(victim, signal.SIGKILL)
+    others = set(commands_with(files.mark)) - {victim}
+
+    def lost() -> bool:
+        """Kill what runs on the node, and what is started there, until it counts as lost."""
+        there = set(commands_with(files.mark)) - others
+        if any("was lost" in line for each in files.clusters() for line in each["actions"]):
+            return True
+        for pid in there:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return False
+
+    wait_until(lost)
 
     def moved() -> bool:
         replicas = next(each for each in files.clusters() if each["service"] == "pack")["replicas"]
         return bool(replicas) and replicas[0]["node"] not in {places["pack"], places["digest"]}
 
     wait_until(moved)
-    assert len(processes_with(files.mark)) >= 5  # the supervisor, two gateways, two replicas
+    assert len(commands_with(files.mark)) >= 5  # the supervisor, two gateways, two replicas
     result = run("down", "--state", str(files.state), "digest")
     assert result.stderr.splitlines() == ["digest is stopped", "pack is stopped"]
     assert Identity.of(supervisor) is None
-    wait_until(lambda: not processes_with(files.mark))
+    wait_until(lambda: not commands_with(files.mark))
     assert groups_of(supervisor) == []
     assert run("status", "--state", str(files.state)).exit_code == 2
 

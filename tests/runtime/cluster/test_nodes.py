@@ -97,7 +97,7 @@ async def test_replicas_start_on_their_nodes_and_change_there_without_a_failed_r
         assert (await cluster.status())["actions"] == ["first-0 was resized"]
 
 
-async def test_a_node_is_lost_when_all_of_its_replicas_were_killed() -> None:
+async def test_a_node_is_lost_when_its_replicas_were_killed_and_cannot_be_started_again() -> None:
     places = [ReplicaPlace("quick", 0.5), ReplicaPlace("slow", 0.3), ReplicaPlace("slow", 0.3)]
     async with placed(first=places) as cluster:
         pids = {name: pid for name, (pid, _) in zip(cluster.places, cluster.replicas["first"], strict=True)}
@@ -105,7 +105,16 @@ async def test_a_node_is_lost_when_all_of_its_replicas_were_killed() -> None:
         await until(lambda: len(cluster.replicas["first"]) == 2)
         assert cluster.lost_nodes == []  # its other replica runs
         os.kill(pids["first-2"], signal.SIGKILL)
+        await until(
+            lambda: not {pids["first-1"], pids["first-2"]} & {pid for pid, _ in cluster.replicas["first"]}
+        )
+        assert cluster.lost_nodes == []  # both are started again where they were
+        await until(lambda: len(cluster.replicas["first"]) == 3)
+        assert cluster._layout is not None
+        limits = cluster._layout.limits
+        await limits.remove_node("slow")
         await until(lambda: cluster.lost_nodes == ["slow"])
+        limits.add_node("slow", NODES["slow"].limit)
         assert sorted(await cluster.drop_node("slow")) == ["first-1", "first-2"]
         assert cluster.lost_nodes == []
         assert on_nodes(cluster) == {"first-0": "quick"}

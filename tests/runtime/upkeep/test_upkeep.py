@@ -76,16 +76,51 @@ def nodes_of(cluster: Cluster) -> set[str]:
     return {place.node for stage, place in cluster.places.values() if stage == "first"}
 
 
-def kill(cluster: Cluster) -> None:
-    for pid, _ in cluster.replicas["first"]:
-        os.kill(pid, signal.SIGKILL)
+async def lose(running: Running, cluster: Cluster) -> None:
+    """Lose the nodes that have replicas, together."""
+    await asyncio.gather(*(running.limits.remove_node(node) for node in nodes_of(cluster)))
+
+
+async def test_a_killed_process_is_started_again_where_it_was() -> None:
+    running = Running(2)
+    async with running.up() as cluster:
+        (home,) = nodes_of(cluster)
+        ((killed, _),) = cluster.replicas["first"]
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: [pid for pid, _ in cluster.replicas["first"] if pid != killed])
+        assert nodes_of(cluster) == {home}
+        assert running.said == []
+        assert running.adaptation.lost == []
+
+
+async def test_nodes_that_come_back_together_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kwiken.runtime.upkeep.upkeep.NODE_LOST_S", 2.0)
+    running = Running(3, rate=160.0)
+    async with running.up() as cluster:
+        lost = nodes_of(cluster)
+        await lose(running, cluster)
+        await until(lambda: sorted(running.adaptation.lost) == sorted(lost))
+        await until(lambda: running.adaptation.lost == [] and len(cluster.replicas["first"]) >= 2)
+
+
+async def test_a_step_that_fails_is_logged_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kwiken.runtime.upkeep.upkeep.FAILED_S", 0.05)
+    running = Running(2)
+    async with running.up() as cluster:
+        with monkeypatch.context() as patch:
+            patch.setattr(Adaptation, "nodes_lost", lambda *_: 1 / 0)
+            await lose(running, cluster)
+            await until(lambda: "a step of the upkeep failed: ZeroDivisionError" in caplog.text)
+        assert (await cluster.status())["ready"]
 
 
 async def test_the_replicas_of_a_killed_node_are_started_on_another_one() -> None:
     running = Running(2)
     async with running.up() as cluster:
         (lost,) = nodes_of(cluster)
-        kill(cluster)
+        await lose(running, cluster)
         await until(lambda: nodes_of(cluster) and lost not in nodes_of(cluster))
         await until(lambda: cluster.replicas["first"])
         (start,) = running.said
@@ -99,7 +134,7 @@ async def test_the_replicas_of_a_killed_node_are_started_on_another_one() -> Non
 async def test_without_another_node_the_shortage_is_said() -> None:
     running = Running(1)
     async with running.up() as cluster:
-        kill(cluster)
+        await lose(running, cluster)
         await until(lambda: running.said)
         assert running.said == [
             "front: no room: node quick-0 was lost; 80/s are needed, and the nodes can give 0/s"
@@ -121,7 +156,7 @@ async def test_nodes_that_are_lost_together_are_given_up_together() -> None:
     async with running.up() as cluster:
         lost = nodes_of(cluster)
         assert len(lost) == 2
-        kill(cluster)
+        await lose(running, cluster)
         await until(lambda: nodes_of(cluster) and not lost & nodes_of(cluster))
         assert sorted(running.adaptation.lost) == sorted(lost)
         start, shortage = running.said
@@ -145,7 +180,7 @@ async def test_a_gateway_that_is_replaced_keeps_nobody_from_moving_replicas() ->
         (gateway,) = cluster.gateway_pids
         os.kill(gateway, signal.SIGKILL)
         (lost,) = nodes_of(cluster)
-        kill(cluster)
+        await lose(running, cluster)
         await until(lambda: nodes_of(cluster) and lost not in nodes_of(cluster))
         await until(lambda: cluster.gateway_pids not in ([], [gateway]))
 
@@ -171,7 +206,7 @@ async def test_an_interrupt_in_the_middle_of_a_start_leaves_nothing(monkeypatch:
     running = Running(2)
     async with running.up() as cluster:
         assert processes_with(mark)
-        kill(cluster)
+        await lose(running, cluster)
         await until(lambda: running.said)
         assert cluster.replicas["first"] == []  # the start is under way
     assert processes_with(mark) == []

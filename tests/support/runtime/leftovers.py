@@ -15,12 +15,18 @@ def new_mark(name: str) -> tuple[str, str]:
 
 def processes_with(mark: tuple[str, str]) -> list[str]:
     """Commands of all processes with a mark, zombies left out."""
-    sought, found = "=".join(mark).encode(), []
+    return list(commands_with(mark).values())
+
+
+def commands_with(mark: tuple[str, str]) -> dict[int, str]:
+    """Commands of all processes with a mark, by pid."""
+    sought, found = "=".join(mark).encode(), {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 if sought in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    found[int(entry.name)] = command
             except OSError:
                 continue  # it has ended, or is another user's
     return found

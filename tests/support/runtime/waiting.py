@@ -16,6 +16,14 @@ async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> N
         await asyncio.sleep(0.01)
 
 
+def soon(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+    """Wait until a condition holds, without a loop; fails after a timeout."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
 def found(folder: Path, kind: str) -> list[str]:
     """Marks left by handlers of the small test service."""
     return [path.name for path in folder.glob(f"*.{kind}")]

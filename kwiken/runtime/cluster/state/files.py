@@ -13,11 +13,11 @@ from typing import IO, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.base.files import read_file
+from kwiken.runtime.base.files import READABLE, open_own, own_folder, read_own, replace_own
 from kwiken.runtime.cluster.state.documents import ClusterState
 
 MAX_STATE: Final = 64 << 20  # bytes
-PRIVATE: Final = 0o600
+MAX_TOKEN: Final = 4096  # bytes
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 
 
@@ -41,7 +41,7 @@ class StateFiles:
         self.log = folder / f"{service}.log"
         self.plan = folder / f"{service}.plan"
         self._lock_path = folder / f"{service}.lock"
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
 
     @classmethod
     def all(cls, folder: Path) -> Iterator[StateFiles]:
@@ -67,8 +67,8 @@ class StateFiles:
             InputError: another process holds the lock, or the folder cannot be written.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = self._lock_path.open("a+", encoding="ascii")
+            own_folder(self.folder)
+            self._lock = os.fdopen(open_own(self._lock_path, os.O_RDWR | os.O_CREAT, READABLE), "r+b")
         except OSError as error:
             raise InputError(f"cannot be used: {error.strerror}", where=str(self.folder)) from error
         try:
@@ -121,20 +121,32 @@ class StateFiles:
 
     def write_token(self, token: str) -> None:
         """Write the token, readable by this user only."""
-        self.token.unlink(missing_ok=True)
-        handle = os.open(self.token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+        replace_own(self.token, token.encode("ascii") + b"\n")
+
+    def read_token(self) -> str:
+        """Token of the control routes.
+
+        Raises:
+            InputError: the file is missing, or is not one that a cluster of this user wrote; names it.
+        """
         try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(token + "\n")
-        except OSError:
-            self.token.unlink(missing_ok=True)
-            raise
+            return read_own(self.token, MAX_TOKEN).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", where=str(self.token)) from error
+
+    def open_log(self) -> IO[bytes]:
+        """Open the log to append to it.
+
+        Raises:
+            InputError: as in `open_own` and `own_folder`.
+            OSError: the folder or the file cannot be used.
+        """
+        own_folder(self.folder)
+        return os.fdopen(open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, READABLE), "ab")
 
     def write(self, state: ClusterState) -> None:
         """Replace the state atomically."""
-        fresh = self.state.with_suffix(".json.new")
-        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
-        fresh.replace(self.state)
+        replace_own(self.state, msgspec.json.format(msgspec.json.encode(state), indent=1), READABLE)
 
     def read(self) -> ClusterState | None:
         """Read the state; None if there is none.
@@ -143,7 +155,7 @@ class StateFiles:
             InputError: the file is not a cluster's state; names the file.
         """
         try:
-            return msgspec.json.decode(read_file(self.state, MAX_STATE), type=ClusterState)
+            return msgspec.json.decode(read_own(self.state, MAX_STATE, of_others=True), type=ClusterState)
         except FileNotFoundError:
             return None
         except OSError as error:

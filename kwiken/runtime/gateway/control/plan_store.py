@@ -13,12 +13,11 @@ import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.errors import PlanNotSavedError
-from kwiken.runtime.base.files import read_file
+from kwiken.runtime.base.files import open_own, read_file, replace_own
 from kwiken.runtime.base.log_events import Event, about
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
-PRIVATE: Final = 0o600
 
 
 class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,26 +84,17 @@ class PlanStore:
         with contextlib.suppress(OSError, InputError):
             if read_file(self.path, MAX_FILE) == text:
                 return  # a gateway that took over needs no disk space for the plan that it has just read
-        fresh = self.path.with_name(self.path.name + ".new")
-        try:
-            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE)
-            with open(handle, "wb") as file:  # noqa: PTH123 - a handle
-                file.write(text)
-            fresh.replace(self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
-            raise
+        replace_own(self.path, text)
 
     def _overwritten(self, text: bytes) -> bool:
         """Overwrite an older file of at least the same length, which needs no space on a full disk."""
         try:
-            with self.path.open("r+b") as file:
+            with os.fdopen(open_own(self.path, os.O_RDWR), "r+b") as file:
                 if os.fstat(file.fileno()).st_size < len(text):
                     return False
                 file.write(text)
                 file.truncate()
-        except OSError:
+        except (OSError, InputError):
             return False
         return True
 

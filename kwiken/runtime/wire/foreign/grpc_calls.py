@@ -17,6 +17,14 @@ from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
 from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.wire.foreign.grpc_answers import (
+    MAX_MESSAGE,
+    MAX_VALUES,
+    ON_LOOP_BYTES,
+    ThreadBeside,
+    TooManyValuesError,
+    json_form,
+)
 from kwiken.runtime.wire.foreign.grpc_methods import (
     Method,
     MethodError,
@@ -68,6 +76,7 @@ class GrpcCaller:
         self._templates = templates_of(remote, input_names(stage.after, stage.fanout))
         signature = service.signature(stage.name)
         self._inputs, self._answer = signature.inputs, signature.output
+        self._beside = ThreadBeside()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._method: Method | None = None
         self._learning = asyncio.Lock()
@@ -84,6 +93,7 @@ class GrpcCaller:
 
     async def close(self) -> None:
         """Close every connection."""
+        self._beside.close()
         channels, self._channels = self._channels, {}
         await asyncio.gather(*(channel.close() for channel in channels.values()))
 
@@ -133,7 +143,7 @@ class GrpcCaller:
                     ("grpc.enable_http_proxy", 0),
                     ("grpc.enable_retries", 0),  # the runtime decides on attempts
                     ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.max_receive_message_length", self._max_body),
+                    ("grpc.max_receive_message_length", min(MAX_MESSAGE, self._max_body)),
                     ("grpc.max_reconnect_backoff_ms", 2000),
                     ("grpc.primary_user_agent", "kwiken"),
                 ],
@@ -167,7 +177,8 @@ class GrpcCaller:
             return Reply(await stream.begin())
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=trace)
         data = await self.outcome(rpc, replica, call.deadline)
-        return Reply(self.fit(replica, self.plain(replica, method, data)))
+        plain, _ = await self.plain(replica, method, data)
+        return Reply(await self.fit(replica, plain, len(data)))
 
     def _message(self, method: Method, call: Call) -> bytes:
         """Serialised request message of a call.
@@ -242,30 +253,38 @@ class GrpcCaller:
         message = f"replica {replica.id}: the stream has more than {most}"
         return HandlerError(self._stage.name, "ReplyTooLarge", message)
 
-    def plain(self, replica: Replica, method: Method, data: bytes) -> Any:
-        """Reply message in its JSON form, with fields named as in the `.proto`.
+    async def plain(
+        self, replica: Replica, method: Method, data: bytes, most: int = MAX_VALUES
+    ) -> tuple[Any, int]:
+        """Reply message in its JSON form, and the number of its values.
 
         Raises:
             UnfitError: the bytes are no such message.
+            HandlerError: the message has too many values.
         """
         try:
-            return json_format.MessageToDict(
-                method.reply.FromString(data),
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
+            return await self._turned(lambda: json_form(method.reply.FromString(data), most), len(data))
+        except TooManyValuesError as error:
+            raise HandlerError(self._stage.name, "ReplyTooLarge", f"replica {replica.id}: {error}") from error
         except (DecodeError, json_format.Error, TypeError, ValueError) as error:
             name = method.reply.DESCRIPTOR.full_name
             raise UnfitError(f"{self._at(replica)}: its answer is no {name}: {error}") from error
 
-    def fit(self, replica: Replica, value: Any) -> Any:
+    async def _turned(self, turn: Callable[[], T], size: int) -> T:
+        """Result of a function of an answer of that many bytes, by the thread if there are many."""
+        return turn() if size <= ON_LOOP_BYTES else await self._beside.run(turn)
+
+    async def fit(self, replica: Replica, value: Any, size: int) -> Any:
         """Answer in the stage's type; numbers of 64 bits, which JSON has as text, become numbers.
+
+        Args:
+            size: bytes of the answer on the wire.
 
         Raises:
             UnfitError: the answer does not have that type.
         """
         try:
-            return msgspec.convert(value, self._answer, strict=False)
+            return await self._turned(lambda: msgspec.convert(value, self._answer, strict=False), size)
         except (msgspec.ValidationError, TypeError, ValueError, RecursionError) as error:
             raise UnfitError(f"{self._at(replica)}: its answer does not fit: {error}") from error
 
@@ -303,6 +322,7 @@ class GrpcStream(Stream):
         self._deadline = deadline
         self._messages: list[Any] = []
         self._size = 0
+        self._values = 0
 
     async def begin(self) -> GrpcStream:
         """Wait for the first message, or for the end of an empty stream; cancelling this cancels the call."""
@@ -320,7 +340,7 @@ class GrpcStream(Stream):
                 pass
         finally:
             self.cancel()
-        return self._caller.fit(self._replica, self._messages)
+        return await self._caller.fit(self._replica, self._messages, self._size)
 
     def cancel(self) -> None:
         """End the call, if it has not ended; see `Stream`."""
@@ -334,5 +354,8 @@ class GrpcStream(Stream):
         self._size += len(data)
         if self._size > self._max_body or len(self._messages) >= MAX_MESSAGES:
             raise self._caller.too_large(self._replica, f"{MAX_MESSAGES} messages or {self._max_body} bytes")
-        self._messages.append(self._caller.plain(self._replica, self._method, data))
+        room = MAX_VALUES - self._values
+        message, count = await self._caller.plain(self._replica, self._method, data, room)
+        self._values += count
+        self._messages.append(message)
         return True

@@ -29,6 +29,7 @@ from kwiken.runtime.wire.transport import (
 
 MAX_TARGET: Final = 8000  # bytes of path and query: what servers take at least (RFC 9110, section 4.1)
 MAX_MESSAGE: Final = 300  # characters of an error's answer that are quoted
+MAX_CONTAINERS: Final = 500_000  # lists and objects of an answer: making them all takes 0.2 s of the loop
 SUCCESS: Final = range(200, 300)
 REDIRECTS: Final = range(300, 400)
 BUSY: Final = frozenset({429, 503})  # the server has no room: the call did not run, as far as it says
@@ -145,6 +146,13 @@ class HttpCaller:
         coding = reply.headers.get("content-encoding", "identity")
         if coding != "identity":
             raise UnfitError(f"{self._at(replica)}: its answer is compressed ({printable(coding[:40])})")
+        if len(reply.body) > MAX_CONTAINERS:
+            count = reply.body.count(b"[") + reply.body.count(b"{")
+            if count > MAX_CONTAINERS:
+                message = (
+                    f"replica {replica.id}: it has {count} lists and objects; {MAX_CONTAINERS} is the most"
+                )
+                raise HandlerError(self._stage.name, "ReplyTooLarge", message)
         try:
             return self._decoder.decode(reply.body or b"null")
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

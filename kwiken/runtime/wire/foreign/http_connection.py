@@ -22,6 +22,10 @@ SWITCHING: Final = 101
 WITHOUT_BODY: Final = frozenset({204, 205, 304})
 MAX_CHUNK_LINE: Final = 4096  # bytes of a chunk's length with its extensions, or of a trailer
 MAX_TRAILERS: Final = 100
+MAX_INTERIM: Final = 20  # interim responses before a response; servers send one or two
+# Chunks of one body: this many, and one more for so many bytes. Each takes some microseconds of the loop.
+FREE_CHUNKS: Final = 4096
+BYTES_OF_CHUNK: Final = 32
 _SIZE = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\Z")
 
 
@@ -77,6 +81,7 @@ class ChunkedBody:
         self._left = 0  # bytes of the current chunk and of the line break behind it
         self._in_trailers = False
         self._trailers = 0
+        self._chunks = 0
 
     def feed(self, data: bytes | bytearray) -> None:
         """Read on."""
@@ -123,6 +128,9 @@ class ChunkedBody:
         match = _SIZE.match(line)
         if match is None:
             raise BrokenReplyError(f"not the length of a chunk: {line[:40]!r}")
+        self._chunks += 1
+        if self._chunks > FREE_CHUNKS + len(self.data) // BYTES_OF_CHUNK:
+            raise BrokenReplyError(f"too many small chunks: {self._chunks} for {len(self.data)} bytes")
         size = int(match["size"], 16)
         self._left = size + 2 if size else 0
         self._in_trailers = not size
@@ -143,10 +151,12 @@ class ForeignConnection(Connection):
         super().__init__(loop, max_body, now)
         self._body: Body | None = None
         self._to_head = False
+        self._interim = 0
 
     async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
         """Send a request and wait for its response; see `Connection`."""
         self._to_head = request.startswith(b"HEAD ")
+        self._interim = 0
         return await super().exchange(request, moments)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -172,7 +182,11 @@ class ForeignConnection(Connection):
             if status >= FINAL:
                 self._head = status, headers
                 self._body = self._body_of(status, headers)
-            elif not data:
+                break
+            self._interim += 1
+            if self._interim > MAX_INTERIM:
+                raise BrokenReplyError(f"more than {MAX_INTERIM} interim responses")
+            if not data:
                 return
         body = self._body
         if data:

@@ -8,6 +8,7 @@ from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.wire.grpc.health_check import check_health as check_health
+    from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall as IncomingCall
     from kwiken.runtime.wire.grpc.messages import (
         answer_message as answer_message,
         payload_of as payload_of,

@@ -26,6 +26,7 @@ BUSY_MS, INFLIGHT, LATENCY_MS = LOAD_TAGS = (2 << 3 | 1, 3 << 3 | 5, 4 << 3 | 1)
 LOAD: Final = struct.Struct("<BdBIBd")  # a replica's load report: each value after its tag
 VARINT: Final = 0
 MAX_VARINT: Final = 10  # bytes
+MAX_FIELDS: Final = 1000  # of one message; a version to come may add a few, never that many
 MAX_HEADS: Final = 4096  # different lengths of payloads whose heads are kept
 LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
@@ -156,10 +157,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
     """Fields of a message: tag, and the places where the value begins and ends.
 
     Raises:
-        InputError: the bytes are no message.
+        InputError: the bytes are no message, or have more fields than any message here.
     """
-    place = 0
+    place = count = 0
     while place < len(message):
+        count += 1
+        if count > MAX_FIELDS:
+            raise _malformed(f"it has more than {MAX_FIELDS} fields")
         tag, start = _read_varint(message, place)
         kind = tag & 7
         if tag >> 3 == 0:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from typing import Any, Final
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_health.v1 import health_pb2
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.wire.grpc.settings import server_options
-from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES, ByteBudget, listen, max_connections
-from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall, IncomingMessages
+from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, server_options
+from kwiken.runtime.wire.grpc.standard_services import StandardServices
+from kwiken.runtime.wire.http_server import ByteBudget, listen
 
-Method = Callable[[bytes, Any], Awaitable[bytes]]
-DESCRIPTORS: Final = "kwiken.binpb"  # what protoc makes of kwiken.proto
+Method = Callable[[IncomingCall], Awaitable[bytes]]
 FAREWELL_S: Final = 0.25  # the longest wait, at the end, for clients to close their connections
 
 
@@ -27,8 +24,8 @@ class GrpcServer:
 
     Args:
         method: name of the method, as `/PACKAGE.SERVICE/METHOD`.
-        handler: answers a message, given its bytes and gRPC's context; cancelled when the client cancels, its
-            deadline passes or its connection is lost.
+        handler: answers a call, whose message it asks for; cancelled when the client cancels, its deadline
+            passes or its connection is lost.
         port: port to listen on; 0 for any free port.
         max_body: longest payload of a message, bytes.
         budget: budget of the bytes that all messages together hold.
@@ -45,6 +42,7 @@ class GrpcServer:
         port: int,
         max_body: int,
         budget: ByteBudget,
+        connections: int,
         shared: bool = False,
     ) -> None:
         self._budget = budget
@@ -53,9 +51,11 @@ class GrpcServer:
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
         self._max_body = max_body
+        self._connections = connections
         self._shared = shared
         self._server: Any = None
-        self._health = health.aio.HealthServicer()
+        self._messages: IncomingMessages | None = None
+        self._standard: StandardServices | None = None
 
     @property
     def url(self) -> str:
@@ -70,26 +70,32 @@ class GrpcServer:
         """
         service, _, name = self._method.strip("/").partition("/")
         server = aio.server(
-            options=server_options(max_body=self._max_body, shared=self._shared),
-            maximum_concurrent_rpcs=max_connections(),
+            options=server_options(
+                max_body=self._max_body, connections=self._connections, shared=self._shared
+            )
         )
-        unary = grpc.unary_unary_rpc_method_handler(self._within_budget)
-        server.add_registered_method_handlers(service, {name: unary})
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server, pool=_descriptors())
-        await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._messages = IncomingMessages(self._budget, max_message=self._max_body + MAX_OVERHEAD)
+        # As a stream of messages, of which one is read: gRPC asks for a single message by itself, and then
+        # holds whatever has come of it.
+        server.add_registered_method_handlers(
+            service, {name: grpc.stream_unary_rpc_method_handler(self._answer)}
+        )
+        self._standard = StandardServices(service, self._messages)
+        server.add_generic_rpc_handlers(self._standard.handlers())
+        await self._standard.report(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._port = _bind(server, self._host, self._port, shared=self._shared)
         self._server = server
         await server.start()
 
     async def report_ready(self) -> None:
         """Report the server as healthy from now on."""
-        await self._report(health_pb2.HealthCheckResponse.SERVING)
+        if self._standard is not None:
+            await self._standard.report(health_pb2.HealthCheckResponse.SERVING)
 
     async def report_stopping(self) -> None:
         """Report the server as unhealthy from now on."""
-        await self._health.enter_graceful_shutdown()
+        if self._standard is not None:
+            await self._standard.report_stopping()
 
     async def stop(self) -> None:
         """Close all connections, and cancel the handlers that still run a little later.
@@ -101,24 +107,14 @@ class GrpcServer:
             await self._server.stop(FAREWELL_S)
             self._server = None
 
-    async def _within_budget(self, message: bytes, context: Any) -> bytes:
-        """Answer a message if there is room for its bytes."""
-        charge = len(message) - UNCOUNTED_BYTES
-        if charge <= 0:
-            return await self._handler(message, context)
-        if not self._budget.take(charge):
-            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
-            context.set_details("the messages of all calls together are too long; try again later")
-            context.set_trailing_metadata(((wire.REFUSED, "1"),))
-            return b""
+    async def _answer(self, requests: Any, context: Any) -> bytes:
+        del requests  # the context gives them too, one by one
+        assert self._messages is not None
+        call = IncomingCall(context, self._messages, self._budget)
         try:
-            return await self._handler(message, context)
+            return await self._handler(call)
         finally:
-            self._budget.give(charge)
-
-    async def _report(self, state: Any) -> None:
-        for name in ("", self._method.strip("/").partition("/")[0]):
-            await self._health.set(name, state)
+            call.release()
 
 
 def _bind(server: Any, host: str, port: int, *, shared: bool) -> int:
@@ -130,20 +126,8 @@ def _bind(server: Any, host: str, port: int, *, shared: bool) -> int:
     try:
         bound: int = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
-        for sock in listen(
-            host.strip("[]"), port, shared=shared
-        ):  # gRPC does not say why; this raises the reason
+        # gRPC does not say why; this raises the reason.
+        for sock in listen(host.strip("[]"), port, shared=shared):
             sock.close()
         raise InputError(str(error), where=f"{host}:{port}") from error
     return bound
-
-
-def _descriptors() -> Any:
-    """What reflection tells: our own services, and those of gRPC that the server has."""
-    pool = descriptor_pool.DescriptorPool()
-    text = resources.files("kwiken.runtime.wire.grpc").joinpath(DESCRIPTORS).read_bytes()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(text).file:
-        pool.Add(file)
-    for known in (health_pb2.DESCRIPTOR, reflection._reflection_pb2.DESCRIPTOR):  # noqa: SLF001 - exported nowhere else
-        pool.AddSerializedFile(known.serialized_pb)
-    return pool

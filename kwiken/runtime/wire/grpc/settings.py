@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.runtime.wire.http_server import max_connections
+from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES
 
 Options = tuple[tuple[str, int], ...]
 
@@ -17,6 +17,12 @@ FAILURE: Final = "kw-failure-bin"  # metadata: kind and message of a handler's e
 
 MAX_OVERHEAD: Final = 64 << 10  # bytes of a message beside its payload
 MAX_METADATA: Final = 16 << 10  # bytes of one call's metadata
+# Bytes of a message that may come before it is asked for: what a server does not count of each message.
+STREAM_WINDOW: Final = UNCOUNTED_BYTES
+MAX_STREAMS: Final = 1024  # calls at once on one connection; a client keeps further ones back
+# Calls whose metadata has arrived and that the event loop has not seen yet. Beyond it gRPC drops calls
+# without a reason or a pushback, so the number is far above what one step of the loop leaves waiting.
+MAX_PENDING: Final = 8192
 CONNECT_MS: Final = 1_000  # longest time for a connection; a paused replica's kernel still accepts
 FIRST_RECONNECT_MS: Final = 100  # pause before a lost connection is opened again
 LAST_RECONNECT_MS: Final = 1_000  # the same after several failures
@@ -28,14 +34,13 @@ SERVER_IDLE_MS: Final = 75_000  # longer, so that the client is the one that clo
 HANDSHAKE_MS: Final = 10_000  # longest time for the beginning of a connection
 
 
-def server_options(*, max_body: int, shared: bool = False) -> Options:
+def server_options(*, max_body: int, connections: int, shared: bool = False) -> Options:
     """Channel arguments of a server.
 
     Args:
         max_body: longest payload of a message, bytes.
         shared: whether other servers of this user may listen at the same port.
     """
-    most = max_connections()
     return (
         ("grpc.so_reuseport", int(shared)),  # gRPC's default is to share
         ("grpc.enable_channelz", 0),
@@ -43,8 +48,13 @@ def server_options(*, max_body: int, shared: bool = False) -> Options:
         ("grpc.max_send_message_length", -1),
         ("grpc.max_metadata_size", MAX_METADATA),
         ("grpc.absolute_max_metadata_size", MAX_METADATA),
-        ("grpc.max_concurrent_streams", most),
-        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.max_concurrent_streams", MAX_STREAMS),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server.max_pending_requests", MAX_PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING),
+        # Else the window grows by gRPC's estimate of the path, and so would the uncounted bytes.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", STREAM_WINDOW),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.max_connection_idle_ms", SERVER_IDLE_MS),
         ("grpc.keepalive_time_ms", KEEP_ALIVE_MS),

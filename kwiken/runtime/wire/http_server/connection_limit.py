@@ -10,7 +10,7 @@ from typing import Final, cast
 from kwiken.runtime.wire.http_server.last_answers import MAX_LINGERING, LastAnswers
 
 MAX_CONNECTIONS: Final = 4096
-SHARE_OF_FILES: Final = 0.8  # the rest is for connections to replicas and other files
+SHARE_OF_FILES: Final = 0.8  # of all doors together; the rest is for calls to replicas and other files
 SHARE_LINGERING: Final = 0.05  # of the files, for connections that are closing
 
 
@@ -44,9 +44,14 @@ class ConnectionLimit(asyncio.Protocol):
             protocol.connection_made(connection)
 
 
-def max_connections() -> int:
-    """Largest number of connections that leaves enough files for everything else."""
-    return _bounded(SHARE_OF_FILES, MAX_CONNECTIONS)
+def max_connections(*, doors: int = 1) -> int:
+    """Largest number of connections of one door that leaves enough files for everything else.
+
+    Args:
+        doors: number of servers of this process that take connections. Each gets the same part: gRPC's core
+            takes a fixed limit, and does not say how many connections it has.
+    """
+    return _bounded(SHARE_OF_FILES / doors, MAX_CONNECTIONS)
 
 
 def max_lingering() -> int:

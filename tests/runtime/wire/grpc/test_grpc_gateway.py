@@ -145,7 +145,7 @@ async def test_priority_decides_who_is_turned_away_and_when_to_come_again() -> N
         held = [asyncio.ensure_future(door.send({"text": "a", "sleep_ms": 400})) for _ in range(4)]
         await until(lambda: door.executor.status()["inside"] == 4)
         code, reason, pushback = await door.refused({"text": "b"}, kw_priority="-5")
-        assert (code, reason) == (StatusCode.UNAVAILABLE, "overloaded; try again later")
+        assert (code, reason) == (StatusCode.RESOURCE_EXHAUSTED, "overloaded; try again later")
         assert pushback is not None
         assert int(pushback) > 0
         await asyncio.gather(*held)

@@ -1,0 +1,155 @@
+"""Services that every gRPC server has beside its own: health and reflection, with limits on their streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from importlib import resources
+from typing import Any, Final
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection
+
+from kwiken.runtime.base.errors import DeadlineError, OverloadError
+from kwiken.runtime.wire.grpc.incoming_messages import IncomingMessages
+
+DESCRIPTORS: Final = "kwiken.binpb"  # what protoc makes of kwiken.proto
+MAX_WATCHES: Final = 256  # streams that follow the health of the server; beyond it the oldest ends
+MAX_QUESTIONS: Final = 1000  # of one stream of reflection
+PARSED: Final = reflection._reflection_pb2.ServerReflectionRequest  # noqa: SLF001 - exported nowhere else
+ANSWERED: Final = reflection._reflection_pb2.ServerReflectionResponse  # noqa: SLF001
+
+
+class StandardServices:
+    """Health and reflection of one server.
+
+    Args:
+        messages: takes the messages of the server's calls.
+    """
+
+    def __init__(self, service: str, messages: IncomingMessages) -> None:
+        self._service = service
+        self._messages = messages
+        self._health = health.aio.HealthServicer()
+        self._watches: dict[asyncio.Timeout, None] = {}
+        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        self._reflection = reflection.aio.ReflectionServicer(names, _descriptors())
+
+    def handlers(self) -> tuple[Any, ...]:
+        """Handlers for `aio.Server.add_generic_rpc_handlers`.
+
+        Each takes a stream of messages, so that gRPC does not ask for the first one by itself.
+        """
+        serialised = health_pb2.HealthCheckResponse.SerializeToString
+        return (
+            grpc.method_handlers_generic_handler(
+                health.SERVICE_NAME,
+                {
+                    "Check": grpc.stream_unary_rpc_method_handler(
+                        self._check, response_serializer=serialised
+                    ),
+                    "Watch": grpc.stream_stream_rpc_method_handler(
+                        self._watch, response_serializer=serialised
+                    ),
+                },
+            ),
+            grpc.method_handlers_generic_handler(
+                reflection.SERVICE_NAME,
+                {
+                    "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(
+                        self._reflect, response_serializer=ANSWERED.SerializeToString
+                    )
+                },
+            ),
+        )
+
+    async def report(self, state: Any) -> None:
+        """Report a state of the server's health from now on."""
+        for name in ("", self._service):
+            await self._health.set(name, state)
+
+    async def report_stopping(self) -> None:
+        """Report the server as unhealthy from now on."""
+        await self._health.enter_graceful_shutdown()
+
+    async def _check(self, requests: Any, context: Any) -> Any:
+        del requests  # the context gives them too
+        request = await self._next(context, health_pb2.HealthCheckRequest.FromString)
+        return await self._health.Check(request, context) if request is not None else None
+
+    async def _watch(self, requests: Any, context: Any) -> None:
+        del requests
+        request = await self._next(context, health_pb2.HealthCheckRequest.FromString)
+        if request is None:
+            return
+        if len(self._watches) >= MAX_WATCHES:
+            oldest = next(iter(self._watches))
+            del self._watches[oldest]
+            if not oldest.expired():
+                oldest.reschedule(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._watches[scope] = None
+                try:
+                    await self._health.Watch(request, context)
+                finally:
+                    self._watches.pop(scope, None)
+        except TimeoutError:
+            _tell(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams follow the server's health")
+
+    async def _reflect(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        del requests
+
+        async def questions() -> AsyncIterator[Any]:
+            for _ in range(MAX_QUESTIONS):
+                question = await self._next(context, PARSED.FromString, optional=True)
+                if question is None:
+                    return
+                yield question
+            _tell(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"more than {MAX_QUESTIONS} questions")
+
+        async for answer in self._reflection.ServerReflectionInfo(questions(), context):
+            yield answer
+
+    async def _next(
+        self, context: Any, parse: Callable[[bytes], Any], *, optional: bool = False
+    ) -> Any | None:
+        """Next message of a call; None if there is none, which the status of the call then says.
+
+        Args:
+            parse: what makes a request of its bytes.
+            optional: whether the client may end the call here.
+        """
+        try:
+            message = await self._messages.read(context.read)
+            if message is not None:
+                return parse(message)
+        except OverloadError as error:
+            _tell(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except DeadlineError as error:
+            _tell(context, grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
+        except DecodeError as error:
+            _tell(context, grpc.StatusCode.INVALID_ARGUMENT, f"not a message of this method: {error}")
+        else:
+            if not optional:
+                _tell(context, grpc.StatusCode.INVALID_ARGUMENT, "the call has no message")
+        return None
+
+
+def _tell(context: Any, code: grpc.StatusCode, details: str) -> None:
+    context.set_code(code)
+    context.set_details(details)
+
+
+def _descriptors() -> Any:
+    """What reflection tells: our own services, and those of gRPC that the server has."""
+    pool = descriptor_pool.DescriptorPool()
+    text = resources.files("kwiken.runtime.wire.grpc").joinpath(DESCRIPTORS).read_bytes()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(text).file:
+        pool.Add(file)
+    for known in (health_pb2.DESCRIPTOR, reflection._reflection_pb2.DESCRIPTOR):  # noqa: SLF001 - exported nowhere else
+        pool.AddSerializedFile(known.serialized_pb)
+    return pool

@@ -1,0 +1,142 @@
+"""State folders that somebody else prepared: nothing outside of them is read, appended to, emptied or made."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kwiken.base.errors import InputError
+from kwiken.cli import main as run
+from kwiken.runtime.base.process_id import Identity
+from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, StateFiles, StateFolder
+from kwiken.runtime.gateway.control import PlanStore
+from kwiken.runtime.process import LogFile
+
+TARGET = "kwiken.services.hello:hello"
+LINKS = ("symbolic", "hard", "dangling")
+
+
+def main(args: list[str]) -> object:
+    """Exit code of a command."""
+    with pytest.raises(SystemExit) as caught:
+        run(args)
+    return caught.value.code
+
+
+def link(place: Path, target: Path, kind: str) -> None:
+    """Put a link to a file of the victim, or to none, at a place."""
+    if kind == "hard":
+        place.hardlink_to(target)
+    else:
+        place.symlink_to(target if kind == "symbolic" else target.with_name("made"))
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "victim"
+    path.write_bytes(b"precious\n")
+    return path
+
+
+def untouched(victim: Path) -> bool:
+    return victim.read_bytes() == b"precious\n" and not victim.with_name("made").exists()
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize(
+    ("name", "detach"), [("hello.lock", False), ("hello.lock", True), ("hello.log", True)]
+)
+def test_up_follows_no_link(
+    name: str, kind: str, detach: bool, victim: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    link(state / name, victim, kind)
+    assert main(["up", TARGET, "--port", "0", "--state", str(state), *(["--detach"] if detach else [])]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert name in line
+    assert "link" in line
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_folder_that_others_may_write_to_is_refused(
+    mode: int, detach: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(mode)
+    assert main(["up", TARGET, "--port", "0", "--state", str(state), *(["--detach"] if detach else [])]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"forbid that with: chmod go-w {state}")
+    assert list(state.iterdir()) == []
+
+
+def test_a_folder_is_made_so_that_others_may_not_write_to_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        files = StateFiles(tmp_path / "a" / "state", "hello")
+        files.lock()
+        files.unlock()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a" / "state").stat().st_mode & 0o022 == 0
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_what_is_written_replaces_links(kind: str, victim: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    files = StateFiles(state, "hello")
+    for name in ("hello.json.new", "hello.token.new", "hello.plan.new", "hello.token", "hello.plan"):
+        link(state / name, victim, kind)
+    folder = StateFolder(state, "hello")
+    us = Identity.of(os.getpid())
+    assert us is not None
+    folder.begin(
+        ClusterState(
+            version=STATE_VERSION,
+            service="hello",
+            target=TARGET,
+            supervisor=us,
+            ready=False,
+            token_file=str(files.token),
+            url="http://127.0.0.1:1",
+            gateways=[],
+            replicas=[],
+        )
+    )
+    PlanStore(files.plan).save(b"{}", None)
+    assert untouched(victim)
+    assert not any(path.is_symlink() for path in state.iterdir())
+    folder.close()
+
+
+@pytest.mark.parametrize("kind", LINKS[:2])
+def test_a_linked_log_is_not_emptied(kind: str, tmp_path: Path) -> None:
+    victim, log = tmp_path / "victim", tmp_path / "state.log"
+    victim.write_bytes(b"x" * 100)
+    link(log, victim, kind)
+    with victim.open("ab") as other:
+        assert kind == "hard" or not LogFile(log, most=10).written_by(other.fileno())
+    assert not LogFile(log, most=10).shorten()
+    assert victim.stat().st_size == 100
+
+
+@pytest.mark.parametrize("kind", LINKS[:2])
+def test_a_linked_token_is_not_read(kind: str, victim: Path, tmp_path: Path) -> None:
+    files = StateFiles(tmp_path, "hello")
+    link(files.token, victim, kind)
+    with pytest.raises(InputError, match="is a link") as caught:
+        files.read_token()
+    assert "precious" not in str(caught.value)
+
+
+def test_two_at_once_on_one_folder_leave_one(tmp_path: Path) -> None:
+    first = StateFiles(tmp_path, "hello")
+    first.lock()
+    with pytest.raises(InputError, match="is up already"):
+        StateFiles(tmp_path, "hello").lock()
+    first.unlock()
