@@ -95,6 +95,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "otel": (
         "kwiken.otel.write",
         "kwiken.otel.metrics",
+        "kwiken.otel.conventions",
         "kwiken.otel.read",
         "kwiken.otel.trace",
         "kwiken.otel.fit.calls",

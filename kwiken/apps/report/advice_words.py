@@ -9,7 +9,7 @@ from kwiken.apps.report.model import count, ms, percent
 from kwiken.apps.report.sections import excess_sentence
 
 if TYPE_CHECKING:
-    from kwiken.tail.advice import Advice, NextStep
+    from kwiken.tail.advice import Advice, HedgedAlready as Hedged, NextStep
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
 MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all
@@ -152,6 +152,7 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
     from kwiken.tail.advice import (
         ConfirmReads,
         ConfirmWrites,
+        HedgedAlready,
         OutOfReach,
         RecordAgain,
         RecordBusyTime,
@@ -166,6 +167,8 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
                 f"Record {step.needed:,} requests of this kind instead of {step.requests:,}, "
                 "so that p99 of the later half rests on ten"
             )
+        case HedgedAlready():
+            told = _hedged_words(step)
         case ConfirmReads():
             told = (
                 f"Confirm that {_named(step.stages, most)} may run twice, which only their names say; "
@@ -197,6 +200,19 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         case _ as never:
             assert_never(never)
     return told
+
+
+def _hedged_words(step: Hedged) -> str:
+    told = (
+        f"Change a delay instead of sending more copies: the callers of {step.stage} hedge already, "
+        f"after {ms(step.after_ms)} ({step.copies:.1%} of its calls)"
+    )
+    if step.instead_ms is None or step.instead_copies is None or step.instead_p99_ms is None:
+        return told
+    return (
+        f"{told}; after {ms(step.instead_ms)} copies would be {step.instead_copies:.1%} of the calls, "
+        f"and their p99 {ms(step.instead_p99_ms)} instead of {ms(step.p99_ms)}"
+    )
 
 
 def _named(names: Sequence[str], most: int) -> str:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.errors import InputError
+from kwiken.otel.conventions import (
+    CLIENT as IS_CLIENT,
+    CONSUMER as IS_CONSUMER,
+    PRODUCER as IS_PRODUCER,
+    SERVER as IS_SERVER,
+    Route,
+    facts_of,
+)
 
 Rows = NDArray[np.void]
 Ints = NDArray[np.int64]
@@ -24,7 +32,8 @@ MAX_NAME: Final = 500
 UNKNOWN: Final = "unknown_service"  # the SDKs' name of a service without a name
 
 # One span. `op` is the number of service and operation; `own` is the row in `OWN` of one of our own spans, -1
-# for others; `kind` is the number of the request class that the span states, -1 for none.
+# for others; `kind` is the number of the request class that the span states, -1 for none; `callee` is the
+# number of the operation that a client's span calls, -1 for other spans.
 SPAN: Final = np.dtype(
     [
         ("hi", "u8"),
@@ -36,12 +45,18 @@ SPAN: Final = np.dtype(
         ("op", "i4"),
         ("own", "i4"),
         ("kind", "i4"),
+        ("callee", "i4"),
         ("flags", "u1"),
     ]
 )
 ERROR: Final = 1  # the span states that it failed
 NEGATIVE: Final = 2  # the span ended before it started; its end is set to its start
 FOLLOWS: Final = 4  # the span follows from its parent, which did not wait for it
+# Kinds that spans of other tracers than ours state.
+SERVER: Final = 8
+CLIENT: Final = 16
+PRODUCER: Final = 32  # the span sends a message, which is a write
+CONSUMER: Final = 64  # the span works off a message, for which nobody waited
 
 # Attributes of our own spans (kw.*); `stage`, `replica`, `node`, `plan` and `service` are numbers of texts.
 OWN: Final = np.dtype(
@@ -94,6 +109,28 @@ NO_TEXT: Final = -1
 NO_KIND: Final = -1
 OTHER: Final = "(other)"
 MAX_KINDS: Final = 1000  # distinct values; further ones are `OTHER`
+NO_CALLEE: Final = -1
+MAX_PATHS: Final = 50  # different concrete paths of one name; where there are more, they hold identifiers
+_MAX_CACHED: Final = 8192
+_KIND_FLAGS: Final = {
+    IS_SERVER: SERVER,
+    IS_CLIENT: CLIENT,
+    IS_PRODUCER: PRODUCER,
+    IS_CONSUMER: CONSUMER,
+}
+Attributes = Sequence[tuple[str, object]]
+
+
+class Said(NamedTuple):
+    """What a span of another tracer says about itself, as numbers.
+
+    Attributes:
+        callee: number of the operation that a client's span calls; `NO_CALLEE` for other spans.
+    """
+
+    op: int
+    callee: int
+    flags: int
 
 
 @dataclass(slots=True)
@@ -102,6 +139,7 @@ class Names:
 
     `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
     them. `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
+    `from_paths` holds, by number of an operation that was named by a concrete path, that of the span's name.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
@@ -109,6 +147,8 @@ class Names:
     notes: list[Note] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     stated: dict[int, Mapping[str, str]] = field(default_factory=dict)
+    from_paths: dict[int, int] = field(default_factory=dict)
+    _said: dict[object, Said] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
@@ -144,6 +184,48 @@ class Names:
         self._by_service[service][operation] = number
         return number
 
+    def said(self, service: str, kind: int, status: int, name: str, attributes: Attributes) -> Said:
+        """What a span of another tracer says about itself.
+
+        Args:
+            kind: its kind, as OTLP numbers it.
+            status: its status, as OTLP numbers it.
+            attributes: those of its attributes that are in `WANTED` of the conventions.
+        """
+        key = (service, kind, status, name, *attributes)
+        known = self._said.get(key)
+        if known is None:
+            if len(self._said) >= _MAX_CACHED:
+                self._said.clear()
+            known = self._said[key] = self._new(service, kind, status, name, dict(attributes))
+        return known
+
+    def _new(self, service: str, kind: int, status: int, name: str, attributes: dict[str, object]) -> Said:
+        facts = facts_of(kind, status, name, attributes)
+        flags = _KIND_FLAGS.get(facts.kind, 0) | (ERROR if facts.failed else 0)
+        callee = NO_CALLEE if facts.callee is None else self._routed(*facts.callee)
+        return Said(self._routed(service, facts.route), callee, flags)
+
+    def _routed(self, service: str, route: Route) -> int:
+        op = self.operation(service, route.name)
+        if route.instead and op not in self.from_paths:
+            self.from_paths[op] = self.operation(service, route.instead)
+        return op
+
+    def settled(self) -> Ints:
+        """(operations,): number by which each operation counts.
+
+        Operations that were named by a concrete path count by their spans' name where there are more than
+        `MAX_PATHS` of one name.
+        """
+        found = np.arange(len(self.operations))
+        if self.from_paths:
+            ops = np.array(list(self.from_paths), np.int64)
+            names = np.array(list(self.from_paths.values()), np.int64)
+            many = np.bincount(names)[names] > MAX_PATHS
+            found[ops[many]] = names[many]
+        return found
+
     def state(self, ops: Sequence[int], attributes: Callable[[int], Mapping[str, object]]) -> None:
         """Keep what the first span of each operation says of the address of its calls.
 
@@ -151,7 +233,7 @@ class Names:
             ops: numbers of the operations of some spans.
             attributes: attributes of one of these spans, by its index.
         """
-        for op in set(ops) - self.stated.keys():
+        for op in set(ops) - self.stated.keys() - {NO_CALLEE}:
             found = attributes(ops.index(op))
             self.stated[op] = {
                 key: str(found[key])[:MAX_NAME] for key in ADDRESS if found.get(key) not in (None, "")
@@ -212,6 +294,7 @@ class Batch:
     ops: list[int] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
+    callees: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     notes: list[int] = field(default_factory=list)
     busy_ms: list[float | None] = field(default_factory=list)
@@ -231,6 +314,7 @@ class Batch:
         rows["op"], rows["own"] = self.ops, self.own
         rows["flags"] = np.frombuffer(bytes(self.flags), np.uint8)
         rows["kind"] = self.kinds or NO_KIND
+        rows["callee"] = self.callees or NO_CALLEE
         negative = rows["end"] < rows["start"]
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]

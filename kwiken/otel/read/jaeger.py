@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.read.columns import ERROR, FOLLOWS, NO_KIND, UNKNOWN, Batch
+from kwiken.otel.conventions import UNSET, WANTED
+from kwiken.otel.read.columns import ERROR, FOLLOWS, NO_CALLEE, NO_KIND, UNKNOWN, Attributes, Batch, Said
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import Stated, possible, refused
@@ -14,7 +15,10 @@ from kwiken.otel.read.timestamps import Stated, possible, refused
 _CHILD: Final = "CHILD_OF"
 _FOLLOWS: Final = "FOLLOWS_FROM"
 _ERROR_MARK: Final = b'"error"'
+_MIN_TAGS: Final = 4  # bytes; `[]` and `null` hold none
+_SCALARS: Final = (str, int, float, bool, type(None))
 _NO: Final = (None, False, 0, "", "false", "False", "0")
+_Note = tuple[int, float, float]
 
 
 class _Reference(msgspec.Struct, gc=False):
@@ -74,15 +78,14 @@ class JaegerReader:
     def _put(self, trace: _Trace) -> None:
         batch, spans = self._store.batch, trace.spans
         starts, ends = _times(spans, trace.traceID)
-        ops = self._ops(trace)
-        parents, flags = _parents(spans)
+        parents, follows = _parents(spans)
         # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
-        for place, raw in enumerate(tags):
-            if raw.find(_ERROR_MARK) >= 0 and self._failed(raw):
-                flags[place] |= ERROR
+        notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        said = self._said(trace, tags, notes)
+        ops, callees = [each.op for each in said], [each.callee for each in said]
         self._store.names.state(ops, lambda place: self._attributes(tags[place]))
-        said = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        self._store.names.state(callees, lambda place: self._attributes(tags[place]))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
         batch.trace_ids += [span.traceID or trace.traceID for span in spans]
@@ -91,21 +94,35 @@ class JaegerReader:
         batch.starts += starts
         batch.ends += ends
         batch.ops += ops
-        batch.flags += flags
+        batch.callees += callees
+        batch.flags += [each.flags | late for each, late in zip(said, follows, strict=True)]
         batch.own += [
-            -1 if note is None else _add(batch, span, *note) for span, note in zip(spans, said, strict=True)
+            -1 if note is None else _add(batch, span, *note) for span, note in zip(spans, notes, strict=True)
         ]
 
-    def _ops(self, trace: _Trace) -> list[int]:
-        """Number of each span's operation."""
+    def _said(self, trace: _Trace, tags: list[bytes], notes: list[_Note | None]) -> list[Said]:
+        """What each span says about itself; of our own spans, name and error mark alone count."""
         names, processes = self._store.names, trace.processes or {}
-        known: dict[str | None, dict[str, int]] = {
-            key: names.of_service(process.serviceName) for key, process in processes.items()
-        }
-        try:
-            return [known[span.processID][span.operationName] for span in trace.spans]
-        except KeyError:  # some are new, or have no process in the trace
-            return [names.operation(_service(span, processes), span.operationName) for span in trace.spans]
+        said, known = names.said, {key: process.serviceName for key, process in processes.items()}
+        found = []
+        for span, raw, note in zip(trace.spans, tags, notes, strict=True):
+            service = known.get(span.processID or "") or _service(span, processes)
+            if note is None:
+                wanted = self._wanted(raw) if len(raw) > _MIN_TAGS else ()
+                found.append(said(service, 0, UNSET, span.operationName, wanted))
+            else:
+                failed = raw.find(_ERROR_MARK) >= 0 and self._failed(raw)
+                op = names.operation(service, span.operationName)
+                found.append(Said(op, NO_CALLEE, ERROR if failed else 0))
+        return found
+
+    def _wanted(self, raw: bytes) -> Attributes:
+        """Tags of a span that the conventions read."""
+        return [
+            (tag.key, value if isinstance(value := tag.value, _SCALARS) else str(value))
+            for tag in self._tags.decode(raw)
+            if tag.key in WANTED
+        ]
 
     def _kind(self, mark: bytes, tags: bytes) -> int:
         """Number of the request class that a span states."""
@@ -120,7 +137,7 @@ class JaegerReader:
     def _failed(self, tags: bytes) -> bool:
         return any(tag.key == "error" and tag.value not in _NO for tag in self._tags.decode(tags))
 
-    def _note(self, tags: bytes) -> tuple[int, float, float] | None:
+    def _note(self, tags: bytes) -> _Note | None:
         """Number of the note of one of our own spans, its CPU time and worth; None for any other span."""
         attributes = self._attributes(tags)
         note = own_note(attributes, self._store.names)

@@ -9,13 +9,18 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 
-from kwiken.otel.read.columns import ERROR, NO_KIND, UNKNOWN
+from kwiken.otel.conventions import FAILED, KINDS, OK, UNSET, WANTED
+from kwiken.otel.read.columns import ERROR, NO_CALLEE, NO_KIND, UNKNOWN, Attributes, Said
 from kwiken.otel.read.kw_batches import OwnReader
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import MAX_NS, Stated, possible, refused
 
-_ERROR_CODES: Final = frozenset((2, "2", "STATUS_CODE_ERROR"))
+_STATES: Final = {
+    **dict.fromkeys((1, "1", "STATUS_CODE_OK"), OK),
+    **dict.fromkeys((2, "2", "STATUS_CODE_ERROR"), FAILED),
+}
 _MAX_CACHED: Final = 8192
+_MIN_ATTRIBUTES: Final = 4  # bytes; `[]` and `null` hold none
 _TIMES: Final = msgspec.json.Decoder(list[Annotated[int, msgspec.Meta(ge=0, le=MAX_NS)]])
 
 
@@ -46,6 +51,7 @@ class _Span(msgspec.Struct, gc=False):
     traceId: str = ""  # noqa: N815 - without it, or the span's own, the forest counts it and leaves it out
     spanId: str = ""  # noqa: N815
     name: str = ""
+    kind: int | str = 0
     parentSpanId: str | None = None  # noqa: N815
     attributes: msgspec.Raw = msgspec.Raw()
     links: list[_Link] | None = None
@@ -119,10 +125,13 @@ class OtlpReader:
             return
         batch = self._store.batch
         starts, ends = _times(spans)
-        ops = self._ops(groups)
         attributes = [bytes(span.attributes) for span in spans]
-        self._store.names.state(ops, lambda place: self._plain(attributes[place]))
         own = self._own.decode(attributes, len(batch.notes))
+        said = self._said(groups, attributes, own.which)
+        ops, callees = [each.op for each in said], [each.callee for each in said]
+        names = self._store.names
+        names.state(ops, lambda place: self._plain(attributes[place]))
+        names.state(callees, lambda place: self._plain(attributes[place]))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
         if own.notes:
@@ -137,20 +146,35 @@ class OtlpReader:
         batch.starts += starts
         batch.ends += ends
         batch.ops += ops
-        batch.flags += [
-            ERROR if span.status is not None and span.status.code in _ERROR_CODES else 0 for span in spans
-        ]
+        batch.callees += callees
+        batch.flags += [each.flags for each in said]
         self._store.ready()
 
-    def _ops(self, groups: list[tuple[str, list[_Span]]]) -> list[int]:
-        """Number of each span's operation."""
-        names, ops = self._store.names, []
+    def _said(
+        self, groups: list[tuple[str, list[_Span]]], attributes: list[bytes], which: list[int]
+    ) -> list[Said]:
+        """What each span says about itself; of our own spans, name and status alone count."""
+        names, found = self._store.names, []
+        rest = iter(zip(attributes, which, strict=True))
         for service, spans in groups:
             known = names.of_service(service)
             for span in spans:
-                op = known.get(span.name)
-                ops.append(names.new_operation(service, span.name) if op is None else op)
-        return ops
+                raw, own = next(rest)
+                status = UNSET if span.status is None else _STATES.get(span.status.code, UNSET)
+                if own >= 0:
+                    op = known.get(span.name)
+                    op = names.new_operation(service, span.name) if op is None else op
+                    found.append(Said(op, NO_CALLEE, ERROR if status == FAILED else 0))
+                else:
+                    kind = KINDS.get(span.kind, 0)
+                    found.append(names.said(service, kind, status, span.name, self._wanted(raw)))
+        return found
+
+    def _wanted(self, raw: bytes) -> Attributes:
+        """Attributes of a span that the conventions read."""
+        if len(raw) <= _MIN_ATTRIBUTES:
+            return ()
+        return [(a.key, _plain(a.value)) for a in self._attributes.decode(raw) if a.key in WANTED]
 
     def _service(self, resource: _Resource | None) -> str:
         """Value of the resource's `service.name`."""

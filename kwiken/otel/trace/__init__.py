@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.otel.trace.forest import (
+    ATTEMPTED as ATTEMPTED,
     DETACHED as DETACHED,
     ROOT as ROOT,
     Forest as Forest,

@@ -15,6 +15,7 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, columns as c, select, taken, trace_keys
+from kwiken.otel.trace.waiting import outlasting, states_no_wait
 
 MAX_DEPTH: Final = 1000
 ROOT: Final = -1  # parent of a span that states none
@@ -24,6 +25,16 @@ LOST: Final = -2  # parent of a span whose parent is missing
 DETACHED: Final = 1  # not waited for by the request
 CLIPPED: Final = 2  # cut to its parent's time
 SHIFTED: Final = 4  # moved into its parent's time because of clock skew
+ATTEMPTED: Final = 8  # called by an attempt that lost
+
+_KIND_FLAGS: Final = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
+# Order of the sides of a call by their kinds: who calls, who states no kind, who is called.
+_SIDES: Final = np.array(
+    [
+        0 if flags & (c.CLIENT | c.PRODUCER) else 2 if flags & (c.SERVER | c.CONSUMER) else 1
+        for flags in range(256)
+    ]
+)
 
 MIN_CALLS_FOR_SKEW: Final = 20  # calls between two services, below which late ones prove no clock wrong
 MIN_LATE_SHARE: Final = 0.9  # of these calls, begun after their callers ended though they would fit inside
@@ -83,12 +94,12 @@ def grow(store: SpanStore) -> Forest:
     """Build and clean the trees of all spans of a store, which is empty afterwards."""
     counts: Counter[str] = Counter()
     names = store.names
-    spans, owns, links = _identified(store.columns(), counts)
+    services = services_of(names)
+    spans, owns, links = _identified(store.columns(), services, counts)
+    _settle(spans, names)
     counts["spans_read"], counts["spans_sampled_out"] = store.read, store.sampled_out
     trace = _numbered(trace_keys(spans))
-    parent = np.full(len(spans), ROOT, np.int64)
-    child = np.flatnonzero(spans["parent"] != 0)
-    parent[child] = _find(spans["span"], trace, trace[child], spans["parent"][child])
+    parent = _parents(spans, trace, services[spans["op"]] if len(spans) else np.empty(0, np.int64))
     # A caller of our service may write its spans elsewhere, so such a parent is not counted as lost.
     own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
     counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
@@ -175,10 +186,25 @@ def levels(depth: Ints) -> list[Ints]:
     return np.split(order, bounds)
 
 
-def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Rows, Rows, Rows]:
+def _settle(spans: Rows, names: Names) -> None:
+    """Let operations that were named by concrete paths with identifiers count by their spans' names."""
+    if names.from_paths:
+        settled = np.append(names.settled(), c.NO_CALLEE)  # the last element is for `NO_CALLEE`, which is -1
+        spans["op"], spans["callee"] = settled[spans["op"]], settled[spans["callee"]]
+
+
+def _identified(
+    part: tuple[Rows, Rows, Rows], service: Ints, counts: Counter[str]
+) -> tuple[Rows, Rows, Rows]:
     """Spans with an id, without duplicates, grouped by trace and sorted by id.
 
-    Of spans with the same id the longest stays: the client's, if client and server share an id (Zipkin).
+    Spans with the same id, service and kind are duplicates, of which the longest stays. Other spans with the
+    same id are the sides of a call (Zipkin, Brave, Envoy), the client's first.
+
+    Args:
+        part: spans as read, with their notes and links.
+        service: (operations,) number of the service of each operation.
+        counts: counts of spans left out, which are added to.
     """
     spans = part[0]
     named = (spans["span"] != 0) & ((spans["lo"] | spans["hi"]) != 0)
@@ -189,11 +215,62 @@ def _identified(part: tuple[Rows, Rows, Rows], counts: Counter[str]) -> tuple[Ro
     keys = trace_keys(spans)
     order = np.lexsort((spans["start"] - spans["end"], spans["span"], keys))
     spans, keys = taken(spans, order), keys[order]
-    again = np.zeros(len(spans), np.bool_)
-    again[1:] = (keys[1:] == keys[:-1]) & (spans["span"][1:] == spans["span"][:-1])
-    counts["spans_duplicate"] = int(again.sum())
     part = (spans, *part[1:])
-    return select(part, ~again) if again.any() else part
+    shared = np.zeros(len(spans), np.bool_)
+    shared[1:] = (keys[1:] == keys[:-1]) & (spans["span"][1:] == spans["span"][:-1])
+    counts["spans_duplicate"] = 0
+    if not shared.any():
+        return part
+    shared[:-1] |= shared[1:]
+    rows = np.flatnonzero(shared)
+    some = spans[rows]
+    side, owner = _SIDES[some["flags"] & _KIND_FLAGS], service[some["op"]]
+    code = np.cumsum(np.r_[True, (np.diff(keys[rows]) != 0) | (np.diff(some["span"]) != 0)])
+    # The longest of one service and kind comes first.
+    alike = np.lexsort((some["start"] - some["end"], owner, side, code))
+    again = np.zeros(len(rows), np.bool_)
+    columns = (code[alike], side[alike], owner[alike])
+    again[1:] = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    counts["spans_duplicate"] = int(again.sum())
+    # In the rows of one id: the client's side, then the longer before the shorter, duplicates dropped.
+    kept = alike[~again]
+    kept = kept[np.lexsort(((some["start"] - some["end"])[kept], side[kept], code[kept]))]
+    keep = ~shared
+    keep[rows[kept]] = True
+    places = np.arange(len(spans))
+    places[np.sort(rows[kept])] = rows[kept]
+    part = (taken(spans, places), *part[1:])
+    return select(part, keep) if not keep.all() else part
+
+
+def _parents(spans: Rows, trace: Ints, service: Ints) -> Ints:
+    """(n,): row of the parent of each span, `ROOT` or `LOST`.
+
+    The second of two spans with one id is the server's side of the first one's call, and so its child. A
+    child that states their id is the client's if it is of the client's service alone, else the server's.
+
+    Args:
+        spans: (n,) spans, grouped by trace and sorted by id.
+        trace: (n,) number of each span's trace.
+        service: (n,) number of each span's service.
+    """
+    parent = np.full(len(spans), ROOT, np.int64)
+    child = np.flatnonzero(spans["parent"] != 0)
+    parent[child] = _find(spans["span"], trace, trace[child], spans["parent"][child])
+    inner = np.zeros(len(spans), np.bool_)
+    inner[1:] = (trace[1:] == trace[:-1]) & (spans["span"][1:] == spans["span"][:-1])
+    if not inner.any():
+        return parent
+    # Number of sides behind the client's, by row of the client's.
+    first = np.maximum.accumulate(np.where(inner, 0, np.arange(len(spans))))
+    sides = np.bincount(first, minlength=len(spans)) - 1
+    below = child[(parent[child] >= 0) & (sides[np.maximum(parent[child], 0)] > 0)]
+    client = parent[below]
+    last = client + sides[client]
+    theirs = (service[below] == service[client]) & (service[below] != service[last])
+    parent[below] = np.where(theirs, client, last)
+    parent[inner] = np.flatnonzero(inner) - 1
+    return parent
 
 
 def _numbered(keys: Ids) -> Ints:
@@ -258,13 +335,17 @@ def _clean(forest: Forest) -> None:
     spans, parent, counts = forest.spans, forest.parent, forest.counts
     service = services_of(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
     moved = np.zeros(len(forest), np.int64)
-    late = _late_clocks(forest, service)
+    alone = states_no_wait(spans, forest.names, parent, service)
+    late = _late_clocks(forest, service, alone)
+    left = outlasting(spans, parent, service, forest.start, forest.end, alone | late)
+    alone |= left
+    counts["calls_not_waited_for"] = int(left.sum())
     for rows in levels(forest.depth)[1:]:
         above = parent[rows]
         moved[rows] = moved[above]
         forest.start[rows] += moved[rows]
         forest.end[rows] += moved[rows]
-        aside = (forest.state[above] & DETACHED != 0) | (spans["flags"][rows] & c.FOLLOWS != 0)
+        aside = (forest.state[above] & DETACHED != 0) | alone[rows]
         forest.state[rows[aside]] |= DETACHED
         inside = rows[~aside]
         _shift(forest, inside[service[inside] != service[parent[inside]]], moved, late)
@@ -277,7 +358,7 @@ def _clean(forest: Forest) -> None:
     counts["spans_detached"] = int((forest.state & DETACHED != 0).sum())
 
 
-def _late_clocks(forest: Forest, service: Ints) -> Bools:
+def _late_clocks(forest: Forest, service: Ints, alone: Bools) -> Bools:
     """(n,): whether a span begins after its caller's end because the callee's clock is ahead.
 
     A callee that the caller does not wait for looks alike, but begins as soon as it is told or its queue lets
@@ -286,9 +367,10 @@ def _late_clocks(forest: Forest, service: Ints) -> Bools:
 
     Args:
         service: (n,) number of each span's service.
+        alone: (n,) whether a span states that its parent does not wait for it.
     """
     start, end, found = forest.start, forest.end, np.zeros(len(forest), np.bool_)
-    rows = np.flatnonzero((forest.parent >= 0) & (forest.spans["flags"] & c.FOLLOWS == 0))
+    rows = np.flatnonzero((forest.parent >= 0) & ~alone)
     above = forest.parent[rows]
     calls = service[rows] != service[above]
     rows, above = rows[calls], above[calls]

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.otel.read import Ints
-from kwiken.otel.trace.forest import DETACHED
+from kwiken.otel.trace.forest import ATTEMPTED, DETACHED
 from kwiken.otel.trace.service_calls import ServiceCalls
 
 MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on by one call; a few may end in errors
@@ -79,7 +79,7 @@ def _behind(calls: ServiceCalls, at: Ints, number: Ints, longest: Ints) -> Ints:
 def _longest_calls(calls: ServiceCalls) -> tuple[Ints, Ints]:
     """Of each request or call: number of calls that it waited for, and the longest of them; -1 for none."""
     forest = calls.forest
-    rows = np.flatnonzero((forest.parent >= 0) & (forest.state & DETACHED == 0))
+    rows = np.flatnonzero((forest.parent >= 0) & (forest.state & (DETACHED | ATTEMPTED) == 0))
     rows = rows[np.argsort((forest.end - forest.start)[rows], kind="stable")]
     longest = np.full(len(forest), -1, np.int64)
     longest[forest.parent[rows]] = rows  # the longest is written last, and so stays

@@ -53,7 +53,8 @@ class Candidates:
         rows: (n,) rows of the spans.
         own: (m,) rows of spans that our own runtime wrote.
         kinds: (n,) number of the operation that tells each one's kind.
-        frequency: number of requests by kind, most frequent first, equal ones by name.
+        frequency: number of requests by kind, most frequent first, equal ones by name; kinds of messages that
+            are worked off come last, because nobody waits for them.
         calls: requests and calls between services; None where our own runtime wrote all requests.
     """
 
@@ -88,7 +89,8 @@ def candidates(forest: Forest, *, root: str | None = None, service: str | None =
     if calls is not None:
         kinds[foreign] = kinds_of(calls, rows[foreign])
     count = Counter(kinds.tolist())
-    ops = sorted(count, key=lambda each: (-count[each], label(forest, each)))
+    taking = Counter(kinds[forest.spans["flags"][rows] & c.CONSUMER != 0].tolist())
+    ops = sorted(count, key=lambda each: (2 * taking[each] > count[each], -count[each], label(forest, each)))
     return Candidates(rows, own, kinds, {op: count[op] for op in ops}, calls)
 
 

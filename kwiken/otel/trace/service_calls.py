@@ -6,12 +6,20 @@ caller saw the call begin and end, and which route of the callee did the work.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from kwiken.otel.read import Bools, Ints, columns as c, taken
-from kwiken.otel.trace.forest import ROOT, Forest, levels, services_of
+from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
+from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest, levels, services_of
+from kwiken.otel.trace.waiting import codes
+
+MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
+# Names that clients without kinds give to HTTP requests.
+_CLIENT: Final = re.compile(r"^(?:HTTP )?(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +34,26 @@ class ServiceCalls:
         clients: (n,) row in the whole forest of the client's span; -1 where the call has none.
         places: (spans,) row in the contracted forest of each span of the whole forest; -1 for a span that
             is neither a request nor a call.
+        start: (n,) start of the callee's own span; of the first attempt where the caller hedged.
+        end: (n,) end of the callee's own span.
+        hedges: calls of which the caller sent copies; None for none. The winner stands for all attempts.
     """
 
     forest: Forest
     rows: Ints
     clients: Ints
     places: Ints
+    start: Ints
+    end: Ints
+    hedges: Hedges | None
 
 
 def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     """Contract a forest to its requests and calls between services.
 
     A call is a span of another service than its parent's. The parent is the client's side of the call if
-    this is its only child, and if the parent is no request or call itself.
+    this is its only child, and if the parent is no request or call itself. A client's span below which no
+    server's span stands is a call too, of a callee whose spans are missing.
 
     Args:
         forest: forest of all spans; it stays as it is.
@@ -46,16 +61,20 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     """
     entry = calls_of_services(forest)
     entry[requests] = True
+    bare = _without_servers(forest, entry)
     below = forest.parent >= 0
     nearest = forest.inherited(np.where(entry, np.arange(len(forest)), -1))
+    called = _callees(forest, entry, bare, nearest)
+    entry |= called >= 0
     rows = np.flatnonzero(entry)
     places = np.full(len(forest), -1, np.int64)
     places[rows] = np.arange(len(rows))
-    clients = _clients(forest, entry, rows)
+    clients = np.where(called[rows] >= 0, rows, _clients(forest, entry, rows))
     outer = np.where(clients >= 0, clients, rows)
     above = np.where(below[rows], nearest[np.maximum(forest.parent[rows], 0)], -1)
     spans = taken(forest.spans, rows)
     spans["flags"] |= forest.spans["flags"][outer] & c.ERROR
+    spans["op"] = np.where(called[rows] >= 0, called[rows], spans["op"])
     contracted = Forest(
         spans,
         forest.owns,
@@ -69,7 +88,38 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
         forest.state[rows] | forest.state[outer],
         forest.counts,
     )
-    return ServiceCalls(contracted, rows, clients, places)
+    calls = ServiceCalls(
+        contracted, rows, clients, places, forest.start[rows], forest.end[rows], caller_hedges(contracted)
+    )
+    _join_attempts(calls)
+    return calls
+
+
+def _join_attempts(calls: ServiceCalls) -> None:
+    """Let the winner of several attempts stand for all of them, from the start of the first to its own end.
+
+    The other attempts are set aside. What an attempt called before the next one was sent was waited for: it
+    becomes a call of the winner, cut to that time, which counts on the critical path and is no stage.
+    """
+    hedges, tree = calls.hedges, calls.forest
+    if hedges is None:
+        return
+    inner = calls.start - tree.start
+    tree.start[hedges.winner] = hedges.start
+    calls.start[hedges.winner] = hedges.start + inner[hedges.winner]
+    tree.state[hedges.losers] |= DETACHED
+    heir, until = np.full(len(tree), -1, np.int64), np.full(len(tree), np.iinfo(np.int64).max)
+    heir[hedges.losers], until[hedges.losers] = hedges.winner[hedges.of], hedges.next
+    for level in levels(tree.depth)[1:]:
+        rows = level[tree.state[level] & DETACHED == 0]
+        above = tree.parent[rows]
+        until[rows] = np.minimum(until[rows], until[above])
+        direct = heir[above] >= 0
+        tree.parent[rows[direct]] = heir[above[direct]]
+        tree.state[rows[direct]] |= ATTEMPTED
+        cut = rows[until[rows] < tree.end[rows]]
+        for ends, starts in ((tree.end, tree.start), (calls.end, calls.start)):
+            ends[cut] = np.maximum(np.minimum(ends[cut], until[cut]), starts[cut])
 
 
 def calls_of_services(forest: Forest) -> Bools:
@@ -79,6 +129,98 @@ def calls_of_services(forest: Forest) -> Bools:
     entry = ~below
     entry[below] = service[below] != service[forest.parent[below]]
     return entry
+
+
+def _without_servers(forest: Forest, entry: Bools) -> Ints:
+    """Rows of the clients' spans below which no server's span stands; of nested ones, the outermost.
+
+    A span that states no kind counts as a client's if its name is one that clients give to HTTP requests.
+
+    Args:
+        forest: forest of all spans.
+        entry: (n,) whether a span is a request or a call.
+    """
+    if not len(forest):
+        return np.empty(0, np.int64)
+    flags = forest.spans["flags"]
+    kinds = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
+    named = np.array([_CLIENT.match(name) is not None for _, name in forest.names.operations], np.bool_)
+    client = (flags & c.CLIENT != 0) | (named[forest.spans["op"]] & (flags & kinds == 0))
+    client &= ~entry & (forest.spans["own"] < 0)
+    served = (entry | (flags & c.SERVER != 0)) & (flags & c.CONSUMER == 0)
+    depths = levels(forest.depth)
+    for rows in reversed(depths[1:]):
+        np.logical_or.at(served, forest.parent[rows], served[rows] & ~entry[forest.parent[rows]])
+    bare = client & ~served
+    inside = np.zeros(len(forest), np.bool_)
+    for rows in depths[1:]:
+        above = forest.parent[rows]
+        inside[rows] = (bare[above] | inside[above]) & ~entry[rows]
+    return np.flatnonzero(bare & ~inside)
+
+
+def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
+    """(n,): operation that a client's span without a server's span calls; -1 for other spans.
+
+    Where clients' spans that are alike have a server's span in other requests, the call is the same. There
+    are four cases:
+
+    1. The clients' spans of one caller that stand in the same place among those of their name nearly all
+       call one operation: that operation.
+    2. As 1, of all clients' spans of the caller with that name and that callee.
+    3. The client's span names a callee: that one.
+    4. Otherwise, as where the client states no kind, the call stays the caller's own work.
+
+    Args:
+        forest: forest of all spans.
+        entry: (n,) whether a span is a request or a call.
+        bare: (k,) rows of the clients' spans without a server's span.
+        nearest: (n,) row of the request or call that each span belongs to.
+    """
+    called = np.full(len(forest), -1, np.int64)
+    if not len(bare):
+        return called
+    op = forest.spans["op"].astype(np.int64)
+    calls = np.flatnonzero(entry)
+    clients = _clients(forest, entry, calls)
+    calls, clients = calls[clients >= 0], clients[clients >= 0]
+    rows = np.r_[clients, bare]
+    answers = np.r_[op[calls], np.full(len(bare), -1)]
+    alike = codes(op[nearest[rows]], op[rows], forest.spans["callee"][rows].astype(np.int64))
+    place = _positions(nearest[rows], alike, forest.start[rows])
+    found = np.where(forest.spans["callee"][rows] >= 0, forest.spans["callee"][rows], -1).astype(np.int64)
+    for group in (alike, codes(alike, place)):
+        usual = _usual(group, answers)
+        found = np.where(usual >= 0, usual, found)
+    called[bare] = found[len(clients) :]
+    return called
+
+
+def _usual(group: Ints, answers: Ints) -> Ints:
+    """(k,): answer that nearly all members of a group give that give one; -1 where there is none.
+
+    Args:
+        group: (k,) number of the group.
+        answers: (k,) answer, -1 for none.
+    """
+    there = answers >= 0
+    pairs, number = np.unique(np.c_[group[there], answers[there]], axis=0, return_counts=True)
+    total = np.bincount(group[there], minlength=int(group.max()) + 1)
+    usual = np.full(len(total), -1, np.int64)
+    most = number >= MIN_USUAL_SHARE * total[pairs[:, 0]]
+    usual[pairs[most, 0]] = pairs[most, 1]
+    return usual[group]
+
+
+def _positions(owner: Ints, alike: Ints, start: Ints) -> Ints:
+    """(k,): place of each span among those of one owner that are alike, in order of their start."""
+    order = np.lexsort((start, alike, owner))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (np.diff(owner[order]) != 0) | (np.diff(alike[order]) != 0)
+    ranks = np.arange(len(order))
+    place = np.empty(len(order), np.int64)
+    place[order] = ranks - np.maximum.accumulate(np.where(first, ranks, 0))
+    return place
 
 
 def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:

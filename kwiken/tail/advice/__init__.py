@@ -8,6 +8,7 @@ from kwiken.tail.advice.contents import (
     ConfirmReads as ConfirmReads,
     ConfirmWrites as ConfirmWrites,
     Doubt as Doubt,
+    HedgedAlready as HedgedAlready,
     NextStep as NextStep,
     OutOfReach as OutOfReach,
     RecordAgain as RecordAgain,

@@ -25,6 +25,7 @@ from kwiken.tail.advice.contents import (
     SharedCall,
     TraceRareKinds,
 )
+from kwiken.tail.advice.hedged_already import hedged_already
 from kwiken.tail.diagnosis import explain
 from kwiken.tail.evaluation import PLAN, Judgement, judge
 from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
@@ -153,6 +154,8 @@ def _steps(
     others: Sequence[RequestKind],
 ) -> Iterator[NextStep]:
     """What to measure next, most useful first."""
+    planned = {} if study is None else {each.stage: each.after_ms for each in _settings(profile, study)}
+    yield from hedged_already(profile, planned)
     needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
     if profile.requests < needed:
         yield RecordLonger(requests=profile.requests, needed=needed)

@@ -87,6 +87,27 @@ class RecordAgain(_Struct, frozen=True, tag_field="step", tag="record_again"):
     stages: tuple[str, ...]
 
 
+class HedgedAlready(_Struct, frozen=True, tag_field="step", tag="hedged_already"):
+    """Change the delay of copies that the callers of a stage send already, instead of sending more.
+
+    Attributes:
+        after_ms: median age of a call at which its caller sends a copy, milliseconds.
+        copies: share of the calls that got a copy.
+        p99_ms: 99th percentile of the calls' latency with these copies, milliseconds.
+        instead_ms: another age, milliseconds; None where nothing says that the calls read.
+        instead_copies: share of the calls that would get a copy at that age; None as above.
+        instead_p99_ms: 99th percentile of the calls' latency then, milliseconds; None as above.
+    """
+
+    stage: str
+    after_ms: float
+    copies: float
+    p99_ms: float
+    instead_ms: float | None = None
+    instead_copies: float | None = None
+    instead_p99_ms: float | None = None
+
+
 class ConfirmReads(_Struct, frozen=True, tag_field="step", tag="confirm_reads"):
     """Confirm that calls may run twice: they were taken for reads by their names, and get copies."""
 
@@ -144,6 +165,7 @@ NextStep = (
     RecordLonger
     | RecordBusyTime
     | RecordAgain
+    | HedgedAlready
     | ConfirmReads
     | ConfirmWrites
     | OutOfReach

@@ -148,10 +148,20 @@ def test_what_only_follows_was_not_waited_for() -> None:
 
 
 def test_the_same_span_twice_counts_once_and_the_longest_stays() -> None:
-    spans = tree(("a", 1, 0, 0, 100), ("a", 2, 1, 10, 90), ("b", 2, 1, 20, 80), ("a", 1, 0, 0, 100))
+    spans = tree(("a", 1, 0, 0, 100), ("a", 2, 1, 10, 90), ("a", 2, 1, 20, 80), ("a", 1, 0, 0, 100))
     forest = forest_of(spans)
     assert found(forest) == {"duplicate": 2}
     assert times(forest) == {1: (0, 100), 2: (10, 90)}
+
+
+def test_two_services_with_one_id_are_the_sides_of_a_call() -> None:
+    spans = tree(("a", 1, 0, 0, 100), ("b", 2, 1, 20, 80), ("a", 2, 1, 10, 90), ("b", 2, 1, 20, 70))
+    spans += tree(("a", 3, 2, 12, 15), ("b", 4, 2, 30, 40), ("c", 5, 2, 50, 60))
+    forest = forest_of(spans)
+    assert found(forest) == {"duplicate": 1}
+    service = [forest.names.operations[op][0] for op in forest.spans["op"]]
+    assert service == ["a", "a", "b", "a", "b", "c"]
+    assert forest.parent.tolist() == [-1, 0, 1, 1, 2, 2]
 
 
 def test_the_same_id_in_another_trace_is_another_span() -> None:
@@ -219,7 +229,9 @@ def test_cleaned_trees_are_trees_and_children_lie_within_their_parents(spans: li
             continue
         assert forest.depth[row] == forest.depth[parent] + 1
         assert forest.trace[row] == forest.trace[parent]
-        assert forest.spans["parent"][row] == forest.spans["span"][parent]
+        ids = forest.spans["span"]
+        sides = row == parent + 1 and ids[row] == ids[parent]  # of one call
+        assert sides or forest.spans["parent"][row] == ids[parent]
         if not forest.state[row] & 1:
             assert forest.start[parent] <= forest.start[row] <= forest.end[row] <= forest.end[parent]
 

@@ -13,6 +13,7 @@ from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord
 
 T0 = 1_700_000_000_000_000_000
 MS = 1_000_000
+KINDS = ("", "internal", "server", "client", "producer", "consumer")  # as OTLP numbers them
 
 
 @dataclass
@@ -28,6 +29,8 @@ class Span:
     end: int
     error: bool = False
     follows: bool = False
+    kind: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -149,7 +152,7 @@ def jaeger_trace(spans: Sequence[Span], *, embedded: bool = False) -> dict[str, 
             "references": [],
             "startTime": span.start // 1000,
             "duration": (span.end - span.start) // 1000,
-            "tags": [{"key": "error", "type": "bool", "value": True}] if span.error else [],
+            "tags": _tags(span),
             "logs": [],
             "warnings": None,
         }
@@ -163,6 +166,13 @@ def jaeger_trace(spans: Sequence[Span], *, embedded: bool = False) -> dict[str, 
         out.append(one)
     processes = {} if embedded else {keys[s]: {"serviceName": s, "tags": []} for s in services}
     return {"traceID": trace, "spans": out, "processes": processes}
+
+
+def _tags(span: Span) -> list[dict[str, Any]]:
+    stated = {**span.attributes, **({"span.kind": span.kind} if span.kind else {})}
+    stated |= {"error": True} if span.error else {}
+    types = {str: "string", bool: "bool", int: "int64", float: "float64"}
+    return [{"key": key, "type": types[type(value)], "value": value} for key, value in stated.items()]
 
 
 def by_trace(spans: Iterable[Span]) -> list[list[Span]]:
@@ -179,6 +189,12 @@ def jaeger_json(spans: Iterable[Span], *, embedded: bool = False, indent: int | 
     return json.dumps({"data": traces, "total": 0, "limit": 0, "offset": 0, "errors": None}, indent=indent)
 
 
+def _value(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": str(value)}
+
+
 def otlp_spans(service: str, spans: Iterable[Span]) -> dict[str, Any]:
     """OTLP's spans of one resource."""
     out = []
@@ -187,10 +203,10 @@ def otlp_spans(service: str, spans: Iterable[Span]) -> dict[str, Any]:
             "traceId": f"{span.trace:032x}",
             "spanId": f"{span.id:016x}",
             "name": span.name,
-            "kind": 3,
+            "kind": KINDS.index(span.kind),
             "startTimeUnixNano": str(span.start),
             "endTimeUnixNano": str(span.end),
-            "attributes": [{"key": "peer.service", "value": {"stringValue": "x"}}],
+            "attributes": [{"key": key, "value": _value(value)} for key, value in span.attributes.items()],
             "status": {"code": 2, "message": "no"} if span.error else {},
         }
         if span.parent:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Evidence, http_method, says_read, says_write, why_write
-from kwiken.otel.read import Bools, Ints
+from kwiken.otel.fit.calls import NS_PER_MS, Floats
+from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace import Forest, ServiceCalls, levels
 
 _NONE = -1
@@ -38,6 +40,20 @@ class Callee:
     writes: str
 
 
+class Hedged(NamedTuple):
+    """Calls of a stage of which the caller sent copies.
+
+    Attributes:
+        lost: (k,) whether the first attempt of a call lost.
+        pairs_ms: (m, 2) latencies of calls and of their copies, milliseconds; None for none.
+        pairs_cut: (m, 2) whether the call or the copy lost; None for none.
+    """
+
+    lost: Bools
+    pairs_ms: Floats | None
+    pairs_cut: Bools | None
+
+
 @dataclass(frozen=True, slots=True)
 class Below:
     """Reads and writes among each span of a forest and all below it.
@@ -52,16 +68,21 @@ class Below:
 
 
 def seen_below(forest: Forest) -> Below:
-    """Find reads and writes by the names of spans.
+    """Find reads and writes by the names of spans; a span that sends a message is a write.
+
+    Of a client's span, what it asks its callee for is the name: the verb of a query is in its attributes.
 
     Args:
         forest: forest of all spans.
     """
     names = [operation for _, operation in forest.names.operations]
-    return Below(
-        _highest_below(forest, _numbers(says_write(name) for name in names)),
-        _highest_below(forest, _numbers(says_read(name) for name in names)),
-    )
+    callee = forest.spans["callee"]
+    op = np.where(callee >= 0, callee, forest.spans["op"]).astype(np.int64)
+    flags = forest.spans["flags"]
+    sends, takes = flags & c.PRODUCER != 0, flags & c.CONSUMER != 0
+    wrote = np.where(sends, op, _numbers(says_write(name) for name in names)[op])
+    read = np.where(sends | takes, _NONE, _numbers(says_read(name) for name in names)[op])
+    return Below(_highest_below(forest, wrote), _highest_below(forest, read))
 
 
 class Callees:
@@ -110,6 +131,10 @@ class Callees:
         )
         return Callee(match, why_write(operation, method, seen))
 
+    def hedged(self, rows: Ints) -> Hedged:
+        """Find calls of which the caller sent copies; arguments as `of`."""
+        return hedged_calls(self._calls, rows)
+
     def _method(self, clients: Ints) -> str | None:
         """HTTP method in the names of the clients' spans; None if they state none, or several."""
         ops = np.unique(self._forest.spans["op"][clients]).tolist()
@@ -120,6 +145,22 @@ class Callees:
         """Name of the most frequent of these operations; empty for none."""
         there = ops[ops >= 0]
         return self._forest.names.operations[int(np.bincount(there).argmax())][1] if len(there) else ""
+
+
+def hedged_calls(calls: ServiceCalls | None, rows: Ints) -> Hedged:
+    """Find calls of which the caller sent copies.
+
+    Args:
+        calls: requests and calls between services; None if the stages are spans.
+        rows: (k,) rows of calls, in the forest of calls between services.
+    """
+    hedges = calls.hedges if calls is not None else None
+    which = np.isin(hedges.winner, rows) if hedges is not None else np.zeros(0, np.bool_)
+    if hedges is None or not which.any():
+        return Hedged(np.zeros(len(rows), np.bool_), None, None)
+    cut = hedges.pairs_cut[which]
+    lost = np.isin(rows, hedges.winner[which][cut[:, 0]])
+    return Hedged(lost, hedges.pairs_ns[which] / NS_PER_MS, cut)
 
 
 def _stated_method(stated: Mapping[str, str]) -> str | None:
@@ -152,14 +193,13 @@ def _numbers(which: Iterable[bool]) -> Ints:
     return np.where(meant, np.arange(len(meant)), _NONE)
 
 
-def _highest_below(forest: Forest, operations: Ints) -> Ints:
+def _highest_below(forest: Forest, found: Ints) -> Ints:
     """(n,): highest number among a span and all below it; -1 for none.
 
     Args:
         forest: forest of all spans.
-        operations: (operations,) number of each operation that counts; -1 for the others.
+        found: (n,) number of each span that counts; -1 for the others. It is changed in place.
     """
-    found: Ints = operations[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
     for rows in reversed(levels(forest.depth)[1:]):
         np.maximum.at(found, forest.parent[rows], found[rows])
     return found

@@ -12,7 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.otel.fit.calls import MAX_TURNS, turns
 from kwiken.otel.fit.foreign.retries import merge_retries
 from kwiken.otel.read import Bools, Ints, columns as c
-from kwiken.otel.trace import DETACHED, MAX_ERROR_SHARE, ROOT, Forest
+from kwiken.otel.trace import ATTEMPTED, DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000
@@ -75,7 +75,7 @@ class Children:
         self.forest = forest
         self.services = services
         self._stages = 0
-        below = np.flatnonzero((forest.parent >= 0) & (forest.state & DETACHED == 0))
+        below = np.flatnonzero((forest.parent >= 0) & (forest.state & (DETACHED | ATTEMPTED) == 0))
         self._rows = below[np.argsort(forest.parent[below], kind="stable")]
         self._parents = forest.parent[self._rows]
 

@@ -9,6 +9,7 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.profile import Origin, Profile, StageProfile
 from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
+from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
 from kwiken.otel.fit.foreign.child_calls import Calls, Children, sorted_out
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.read import Ints
@@ -68,7 +69,13 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
             f"no request of {origin.kind!r} makes a call of one of the model's stages", where="like"
         )
     learned = [
-        _stage_calls(profile, calls.only(stage == number), shard[stage == number], len(rows))
+        _stage_calls(
+            profile,
+            calls.only(stage == number),
+            shard[stage == number],
+            len(rows),
+            hedged_calls(between if services else None, calls.row[stage == number]),
+        )
         for number, profile in enumerate(stages)
     ]
     profile = build(
@@ -134,14 +141,18 @@ def _positions(calls: Calls, mine: Ints) -> Ints:
     return position
 
 
-def _stage_calls(model: StageProfile, calls: Calls, shard: Ints, requests: int) -> StageCalls:
+def _stage_calls(model: StageProfile, calls: Calls, shard: Ints, requests: int, hedged: Hedged) -> StageCalls:
     shape = (requests, int(shard.max(initial=0)) + 1)
     calls_ms = matrix(shape, calls.request, shard, (calls.end - calls.start) / NS_PER_MS)
+    censored = np.zeros(shape, np.bool_)
+    censored[calls.request, shard] = hedged.lost
     return StageCalls(
         name=model.name,
         match=model.match,
         calls_ms=calls_ms,
-        censored=np.zeros(shape, np.bool_),
+        censored=censored,
+        pairs_ms=hedged.pairs_ms,
+        pairs_cut=hedged.pairs_cut,
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
         reissuable=model.reissuable,
         writes=model.writes,

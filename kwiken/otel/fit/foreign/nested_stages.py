@@ -257,11 +257,16 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
     calls_ms = matrix(shape, calls.request, shard, took)
     op, turn = found.keys[number]
     callee = callees.of(op, turn, calls.row)
+    hedged = callees.hedged(calls.row)
+    censored = np.zeros(shape, np.bool_)
+    censored[calls.request, shard] = hedged.lost
     return StageCalls(
         name="",
         match=callee.match,
         calls_ms=calls_ms,
-        censored=np.zeros(shape, np.bool_),
+        censored=censored,
+        pairs_ms=hedged.pairs_ms,
+        pairs_cut=hedged.pairs_cut,
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
         reissuable=not callee.writes,
         writes=callee.writes,

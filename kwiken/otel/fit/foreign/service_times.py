@@ -31,7 +31,7 @@ def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> tuple[
     Returns:
         k names of services in alphabetical order, and (n, k) milliseconds.
     """
-    own, owner = _own_times(forest, calls, requests)
+    own, owner = _own_times(calls, requests)
     nodes = np.flatnonzero((owner >= 0) & (own > 0))
     numbers = services_of(forest.names)[calls.forest.spans["op"][nodes]]
     names = {int(n): s for n, (s, _) in zip(services_of(forest.names), forest.names.operations, strict=True)}
@@ -43,10 +43,10 @@ def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> tuple[
     return tuple(names[number] for number in found), times
 
 
-def _own_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> tuple[Ints, Ints]:
+def _own_times(calls: ServiceCalls, requests: Ints) -> tuple[Ints, Ints]:
     """Own time of each request or call, nanoseconds, and the index of its request; -1 if on no path."""
     tree = calls.forest
-    start, end = forest.start[calls.rows], forest.end[calls.rows].copy()
+    start, end = calls.start, calls.end.copy()
     owner = np.full(len(tree), -1, np.int64)
     owner[calls.places[requests]] = np.arange(len(requests))
     own = np.where(owner >= 0, end - start, 0)

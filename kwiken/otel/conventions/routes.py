@@ -1,0 +1,147 @@
+"""Route of a span: what it answers, by its attributes before its name.
+
+Names such as `GET` or `HTTP POST` say nothing of what was asked; `http.route` and its like do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from kwiken.otel.conventions.messaging import DESTINATION_KEYS, destination_of
+
+METHOD_KEYS: Final = ("http.request.method", "http.method")
+_ROUTE_KEYS: Final = ("http.route", "url.template")
+_PATH_KEYS: Final = ("http.target", "url.path", "url.full", "http.url")
+_RPC_KEYS: Final = ("rpc.service", "rpc.method")
+_GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
+_OPERATION_KEYS: Final = ("messaging.operation", "messaging.operation.type", "messaging.operation.name")
+ROUTE_KEYS: Final = (
+    *METHOD_KEYS,
+    *_ROUTE_KEYS,
+    *_PATH_KEYS,
+    *_RPC_KEYS,
+    *_GRAPHQL_KEYS,
+    *_OPERATION_KEYS,
+    *DESTINATION_KEYS,
+)
+MAX_PATH: Final = 200  # characters of a concrete path
+_METHOD: Final = re.compile(r"^[A-Z]{3,10}\Z")
+# Names that many operations share: a method alone, a wildcard, or what a framework calls every request.
+_GENERIC: Final = re.compile(
+    r"^(?:HTTP )?(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|QUERY|HTTP|_OTHER)\Z"
+    r"|^(?:http|web|server|servlet|aspnet_core|express|rack|wsgi|asgi|django|flask|fastapi)?"
+    r"[._ ]?(?:request|handle|handler|server|http|router)?\Z|\*",
+    re.IGNORECASE,
+)
+_ID: Final = re.compile(
+    r"^(?:[0-9]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}"
+    r"|(?=(?:[^/]*[0-9]){3})[A-Za-z0-9_=-]{8,}|[A-Za-z]{1,4}[-_]?[0-9]{2,})\Z",
+    re.IGNORECASE,
+)
+_VERSION: Final = re.compile(r"^v[0-9]{1,3}\Z", re.IGNORECASE)
+
+
+class Route(NamedTuple):
+    """Name of an operation.
+
+    Attributes:
+        instead: name of the span, where the name of the operation was made from a concrete path, whose
+            segments may be identifiers; empty where it was not.
+    """
+
+    name: str
+    instead: str = ""
+
+
+def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Route:
+    """Name of the operation of a span that answers.
+
+    There are six cases:
+
+    1. A GraphQL operation has a name: its type and name.
+    2. The span states a route (`http.route`, `url.template`) without a wildcard: the method and the route.
+    3. The span states the service and method of an RPC: these.
+    4. A consumer states its queue or topic: what it does, and that.
+    5. The name of the span is one that many operations share, and the span states the path that was asked
+       for: the method and the path, with `{id}` for numbers and identifiers.
+    6. Otherwise the name of the span. So it is in cases 1 to 4 if the name already holds what they say.
+
+    Args:
+        takes: whether the span works off a message.
+    """
+    if not attributes:
+        return Route(name)
+    method = method_of(attributes)
+    graphql = _text(attributes, "graphql.operation.name")
+    route = stated_route(attributes)
+    rpc = rpc_of(attributes)
+    destination = destination_of(attributes) if takes else ""
+    if graphql:
+        kind = _text(attributes, "graphql.operation.type")
+        return Route(name if graphql in name else f"{kind} {graphql}".strip())
+    if route:
+        # The name may hold a longer route, where the router of an application is mounted below a path.
+        whole = name.endswith(route) and (route != "/" or name in {"/", f"{method} /"})
+        return Route(name if whole else f"{method} {route}".strip())
+    if rpc:
+        return Route(name if name.endswith(rpc.rpartition("/")[2]) and len(name) > len(method) else rpc)
+    if destination:
+        does = next((_text(attributes, key) for key in _OPERATION_KEYS if _text(attributes, key)), "process")
+        return Route(name if destination in name else f"{destination} {does}")
+    path = folded_path(attributes) if is_generic(name) else ""
+    return Route(f"{method} {path}".strip(), name) if path else Route(name)
+
+
+def is_generic(name: str) -> bool:
+    """Whether the name of a span is one that many operations share."""
+    return _GENERIC.search(name) is not None
+
+
+def method_of(attributes: Mapping[str, object]) -> str:
+    """HTTP method that a span states, in capitals; empty for none."""
+    stated = next((_text(attributes, key) for key in METHOD_KEYS if attributes.get(key)), "").upper()
+    return stated if _METHOD.match(stated) else ""
+
+
+def stated_route(attributes: Mapping[str, object]) -> str:
+    """Route that a span states; empty for none, or for a wildcard."""
+    for key in _ROUTE_KEYS:
+        route = _text(attributes, key)
+        if "/" in route and "*" not in route:
+            return route if route.startswith("/") else f"/{route}"
+    return ""
+
+
+def rpc_of(attributes: Mapping[str, object]) -> str:
+    """`SERVICE/METHOD` of a remote procedure call; empty where the span states no method."""
+    service, method = (_text(attributes, key) for key in _RPC_KEYS)
+    if not method or "/" in method:
+        return method.lstrip("/")
+    return f"{service}/{method}" if service else method
+
+
+def folded_path(attributes: Mapping[str, object]) -> str:
+    """Path that was asked for, with `{id}` for numbers and identifiers, without its query; empty for none."""
+    stated = next((_text(attributes, key) for key in _PATH_KEYS if attributes.get(key)), "")
+    if not stated:
+        return ""
+    try:
+        path = urlsplit(stated).path or "/"
+    except ValueError:
+        return ""
+    if not path.startswith("/"):
+        return ""
+    parts = [("{id}" if _is_id(part) else part) for part in path[:MAX_PATH].split("/")]
+    return "/".join(parts)
+
+
+def _is_id(part: str) -> bool:
+    return _ID.match(part) is not None and _VERSION.match(part) is None
+
+
+def _text(attributes: Mapping[str, object], key: str) -> str:
+    value = attributes.get(key)
+    return "" if value is None else str(value).strip()

@@ -1,0 +1,135 @@
+"""Spans that nobody waits for: messages that are worked off, and calls that outlast their callers."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from kwiken.otel.read import Bools, Ints, Names, Rows, columns as c
+
+CLOCK_NS: Final = (
+    1_000_000  # by which ends that one clock states may err; some tracers cut them to milliseconds
+)
+MAX_CUT_SHARE: Final = 0.1  # of a call, by which it may outlast a caller that waited for it
+MIN_OUTLASTING_SHARE: Final = 0.5  # of the calls, above which nobody waits for any of them
+MAX_STRETCH: Final = 1.5  # of a caller's usual time, up to which it did not wait for a call that outlasts it
+AHEAD_PERCENTILE: Final = 5  # of starts after their callers', which bounds how far a clock is ahead
+_SENDS: Final = re.compile(r"^\S+ (?:send|publish|create)\Z")
+_TAKES: Final = re.compile(r"^\S+ (?:process|receive|deliver)\Z")
+
+
+def states_no_wait(spans: Rows, names: Names, parent: Ints, service: Ints) -> Bools:
+    """(n,): whether a span states that its parent does not wait for it, whatever its times.
+
+    There are three cases:
+
+    1. It follows from its parent.
+    2. It works off a message. Spans of one consumer may be nested, as where both a library and a framework
+       write one; there the outer one waits for the inner.
+    3. It states no kind, but its name and its parent's are those of a consumer and a producer (`orders
+       process` below `orders publish`).
+
+    Args:
+        spans: (n,) rows of `SPAN`.
+        parent: (n,) row of the parent, negative for none.
+        service: (n,) number of each span's service.
+    """
+    flags, op = spans["flags"], spans["op"]
+    found: Bools = flags & c.FOLLOWS != 0
+    rows = np.flatnonzero(parent >= 0)
+    above = parent[rows]
+    operations = [name for _, name in names.operations]
+    sends, takes = (
+        np.array([rule.match(name) is not None for name in operations], np.bool_) for rule in (_SENDS, _TAKES)
+    )
+    kinds = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
+    named = (
+        (flags[rows] & kinds == 0) & takes[op[rows]] & sends[op[above]] & (service[rows] != service[above])
+    )
+    taker = flags & c.CONSUMER != 0
+    nested = taker[above] & (service[rows] == service[above])
+    found[rows[named | (taker[rows] & ~nested)]] = True
+    return found
+
+
+def outlasting(spans: Rows, parent: Ints, service: Ints, start: Ints, end: Ints, alone: Bools) -> Bools:
+    """(n,): whether a call is one that its caller did not wait for, because it ends after its caller.
+
+    A call of the caller's own process ends too late if it outlasts the caller by more than a clock errs. Of a
+    call that another process states, as much is allowed as that process's clock may be ahead: a call cannot
+    begin before its caller. The server's side of a call is never set aside; its client's side decides.
+
+    There are three cases for calls of the same callee by the same caller:
+
+    1. Most of them end too late: nobody waits for any of them.
+    2. Some do, and their callers took no longer than usual: nobody waited for these.
+    3. Some do, and their callers took longer than usual: the callers waited until they gave up.
+
+    Args:
+        spans: (n,) rows of `SPAN`.
+        parent: (n,) row of the parent, negative for none.
+        service: (n,) number of each span's service.
+        start: (n,) start, nanoseconds since 1970.
+        end: (n,) end, nanoseconds since 1970.
+        alone: (n,) whether a span states that its parent does not wait for it.
+    """
+    found = np.zeros(len(spans), np.bool_)
+    below = parent >= 0
+    late = np.zeros(len(spans), np.bool_)
+    late[below] = end[below] - end[parent[below]] > CLOCK_NS
+    late &= ~alone
+    if not late.any():
+        return found
+    same = np.zeros(len(spans), np.bool_)
+    same[below] = service[below] == service[parent[below]]
+    called = _called(spans, parent, service)
+    group = codes(spans["op"][np.maximum(parent, 0)], spans["op"], called)
+    inner = _inner_sides(spans, parent, same)
+    pair = codes(service[np.maximum(parent, 0)], service)
+    rows = np.flatnonzero(below & ~alone & ~inner & np.isin(group, group[late & ~inner]))
+    rows = rows[np.argsort(group[rows], kind="stable")]
+    for calls in np.split(rows, np.flatnonzero(np.diff(group[rows])) + 1) if len(rows) else []:
+        above = parent[calls]
+        over, took, length = end[calls] - end[above], end[calls] - start[calls], end[above] - start[above]
+        allowed = CLOCK_NS
+        if not same[calls[0]]:
+            mine = np.flatnonzero((pair == pair[calls[0]]) & below & ~alone)
+            allowed += max(0, int(np.percentile(start[mine] - start[parent[mine]], AHEAD_PERCENTILE)))
+        # However far a clock is ahead, a caller waited for no call that is longer than itself.
+        beyond = (over > allowed) | (took - length > np.maximum(CLOCK_NS, MAX_CUT_SHARE * took))
+        if beyond.mean() > MIN_OUTLASTING_SHARE:
+            found[calls] = True
+            continue
+        beyond &= over > MAX_CUT_SHARE * took
+        if beyond.any() and np.median(length[beyond]) <= MAX_STRETCH * np.median(length[~beyond]):
+            found[calls[beyond]] = True
+    return found
+
+
+def _called(spans: Rows, parent: Ints, service: Ints) -> Ints:
+    """(n,): number of the operation of another service that a span calls, as its child or by its own word."""
+    called = np.where(spans["callee"] >= 0, spans["callee"], -1).astype(np.int64)
+    rows = np.flatnonzero(parent >= 0)
+    rows = rows[service[rows] != service[parent[rows]]]
+    called[parent[rows]] = spans["op"][rows]
+    return called
+
+
+def _inner_sides(spans: Rows, parent: Ints, same: Bools) -> Bools:
+    """(n,): whether a span is the server's side of a call that its parent is the client's side of."""
+    below = parent >= 0
+    children = np.bincount(parent[below], minlength=len(parent))
+    above = np.maximum(parent, 0)
+    client = (spans["flags"][above] & c.CLIENT != 0) | (same[above] & (children[above] == 1))
+    inner: Bools = below & ~same & client
+    return inner
+
+
+def codes(*columns: Ints) -> Ints:
+    """(n,): number of each combination of values."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        _, code = np.unique(code * (int(column.max(initial=0)) + 2) + column + 1, return_inverse=True)
+    return code
