@@ -20,14 +20,17 @@ MAX_NODES: Final = 100_000
 MAX_CLASSES: Final = 1000
 MAX_CORES: Final = 4096.0  # of one node
 MAX_MEMORY_GB: Final = 1e6  # of one node
+LEAST: Final = 1e-6  # of any quantity; quotients of what is smaller overflow
+MAX_FACTOR: Final = 1e9  # of a speed, and of a cost per hour
 MAX_NAME_LENGTH: Final = 200
 
 
-def _bounded(name: str, value: float, most: float = math.inf) -> None:
-    """Raise ValueError unless the value is finite, above 0 and at most `most`; NaN fails too."""
-    if not (0 < value < math.inf and value <= most):
-        bound = f" and at most {most:g}" if most < math.inf else ""
-        raise ValueError(f"{name} must be a finite number above 0{bound}, not {value}")
+def _bounded(name: str, value: float, most: float) -> None:
+    """Raise ValueError unless the value is at least `LEAST` and at most `most`; NaN fails too."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a finite number above 0 and at most {most:g}, not {value}")
+    if not LEAST <= value <= most:
+        raise ValueError(f"{name} must be from {LEAST:g} to {most:g}, not {value}")
 
 
 class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -58,7 +61,7 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         for name in ("speed", "cost_per_hour"):
             value = getattr(self, name)
             if value is not None:
-                _bounded(name, value)
+                _bounded(name, value, MAX_FACTOR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import numpy as np
 
-from kwiken.allocator.workloads.profile import MAX_COLUMNS, Size
+from kwiken.allocator.workloads.profile import MAX_BASE, MAX_COLUMNS, MIN_BASE, Size
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import MAX_NAME_LENGTH, MAX_WORKLOADS, Measure
 from kwiken.base.arrays import Floats
@@ -352,6 +352,10 @@ def _run(run: _Run, known: Measurements, path: str) -> Run:
     reference = known.reference
     if not 0 < run.performance < math.inf:
         raise ValueError(f"{path}.performance: must be a finite number above 0, not {run.performance}")
+    if not MIN_BASE <= run.performance <= MAX_BASE:
+        raise ValueError(
+            f"{path}.performance: must be from {MIN_BASE:g} to {MAX_BASE:g}, not {run.performance}"
+        )
     if run.deviation is not None:
         _check_deviation(run.deviation, f"{path}.deviation")
     try:

@@ -19,6 +19,9 @@ from kwiken.base.parsing import convert, parse_json
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20  # of a document of profiles
 MAX_COLUMNS: Final = 1000  # sizes, replica counts or node classes
+# Of a base, per second. With the largest factors beside it, squares of a performance are finite and not 0.
+MIN_BASE: Final = 1e-12
+MAX_BASE: Final = 1e18
 MAX_ABS_LOG: Final = 50.0  # of a relative performance: a factor of 5e21
 
 
@@ -157,7 +160,7 @@ _Many = Annotated[list[_OfSize], msgspec.Meta(min_length=1, max_length=MAX_COLUM
 class _Profile(_Struct, frozen=True):
     name: str
     measure: Measure
-    base: Annotated[float, msgspec.Meta(gt=0)]
+    base: Annotated[float, msgspec.Meta(ge=MIN_BASE, le=MAX_BASE)]
     base_deviation: _Deviation
     up: _Many
     out: Annotated[list[_OfReplicas], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]

@@ -249,13 +249,13 @@ class Cluster:
                     self._processes.changed.set()
 
     async def _has_changed(self) -> bool:
-        """Wait for a change of the processes; after a timeout, restore removed state files instead."""
+        """Wait for a change of the processes; after a timeout, write what is not in the folder."""
         changed = self._processes.changed
         try:
             async with asyncio.timeout(CHECK_S):
                 await changed.wait()
         except TimeoutError:
-            if not self._opened.files.intact:
+            if self._opened.unsaved or not self._opened.files.intact:
                 self._opened.save(self._state())
             return False
         changed.clear()

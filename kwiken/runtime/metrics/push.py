@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
 from kwiken.otel.metrics import Family
+from kwiken.runtime.base.abandoned import ended_within, in_thread
 
 if TYPE_CHECKING:
     from kwiken.otel.metrics import MetricPush
 
+THREAD: Final = "kwiken-metrics"
+LAST_S: Final = 1.0  # longest time for the push at the end; a collector that hangs must not delay it
+CLOSE_S: Final = 0.5  # longest time for the end of retries
 INTERVAL: Final = "OTEL_METRIC_EXPORT_INTERVAL"
 INTERVAL_MS: Final = 60_000.0
 MIN_INTERVAL_MS: Final = 100.0
@@ -46,29 +50,29 @@ async def pushed(
         from kwiken.otel.metrics import MetricPush
     push = MetricPush(endpoint, attributes(), started_ns=time.time_ns())
     interval_s = interval_of(os.environ) / 1000
-    with ThreadPoolExecutor(1, thread_name_prefix="kwiken-metrics") as thread:
-        pushing = asyncio.get_running_loop().create_task(_push_on(push, collect, thread, interval_s))
-        try:
-            yield
-        finally:
-            pushing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pushing
-            thread.submit(push.push, list(collect()), time.time_ns())
-            thread.submit(push.close)
+    pushing = asyncio.get_running_loop().create_task(_push_on(push, collect, interval_s))
+    try:
+        yield
+    finally:
+        pushing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await pushing
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                await _push(push, collect)
+        ended_within(push.close, CLOSE_S, name=THREAD)
 
 
-async def _push_on(
-    push: MetricPush,
-    collect: Callable[[], Iterable[Family]],
-    thread: ThreadPoolExecutor,
-    interval_s: float,
-) -> None:
-    loop = asyncio.get_running_loop()
+async def _push_on(push: MetricPush, collect: Callable[[], Iterable[Family]], interval_s: float) -> None:
     while True:
         await asyncio.sleep(interval_s)
-        # What fails is logged by the exporter.
-        await loop.run_in_executor(thread, push.push, list(collect()), time.time_ns())
+        await _push(push, collect)
+
+
+async def _push(push: MetricPush, collect: Callable[[], Iterable[Family]]) -> None:
+    """Push the metrics of this moment; what fails is logged by the exporter."""
+    work = functools.partial(push.push, list(collect()), time.time_ns())
+    await in_thread(work, name=THREAD)
 
 
 def interval_of(environment: Mapping[str, str]) -> float:

@@ -51,7 +51,10 @@ class _Line(logging.Formatter):
 
 
 class TextLine(_Line):
-    """A line for people: time, level, process, event, message and trace; a traceback follows below it."""
+    """A line for people: time, level, process, event, message and trace; an indented traceback follows.
+
+    Whatever a message or an error holds, no line of it can be taken for one of the log.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -60,7 +63,7 @@ class TextLine(_Line):
             f"{self._moment(record)} {record.levelname} {self._process} {self._event(record)}: "
             f"{record.getMessage()}" + (f" (trace {trace})" if trace else "")
         )
-        return f"{line}\n{stack}" if stack else line
+        return "\n    ".join([line, *map(printable, stack.splitlines())]) if stack else line
 
 
 class JsonLine(_Line):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kwiken.model.service import Service
 from kwiken.otel.write import Observer
+from kwiken.runtime.base.abandoned import ended_within
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("kwiken.spans")
 CHECK_S: Final = 5.0  # interval of checks for lost spans
+LAST_S: Final = 2.0  # longest time for the last spans to reach a collector
 REPORT_FACTOR: Final = 10  # factor between two reported numbers of lost spans
 
 
@@ -36,6 +38,13 @@ class SpanCounts(Protocol):
     @property
     def last_error(self) -> str | None:
         """Reason of the last failed write; None without one."""
+
+
+class Closable(Protocol):
+    """Writes spans until it is closed."""
+
+    def close(self) -> None:
+        """Write what is queued, and stop."""
 
 
 class LossReporter:
@@ -96,7 +105,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
-    with LossReporter("gateway", observer.counts).told(), contextlib.closing(observer):
+    with LossReporter("gateway", observer.counts).told(), _closing(observer, "gateway", spec):
         yield observer
 
 
@@ -116,5 +125,23 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     spans = ServerSpans(
         service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
     )
-    with LossReporter(spec.replica or spec.stage, spans.counts).told(), contextlib.closing(spans):
+    name = spec.replica or spec.stage
+    with LossReporter(name, spans.counts).told(), _closing(spans, name, spec):
         yield spans
+
+
+@contextlib.contextmanager
+def _closing(spans: Closable, name: str, spec: GatewaySpec | ReplicaSpec) -> Iterator[None]:
+    """Close at the end; a collector that hangs then loses the last spans, and does not delay the end."""
+    try:
+        yield
+    finally:
+        if spec.otlp is None:
+            spans.close()
+        elif not ended_within(spans.close, LAST_S, name="kwiken-spans-end"):
+            LOG.warning(
+                "%s: traces are incomplete: the collector did not take the last spans within %g s",
+                name,
+                LAST_S,
+                extra=about(Event.TRACES_INCOMPLETE),
+            )

@@ -56,6 +56,8 @@ def test_nodes_are_read_in_order_with_counts() -> None:
     [
         ("cores = 16", "cores = nan", r"classes\[0\]: cores must be a finite number above 0"),
         ("cores = 16", "cores = -1", r"classes\[0\]: cores must be a finite number above 0"),
+        ("cores = 16", "cores = 5e-324", r"classes\[0\]: cores must be from 1e-06 to 4096, not 5e-324"),
+        ("cores = 16", "cores = 16\ncost_per_hour = 1e308", "cost_per_hour must be from 1e-06 to 1e"),
         ("memory_gb = 64", "memory_gb = inf", r"classes\[0\]: memory_gb must be a finite number"),
         ("cores = 16", "cores = 16\nspeed = -1", r"classes\[0\]: speed must be a finite number above 0"),
         ("cores = 16", "cores = 16\nspeed = nan", r"classes\[0\]: speed must be"),

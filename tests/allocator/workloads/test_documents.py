@@ -176,7 +176,9 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        ("base", 0, r"p.json: profiles\[0\].base: Expected `float` > 0.0"),
+        ("base", 0, r"p.json: profiles\[0\].base: Expected `float` >= 1e-12"),
+        ("base", 5e-324, r"p.json: profiles\[0\].base: Expected `float` >= 1e-12"),
+        ("base", 1e308, r"p.json: profiles\[0\].base: Expected `float` <= 1e\+18"),
         ("base_deviation", -1, r"profiles\[0\].base_deviation"),
         ("out.1.replicas", 1, r"profiles\[0\].out: replicas must rise from 1"),
         ("out.0.replicas", 0, "Expected `int` >= 1"),

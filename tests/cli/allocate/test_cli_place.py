@@ -38,6 +38,23 @@ def test_the_example_is_placed(profiles: str, tmp_path: Path) -> None:
     assert re.search(r"look-up .* met ", result.stdout)
 
 
+@pytest.mark.parametrize("base", [1e-12, 1e18])
+@pytest.mark.parametrize("mean", [-50.0, 50.0])
+def test_the_most_extreme_predictions_are_placed(
+    base: float, mean: float, profiles: str, tmp_path: Path
+) -> None:
+    document = json.loads(Path(profiles).read_text())
+    for profile in document["profiles"]:
+        profile["base"] = base
+        for each in (*profile["up"], *profile["out"], *profile["het"]):
+            each["mean"] = mean
+    extreme = tmp_path / "profiles.json"
+    extreme.write_text(json.dumps(document))
+    result = run("place", NODES, WORKLOADS, "--profiles", str(extreme), "--compare", "--explain")
+    assert result.exit_code in {0, 1}, result.stderr
+    assert "unexpected" not in result.stderr
+
+
 def test_json_explains_and_compares(profiles: str) -> None:
     arguments = (
         "place",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,11 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.cli import main as run
 from kwiken.runtime.base.process_id import Identity
+from kwiken.runtime.cluster import Cluster
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, StateFiles, StateFolder
 from kwiken.runtime.gateway.control import PlanStore
 from kwiken.runtime.process import LogFile
+from tests.support.runtime.waiting import until
 
 TARGET = "kwiken.services.hello:hello"
 LINKS = ("symbolic", "hard", "dangling")
@@ -140,3 +144,28 @@ def test_two_at_once_on_one_folder_leave_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is up already"):
         StateFiles(tmp_path, "hello").lock()
     first.unlock()
+
+
+async def test_a_state_that_could_not_be_written_is_written_once_it_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a full disk; a folder in the file's way stops root too."""
+    monkeypatch.setattr("kwiken.runtime.cluster.cluster.CHECK_S", 0.2)
+    files = StateFiles(tmp_path, "echo")
+    async with Cluster("tests.support.services.http:service", state=tmp_path) as cluster:
+        obstacle = files.state.with_name(files.state.name + ".new")
+        obstacle.mkdir()
+        ((killed, _), *_) = cluster.replicas["first"]
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: cluster.replicas["first"] and cluster.replicas["first"][0][0] != killed)
+        ((pid, _), *_) = cluster.replicas["first"]
+
+        def recorded() -> set[int]:
+            state = files.read()
+            assert state is not None
+            return {each.identity.pid for each in state.replicas}
+
+        await asyncio.sleep(0.3)
+        assert pid not in recorded()
+        obstacle.rmdir()
+        await until(lambda: pid in recorded())

@@ -44,7 +44,7 @@ def check_log(process: subprocess.Popen[str]) -> None:
     """The log of an ended process names stage and trace, with the place, and is bounded."""
     assert process.stderr is not None
     log = process.stderr.read()
-    assert f"stage 'middle': its handler raised (trace {TRACE_ID:032x})\nTraceback" in log
+    assert f"stage 'middle': its handler raised (trace {TRACE_ID:032x})\n    Traceback" in log
     assert "in _work\n" in log
     assert "ValueError: told to fail\n" in log
     assert BURST <= log.count("its handler raised") <= BURST + 5

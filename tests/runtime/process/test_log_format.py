@@ -77,7 +77,31 @@ def test_a_traceback_is_in_the_line_of_json_and_below_that_of_text(*, limited: b
     assert found["stacktrace"].endswith("base 10: 'boom'")
     first, *rest = formatter_of("text", "lookup-0").format(record).splitlines()
     assert first.endswith("ERROR lookup-0 other: it failed")
-    assert rest[0] == "Traceback (most recent call last):"
+    assert rest[0] == "    Traceback (most recent call last):"
+    assert all(line.startswith("    ") for line in rest)
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_no_text_of_an_error_looks_like_a_line(end: str, *, limited: bool) -> None:
+    forged = "2026-01-01T00:00:00.000Z INFO gateway cluster_up: all is well"
+    try:
+        fail(f"x{end}{forged}{end}\x1b[2J")
+    except ValueError:
+        record = logging.makeLogRecord(
+            {"name": "kwiken.x", "levelno": logging.ERROR, "levelname": "ERROR", "msg": "it failed"}
+        )
+        record.exc_info = sys.exc_info()
+    if limited:
+        assert LimitFilter(lambda: 0.0).filter(record)
+    text = formatter_of("text", "lookup-0").format(record)
+    assert "all is well" in text
+    assert not any(line.startswith("2026-01") for line in text.splitlines())
+    assert text.replace("\n", "").isprintable()
 
 
 def documented() -> list[str]:

@@ -26,6 +26,7 @@ class StateFolder:
     Attributes:
         files: paths of the files.
         token: token of the gateway's control routes, made for this cluster.
+        unsaved: whether the last state could not be written, so that an older one is in the folder.
 
     Raises:
         InputError: the service is up already, or the folder cannot be written.
@@ -35,7 +36,7 @@ class StateFolder:
         self._temporary = folder is None
         self.files = StateFiles(folder or Path(tempfile.mkdtemp(prefix="kwiken-")), service)
         self.token = secrets.token_urlsafe(32)
-        self._unsaved = False
+        self.unsaved = False
         self.files.lock()
 
     def begin(self, state: ClusterState) -> None:
@@ -57,15 +58,15 @@ class StateFolder:
             self.files.restore(self.token)
             self.files.write(state)
         except (OSError, InputError) as error:
-            if not self._unsaved:
+            if not self.unsaved:
                 LOG.warning(
                     "the state cannot be saved, so `down` and `status` do not see it: %s",
                     error,
                     extra=about(Event.STATE_NOT_SAVED),
                 )
-            self._unsaved = True
+            self.unsaved = True
         else:
-            self._unsaved = False
+            self.unsaved = False
 
     @property
     def has_plan(self) -> bool:
