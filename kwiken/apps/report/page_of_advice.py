@@ -47,10 +47,10 @@ def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
 def _cards(advice: Advice) -> tuple[Card, ...]:
     cards = [Card("before", "p99 now", ms(advice.kind.p99_ms), f"p50 {ms(advice.kind.p50_ms)}")]
     slow = advice.slow[-1]
-    if advice.leading:
-        part = next(each for each in slow.services if each.name == advice.leading[0])
+    if advice.first is not None:
+        whose = f"the slowest {slow.share:.0%}" if slow.during_s is None else "that time"
         cards.append(
-            Card("critical", part.name, f"{part.share:.0%}", f"of the excess of the slowest {slow.share:.0%}")
+            Card("critical", advice.first.name, f"{advice.first.share:.0%}", f"of the excess of {whose}")
         )
     if advice.judgement is not None:
         arm = advice.judgement.arm("plan")

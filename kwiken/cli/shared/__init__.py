@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Real as Real,
         check_belongs as check_belongs,
         copyable_option as copyable_option,
+        during_option as during_option,
         given as given,
         json_option as json_option,
         load_plan as load_plan,

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
@@ -76,6 +77,39 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return seconds
 
 
+def _during_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
+    """Click callback: parse START/END or START/DURATION into seconds since 1970; UTC without a zone."""
+    if value is None:
+        return None
+    start, _, end = value.partition("/")
+    try:
+        since = _instant(start)
+        length = _DURATION.fullmatch(end)
+        until = since + float(length[1]) * _SECONDS[length[2]] if length is not None else _instant(end)
+    except (ValueError, OverflowError):
+        since = until = 0.0
+    if not since < until:
+        raise click.BadParameter(
+            f"{value!r} is no time; write START/END or START/DURATION, such as 2026-01-30T13:15:43/60s",
+            ctx,
+            param,
+        )
+    return since, until
+
+
+def _instant(text: str) -> float:
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+during_option = click.option(
+    "--during",
+    "during_s",
+    metavar="START/END",
+    callback=_during_of,
+    help="Explain the requests that start in this time, such as 2026-01-30T13:15:43/60s (UTC), beside all "
+    "others.  [default: the slowest 5%]",
+)
 SHARE: Final = Real(0, 1)
 POSITIVE: Final = Real(0, above=True)
 NOT_NEGATIVE: Final = Real(0)

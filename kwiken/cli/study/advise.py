@@ -15,6 +15,7 @@ from kwiken.cli.shared import (
     Real,
     check_exist,
     copyable_option,
+    during_option,
     json_option,
     named_by,
     needs_extra,
@@ -46,6 +47,7 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
     metavar="NAME",
     help="Requests of this kind, as `kwiken fit --list` shows.  [default: the most frequent]",
 )
+@during_option
 @sampled_option
 @once_option
 @copyable_option
@@ -59,6 +61,7 @@ def command(
     traces: tuple[str, ...],
     budget: float,
     kind: str | None,
+    during_s: tuple[float, float] | None,
     sampled: float,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
@@ -87,6 +90,7 @@ def command(
             budget=budget,
             kind=chosen,
             others=others,
+            during_s=during_s,
             sampled=sampled,
             created=created,
             seed=seed,

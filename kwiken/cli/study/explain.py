@@ -13,6 +13,7 @@ from kwiken.base.printable import printable
 from kwiken.cli.shared import (
     SHARE,
     check_belongs,
+    during_option,
     json_option,
     load_plan,
     load_profile,
@@ -40,6 +41,7 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
     show_default=True,
     help="Reissue budget to try at each stage alone, as a share of all work.",
 )
+@during_option
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -48,6 +50,7 @@ def command(
     profile: str,
     plan_file: str | None,
     budget: float,
+    during_s: tuple[float, float] | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -59,7 +62,7 @@ def command(
     from kwiken.tail.diagnosis import explain
 
     with progress("explaining"):
-        story = explain(learned, plan, budget=budget, seed=seed)
+        story = explain(learned, plan, budget=budget, during_s=during_s, seed=seed)
     if as_json:
         print_json(story)
     else:

@@ -26,6 +26,7 @@ MAX_COUNTS = 1000
 MAX_COUNT = 10**15
 MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
+MAX_LINKS = 10_000  # between two services each
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
 PLAN_FIELDS = {"budgets", "profile"}  # top-level fields by which a plan is recognised
@@ -81,6 +82,8 @@ class _Profile(_Struct, frozen=True):
     origin: Origin | None = None
     service_names: list[str] = []
     service_ms: list[list[float]] = []  # a list for each service
+    link_names: list[tuple[str, str]] = []
+    link_ms: list[list[float]] = []  # a list for each link
 
 
 def profile_to_json(profile: Profile) -> str:
@@ -102,6 +105,8 @@ def profile_to_json(profile: Profile) -> str:
         origin=profile.origin,
         service_names=list(profile.service_names),
         service_ms=to_microseconds(profile.service_ms).T.tolist() if profile.service_ms is not None else [],
+        link_names=list(profile.link_names),
+        link_ms=to_microseconds(profile.link_ms).T.tolist() if profile.link_ms is not None else [],
     )
     _check(document, where="profile")
     return msgspec.json.encode(document).decode()
@@ -182,6 +187,10 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         service_names=tuple(document.service_names),
         service_ms=np.ascontiguousarray(np.asarray(document.service_ms, dtype=float).T)
         if document.service_names
+        else None,
+        link_names=tuple(document.link_names),
+        link_ms=np.ascontiguousarray(np.asarray(document.link_ms, dtype=float).T)
+        if document.link_names
         else None,
     )
 
@@ -290,6 +299,7 @@ def _problems(document: _Profile) -> Iterator[str]:
         yield f"calls_ms has more than {MAX_CELLS} calls over all stages"
     yield from _class_problems(document)
     yield from _service_problems(document)
+    yield from _link_problems(document)
     if len(document.counts) > MAX_COUNTS or not all(0 <= n <= MAX_COUNT for n in document.counts.values()):
         yield f"counts must be at most {MAX_COUNTS} numbers from 0 to {MAX_COUNT}"
 
@@ -319,6 +329,22 @@ def _service_problems(document: _Profile) -> Iterator[str]:
     for name, column in zip(names, document.service_ms, strict=False):
         yield from _length_problems(column, len(document.latency_ms), f"service_ms of {name[:MAX_NAME]!r}")
         yield from _time_problems(column, f"service_ms of {name[:MAX_NAME]!r}")
+
+
+def _link_problems(document: _Profile) -> Iterator[str]:
+    names = document.link_names
+    if len(names) > MAX_LINKS or any(not 0 < len(name) <= MAX_NAME for pair in names for name in pair):
+        yield f"link_names must be at most {MAX_LINKS} pairs of names of 1 to {MAX_NAME} characters"
+    elif len(set(names)) < len(names):
+        yield "link_names has a pair twice"
+    elif len(document.link_ms) != len(names):
+        yield f"link_ms has {len(document.link_ms)} links, and link_names has {len(names)}"
+    elif len(names) * len(document.latency_ms) > MAX_CELLS:
+        yield f"link_ms has more than {MAX_CELLS} times over all links"
+    for (caller, callee), column in zip(names, document.link_ms, strict=False):
+        link = f"link_ms of {caller[:MAX_NAME]!r} and {callee[:MAX_NAME]!r}"
+        yield from _length_problems(column, len(document.latency_ms), link)
+        yield from _time_problems(column, link)
 
 
 def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:

@@ -151,7 +151,11 @@ class Profile:
         origin: what the fit chose; None for a profile of our own runtime's traces, or of an older version.
         service_names: names of the services that did the requests' work; empty where this is not known.
         service_ms: (n, services) time of each service in each request, milliseconds: its own part of the
-            critical path through the raw spans, so that a row sums to the latency. None where not known.
+            critical path through the raw spans. With `link_ms`, a row sums to the latency. None where not
+            known.
+        link_names: names of the caller and the callee of each link between two services.
+        link_ms: (n, links) time on critical paths that calls spent between the client's and the server's
+            span, milliseconds: network, connection and queue. None where no link is known.
     """
 
     service: str
@@ -164,6 +168,8 @@ class Profile:
     origin: Origin | None = None
     service_names: tuple[str, ...] = ()
     service_ms: Floats | None = None
+    link_names: tuple[tuple[str, str], ...] = ()
+    link_ms: Floats | None = None
 
     @property
     def requests(self) -> int:
@@ -203,8 +209,9 @@ class Profile:
             if stage.threads > 1:
                 total.update(f"threads {stage.threads}".encode())
         total.update(to_microseconds(self.latency_ms).tobytes())
-        if self.service_ms is not None:
-            total.update(repr(self.service_names).encode() + to_microseconds(self.service_ms).tobytes())
+        parts = ((self.service_names, self.service_ms), (self.link_names, self.link_ms))
+        for names, spent in ((names, spent) for names, spent in parts if spent is not None):
+            total.update(repr(names).encode() + to_microseconds(spent).tobytes())
         if self.classes is not None:
             total.update(repr(self.class_names).encode() + np.ascontiguousarray(self.classes).tobytes())
         return f"sha256:{total.hexdigest()}"

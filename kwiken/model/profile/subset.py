@@ -22,6 +22,7 @@ def part_of(profile: Profile, rows: Ints) -> Profile:
         started_s=profile.started_s[rows],
         classes=profile.classes[rows] if profile.classes is not None else None,
         service_ms=profile.service_ms[rows] if profile.service_ms is not None else None,
+        link_ms=profile.link_ms[rows] if profile.link_ms is not None else None,
     )
 
 

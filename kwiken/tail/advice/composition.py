@@ -26,7 +26,7 @@ from kwiken.tail.advice.contents import (
     TraceRareKinds,
 )
 from kwiken.tail.advice.hedged_already import hedged_already
-from kwiken.tail.diagnosis import explain
+from kwiken.tail.diagnosis import SlowRequests, explain
 from kwiken.tail.evaluation import PLAN, Judgement, judge
 from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
 
@@ -41,6 +41,7 @@ def advise(
     budget: float,
     kind: RequestKind,
     others: Sequence[RequestKind] = (),
+    during_s: tuple[float, float] | None = None,
     sampled: float = 1.0,
     created: str = "",
     seed: int = 0,
@@ -53,6 +54,8 @@ def advise(
     Args:
         budget: reissue budget, a share above 0 and at most 1.
         others: other kinds of requests in the same traces, most frequent first.
+        during_s: start and end of a time whose requests are explained instead of the slowest, seconds since
+            1970; None for none.
         sampled: share of the service's requests that the profile holds, above 0 and at most 1: the ledger's
             floor is granted to all of them.
         created: RFC 3339 time to note in the plan.
@@ -63,14 +66,14 @@ def advise(
         the earlier half made p99 of the later half worse.
 
     Raises:
-        InputError: for a budget or a share out of range, a profile without requests, or with latencies that
-            mostly contradict its stages.
+        InputError: for a budget or a share out of range, a time as `explain_time` refuses it, a profile
+            without requests, or with latencies that mostly contradict its stages.
     """
     if not 0 < budget <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     if not 0 < sampled <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
-    story = explain(profile, budget=budget, seed=seed)
+    story = explain(profile, budget=budget, during_s=during_s, seed=seed)
     settings = PlanSettings(budgets=Budgets(reissue=budget), created=created, seed=seed)
     doubt = _unplannable(profile)
     study = None if doubt is not None else study_plan(profile, settings)
@@ -78,7 +81,7 @@ def advise(
     doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
     if doubt is Doubt.WORSE:
         study = None
-    leading = story.slow[-1].leading
+    slow = story.slow[-1]
     return Advice(
         service=profile.service,
         kind=kind,
@@ -86,13 +89,14 @@ def advise(
         tail_ratio=story.tail_ratio if math.isfinite(story.tail_ratio) else None,
         tailed=story.tail_ratio >= MIN_TAIL_RATIO,
         slow=story.slow,
-        leading=leading,
+        first=slow.first,
+        leading=slow.leading,
         budget=budget,
         judgement=found,
         doubt=doubt,
         behind_p99=found.requests // 100 if found is not None else 0,
         settings=() if study is None else _settings(profile, study),
-        steps=tuple(_steps(profile, study, found, leading, others)),
+        steps=tuple(_steps(profile, study, found, slow, others)),
     ), None if study is None else study.plan
 
 
@@ -150,7 +154,7 @@ def _steps(
     profile: Profile,
     study: PlanStudy | None,
     found: Judgement | None,
-    leading: Sequence[str],
+    slow: SlowRequests,
     others: Sequence[RequestKind],
 ) -> Iterator[NextStep]:
     """What to measure next, most useful first."""
@@ -165,10 +169,10 @@ def _steps(
     unsure = tuple(name for name in reads if name in copied)
     if unsure:
         yield ConfirmReads(stages=unsure)
-    if writes and (found is None or any(_serves(profile, name, leading) for name in writes)):
+    if writes and (found is None or any(_serves(profile, name, slow) for name in writes)):
         yield ConfirmWrites(stages=writes)
     yield from _shared_calls(settings)
-    beyond = _out_of_reach(profile, leading)
+    beyond = _out_of_reach(profile, slow)
     if beyond:
         yield OutOfReach(services=beyond)
     uncharged = tuple(name for name in copied if profile.stage(name).busy_ms is None)
@@ -194,13 +198,15 @@ def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:
             )
 
 
-def _serves(profile: Profile, stage: str, services: Sequence[str]) -> bool:
-    return profile.stage(stage).match.service in services
+def _serves(profile: Profile, stage: str, slow: SlowRequests) -> bool:
+    """Whether a leading service, or the callee of a leading link, answers the calls of a stage."""
+    service = profile.stage(stage).match.service
+    return any(service == (part.link[1] if part.link else part.name) for part in slow.leading_parts)
 
 
-def _out_of_reach(profile: Profile, leading: Sequence[str]) -> tuple[str, ...]:
-    """Leading services that answer no stage's calls."""
+def _out_of_reach(profile: Profile, slow: SlowRequests) -> tuple[str, ...]:
+    """Leading services that answer no stage's calls, and leading links above all stages."""
     if not profile.service_names:  # the parts of the excess are stages then
         return ()
     known = {stage.match.service for stage in profile.stages if not stage.name.endswith(OWN_TIME)}
-    return tuple(name for name in leading if name not in known)
+    return tuple(part.name for part in slow.leading_parts if known.isdisjoint(part.link or (part.name,)))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kwiken.tail.diagnosis import SlowRequests
+from kwiken.tail.diagnosis import SlowRequests, Suspect
 from kwiken.tail.evaluation import Judgement
 
 
@@ -127,6 +127,7 @@ class ConfirmWrites(_Struct, frozen=True, tag_field="step", tag="confirm_writes"
 class OutOfReach(_Struct, frozen=True, tag_field="step", tag="out_of_reach"):
     """Look into services that make the tail and answer no stage's calls: no setting copies their work.
 
+    A link between two services is out of reach where neither answers a stage's calls.
     A service is out of reach as the receiver of the requests, above them, or below a stage; a copy of a
     stage's call renews the work below that stage too.
     """
@@ -181,8 +182,10 @@ class Advice(_Struct, frozen=True):
         others: other kinds of requests in the traces, most frequent first.
         tail_ratio: p99 over the median of the requests; None where the median is 0.
         tailed: whether p99 is far enough above the median to be worth lowering.
-        slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
-        leading: names of the few services that make most of the excess of the slowest 5%, largest first.
+        slow: the slowest 1% and 5% of the requests, then those of the time asked about, if one was: the part
+            of each service and link in what makes them slow.
+        first: what is named first for the last of `slow`; None without an excess.
+        leading: names of the few services and links that make most of its excess, largest first.
         budget: reissue budget, as a share of all work.
         judgement: the plan made from the earlier half of the requests, judged on the later half, beside an
             even spread and hindsight; None where there can be no such plan.
@@ -198,6 +201,7 @@ class Advice(_Struct, frozen=True):
     tail_ratio: float | None
     tailed: bool
     slow: tuple[SlowRequests, ...]
+    first: Suspect | None
     leading: tuple[str, ...]
     budget: float
     judgement: Judgement | None

@@ -9,5 +9,7 @@ from kwiken.tail.diagnosis.explanation import (
     Explanation as Explanation,
     StageStory as StageStory,
     explain as explain,
+    explain_time as explain_time,
 )
 from kwiken.tail.diagnosis.heat_map import Heat as Heat, heat_maps as heat_maps
+from kwiken.tail.diagnosis.suspect import Suspect as Suspect

@@ -25,7 +25,7 @@ from kwiken.model.profile import (
 )
 from kwiken.tail.curves import Curve, CurveBounds, curve_bounds, stage_curves
 from kwiken.tail.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
-from kwiken.tail.diagnosis.excess import SlowRequests, slow_requests
+from kwiken.tail.diagnosis.excess import SlowRequests, slow_in, slow_requests
 from kwiken.tail.diagnosis.heat_map import Heat, heat_maps
 from kwiken.tail.simulation import ROWS, PairedSimulation
 
@@ -91,7 +91,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tail_ratio: p99 over median of whole requests.
-        slow: the slowest 1% and 5% of the requests, and the part of each service in what makes them slow.
+        slow: the slowest 1% and 5% of the requests, then those of the time asked about, with the part of each
+            service and link in what makes them slow.
         budget: reissue budget of each what-if, as a share of all work.
         stages: findings by stage, parents before children.
         paths: the most frequent critical paths that cover 90% of the requests.
@@ -119,7 +120,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(
-    profile: Profile, plan: Plan | None = None, *, budget: float = WHAT_IF_BUDGET, seed: int = 0
+    profile: Profile,
+    plan: Plan | None = None,
+    *,
+    budget: float = WHAT_IF_BUDGET,
+    during_s: tuple[float, float] | None = None,
+    seed: int = 0,
 ) -> Explanation:
     """Find the stages that make requests slow, and the gain of reissues at each one alone.
 
@@ -129,10 +135,12 @@ def explain(
     Args:
         plan: plan whose choices to show beside the findings; None for none.
         budget: reissue budget to try at every stage alone, as a share of all work, above 0 and at most 1.
+        during_s: start and end of a time to explain too, seconds since 1970; None for none.
 
     Raises:
         InputError: for a profile without requests, or with latencies that mostly contradict its stages; a
-            budget outside (0, 1]; a plan of another service or of stages that the profile lacks.
+            budget outside (0, 1]; a time as `explain_time` refuses it; a plan of another service or of stages
+            that the profile lacks.
     """
     _check(profile, plan, budget)
     latency = _latency(profile, seed)
@@ -146,13 +154,18 @@ def explain(
     cut = {stage.name: np.asarray(stage.censored.any(axis=1)) for stage in profile.stages}
     blamed = blame(spent, total)
     services = _by_service(profile)
+    slow = slow_requests(
+        services or spent, total, by="service" if services else "stage", links=_by_link(profile)
+    )
+    if during_s is not None:
+        slow = (*slow, explain_time(profile, *during_s))
     slowest, unread = _among_slowest(cut, total), unread_shares(profile)
     stories = _Stories(shape, blamed, shares, alone, _planned(plan), slowest, unread)
     return Explanation(
         service=profile.service,
         requests=profile.requests,
         tail_ratio=shape.tail_ratio,
-        slow=slow_requests(services or spent, total, by="service" if services else "stage"),
+        slow=slow,
         budget=budget,
         stages=tuple(
             stories.of(stage, float(on.mean())) for stage, on in zip(profile.stages, on_path, strict=True)
@@ -166,6 +179,37 @@ def explain(
         heat=heat_maps(profile),
         contradicted=float(contradicted(profile).mean()),
     )
+
+
+def explain_time(profile: Profile, since_s: float, until_s: float) -> SlowRequests:
+    """What makes the requests of some time slow: parts of services and links above their usual medians.
+
+    Args:
+        since_s: start of the time, seconds since 1970.
+        until_s: its end, which is no part of it, seconds since 1970.
+
+    Raises:
+        InputError: no request starts in that time, or every one does, so that none is left to compare with.
+    """
+    there = (profile.started_s >= since_s) & (profile.started_s < until_s)
+    if not there.any():
+        raise InputError("no request starts in that time", where="during")
+    if there.all():
+        raise InputError("all requests start in that time, so none is left to compare with", where="during")
+    services = _by_service(profile)
+    if services:
+        return slow_in(services, there, during_s=(since_s, until_s), links=_by_link(profile))
+    latency = {stage.name: stage.latency_ms for stage in profile.stages}
+    on_path = critical_path(profile.stages, latency)
+    spent = {stage.name: latency[stage.name] * on for stage, on in zip(profile.stages, on_path, strict=True)}
+    return slow_in(spent, there, during_s=(since_s, until_s), by="stage")
+
+
+def _by_link(profile: Profile) -> dict[tuple[str, str], Floats]:
+    """By caller and callee: (n,) time of the link in each request, milliseconds."""
+    if profile.link_ms is None:
+        return {}
+    return {link: profile.link_ms[:, place] for place, link in enumerate(profile.link_names)}
 
 
 def _by_service(profile: Profile) -> dict[str, Floats]:

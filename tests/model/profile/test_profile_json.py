@@ -47,7 +47,9 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
         learned,
         origin=Origin(kind="shop:/buy", caller="edge:/*", depth=2, ignored=("egress",)),
         service_names=("shop", "disk"),
-        service_ms=np.stack([0.25 * learned.latency_ms, 0.75 * learned.latency_ms]).T,
+        service_ms=np.stack([0.25 * learned.latency_ms, 0.65 * learned.latency_ms]).T,
+        link_names=(("shop", "disk"),),
+        link_ms=0.1 * learned.latency_ms[:, None],
     )
 
 
@@ -67,6 +69,10 @@ def test_round_trip_keeps_everything_to_the_microsecond(profile: Profile) -> Non
     assert again.service_ms is not None
     assert profile.service_ms is not None
     assert np.allclose(again.service_ms, profile.service_ms, atol=0.00051)
+    assert again.link_names == profile.link_names
+    assert again.link_ms is not None
+    assert profile.link_ms is not None
+    assert np.allclose(again.link_ms, profile.link_ms, atol=0.00051)
     assert [stage.writes for stage in again.stages] == ["", "", "POST"]
     for mine, theirs in zip(profile.stages, again.stages, strict=True):
         assert (mine.name, mine.after, mine.match) == (theirs.name, theirs.after, theirs.match)
@@ -117,7 +123,10 @@ def test_the_digest_differs_between_profiles(profile: Profile, document: dict[st
 def test_a_part_of_the_requests_keeps_their_services(profile: Profile) -> None:
     part = part_of(profile, np.array([3, 1]))
     assert part.service_ms is not None
-    np.testing.assert_allclose(part.service_ms.sum(axis=1), profile.latency_ms[[3, 1]])
+    assert part.link_ms is not None
+    np.testing.assert_allclose(
+        part.service_ms.sum(axis=1) + part.link_ms.sum(axis=1), profile.latency_ms[[3, 1]]
+    )
 
 
 def test_missing_calls_are_null(document: dict[str, Any]) -> None:
@@ -162,6 +171,11 @@ BROKEN = [
     (set_at("service_names", to=["", "disk"]), "service_names must be at most"),
     (set_at("service_names", to=["disk", "disk"]), "service_names has a name twice"),
     (set_at("service_ms", 0, to=[1.0]), "service_ms of 'shop': has 1 requests, and the profile has 50"),
+    (set_at("link_names", to=[]), "link_ms has 1 links, and link_names has 0"),
+    (set_at("link_names", 0, to=["shop", ""]), "link_names must be at most 10000 pairs of names of 1 to"),
+    (set_at("link_names", to=[["shop", "disk"]] * 2), "link_names has a pair twice"),
+    (set_at("link_ms", 0, to=[1.0]), "link_ms of 'shop' and 'disk': has 1 requests, and the profile has 50"),
+    (set_at("link_ms", 0, 3, to=-1.0), "link_ms of 'shop' and 'disk', request 3: must be a number of ms"),
     (set_at("service_ms", 1, 3, to=-1.0), "service_ms of 'disk', request 3: must be a number of ms"),
     (set_at("origin", "kind", to=""), "kind, caller and ignored must have 1 to 1000 characters"),
     (set_at("origin", "depth", to=21), "depth must be from 1 to 20, not 21"),

@@ -289,15 +289,25 @@ def test_kinds_of_a_single_request_each_are_said_to_come_of_identifiers(tmp_path
     assert not list_kinds([write(tmp_path / "routes.json", whole)]).scattered
 
 
-Times = dict[str, float]
+Times = dict[str | tuple[str, str], float]
 
 
 def by_hand(spans: list[Span]) -> dict[int, Times]:
-    """Time of each service in each request, from raw spans, by the definition: backwards from each span's end."""
+    """Time of each service and link in each request, by the definition: backwards from each span's end."""
     below: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for span in spans:
         below[span.trace, span.parent].append(span)
     found: dict[int, Times] = {}
+
+    by_id = {(span.trace, span.id): span for span in spans}
+
+    def owner(span: Span) -> str | tuple[str, str]:
+        """Service of the span; caller and callee where it is the client's side of a call."""
+        above, inner = by_id.get((span.trace, span.parent)), below[span.trace, span.id]
+        client = above is not None and above.service == span.service and len(inner) == 1
+        return (
+            (span.service, inner[0].service) if client and inner[0].service != span.service else span.service
+        )
 
     def walk(span: Span, end: int, times: Times) -> None:
         left, until = 0, end
@@ -306,7 +316,7 @@ def by_hand(spans: list[Span]) -> dict[int, Times]:
                 left += until - child.end
                 walk(child, child.end, times)
                 until = child.start
-        times[span.service] += (left + until - span.start) / MS
+        times[owner(span)] += (left + until - span.start) / MS
 
     for root in (span for span in spans if not span.parent):
         found[root.trace] = defaultdict(float)
@@ -344,9 +354,11 @@ def test_times_of_services_are_those_of_the_raw_spans_and_sum_to_the_latency(see
     except InputError:
         return
     assert profile.service_ms is not None
-    np.testing.assert_allclose(profile.service_ms.sum(axis=1), profile.latency_ms)
-    for row, times in zip(profile.service_ms, by_hand(spans).values(), strict=True):
-        told = dict(zip(profile.service_names, row.tolist(), strict=True))
+    links = np.zeros((profile.requests, 0)) if profile.link_ms is None else profile.link_ms
+    both = np.hstack([profile.service_ms, links])
+    np.testing.assert_allclose(both.sum(axis=1), profile.latency_ms)
+    for row, times in zip(both, by_hand(spans).values(), strict=True):
+        told = dict(zip((*profile.service_names, *profile.link_names), row.tolist(), strict=True))
         assert {name: ms for name, ms in told.items() if ms > 0} == pytest.approx(
             {name: ms for name, ms in times.items() if ms > 0}
         )

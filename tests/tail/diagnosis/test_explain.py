@@ -87,7 +87,7 @@ def test_the_command_answers_who_makes_slow_requests_slow_first(faulty: Profile,
     assert "stage" in lines[3], "the profile does not say which services did the work"
     whole = next(line for line in lines if line.startswith("all "))
     assert whole.count("100%") == 2
-    assert any(line.startswith("ms more: mean over the 40 or 200 slowest requests, less") for line in lines)
+    assert any("ms more: mean over the 40 or 200 slow requests, less" in line for line in lines)
 
 
 def test_the_rows_stand_in_the_order_of_the_sentence(faulty: Profile) -> None:
@@ -101,7 +101,7 @@ def test_the_rows_stand_in_the_order_of_the_sentence(faulty: Profile) -> None:
     assert [row[0] for row in excess_table((one, five)).body] == ["often", "rarely", "all"]
     assert excess_sentence(five).split(": ")[1].startswith("often")
     alone = explain(part_of(faulty, np.arange(1))).slow
-    assert "mean over the slowest request, less" in excess_table(alone).caption
+    assert "mean over the slow request, less" in excess_table(alone).caption
     assert excess_sentence(alone[-1]).startswith(
         "The slowest 5% (1 request) takes no longer than the medians"
     )

@@ -74,7 +74,7 @@ def fit_foreign(
         stages=[replace(stage, name=name) for stage, name in zip(graph.stages, names, strict=True)],
         edges=graph.edges,
     )
-    services, times = service_times(forest, calls, rows)
+    times = service_times(forest, calls, rows)
     return replace(
         profile,
         service=forest.names.operations[requests.op if not spans else root][0],
@@ -85,8 +85,10 @@ def fit_foreign(
             depth=depth,
             ignored=tuple(ignored),
         ),
-        service_names=services,
-        service_ms=times,
+        service_names=times.services,
+        service_ms=times.service_ms,
+        link_names=times.links,
+        link_ms=times.link_ms if times.links else None,
     )
 
 

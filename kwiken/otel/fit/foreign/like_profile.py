@@ -87,8 +87,16 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
         stages=learned,
         edges=_edges(stages),
     )
-    names, times = service_times(forest, between, requests.rows)
-    return replace(profile, service=model.service, origin=origin, service_names=names, service_ms=times)
+    times = service_times(forest, between, requests.rows)
+    return replace(
+        profile,
+        service=model.service,
+        origin=origin,
+        service_names=times.services,
+        service_ms=times.service_ms,
+        link_names=times.links,
+        link_ms=times.link_ms if times.links else None,
+    )
 
 
 def _callers(tree: Forest, rows: Ints, caller: str) -> Ints:

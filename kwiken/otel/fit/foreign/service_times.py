@@ -1,10 +1,14 @@
 """Time of each service in each request: its own part of the request's critical path, from raw spans.
 
-A service's own time is that in which its spans waited for no other service. Time between a client's span and
-its server's span is the caller's. The times of one request sum to its latency.
+A service's own time is that in which its spans waited for no other service. Time within a client's span and
+outside of its server's span belongs to the link between the two services: network, connection and queue. The
+times of one request, of services and links together, sum to its latency.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,59 +21,104 @@ Floats = NDArray[np.float64]
 NS_PER_MS = 1e6
 
 
-def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> tuple[tuple[str, ...], Floats]:
-    """Services on critical paths, and the time of each in each request.
+class ServiceTimes(NamedTuple):
+    """Time of services, and of the links between them, on the critical paths of n requests.
+
+    Attributes:
+        services: names of k services, in alphabetical order.
+        service_ms: (n, k) own time of each service, milliseconds.
+        links: names of the caller and the callee of each of m links, in alphabetical order.
+        link_ms: (n, m) time of each link, milliseconds.
+    """
+
+    services: tuple[str, ...]
+    service_ms: Floats
+    links: tuple[tuple[str, str], ...]
+    link_ms: Floats
+
+
+def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> ServiceTimes:
+    """Find the services and links on critical paths, and the time of each in each request.
 
     Backwards from its end, a service waited for the call that ended last; before that for the call that ended
-    last before this one began, and so on (CRISP, Zhang et al., ATC 2022, section 4).
+    last before this one began, and so on (CRISP, Zhang et al., ATC 2022, section 4). A call lasts as long as
+    its client's span. A link is known only where both spans of a call are.
 
     Args:
         forest: forest of all spans.
         calls: its requests and calls between services.
         requests: (n,) rows in the whole forest of the requests' spans.
-
-    Returns:
-        k names of services in alphabetical order, and (n, k) milliseconds.
     """
-    own, owner = _own_times(calls, requests)
-    nodes = np.flatnonzero((owner >= 0) & (own > 0))
-    numbers = services_of(forest.names)[calls.forest.spans["op"][nodes]]
-    names = {int(n): s for n, (s, _) in zip(services_of(forest.names), forest.names.operations, strict=True)}
-    found = sorted(np.unique(numbers).tolist(), key=lambda number: names[number])
-    column = np.zeros(len(names), np.int64)
-    column[found] = np.arange(len(found))
-    times = np.zeros((len(requests), len(found)))
-    np.add.at(times, (owner[nodes], column[numbers]), own[nodes] / NS_PER_MS)
-    return tuple(names[number] for number in found), times
+    path = _walk(calls, requests)
+    tree = calls.forest
+    service = services_of(forest.names)[tree.spans["op"]] if len(tree) else np.empty(0, np.int64)
+    known = {int(n): s for n, (s, _) in zip(services_of(forest.names), forest.names.operations, strict=True)}
+    nodes = np.flatnonzero((path.owner >= 0) & (path.own > 0))
+    names = sorted(np.unique(service[nodes]).tolist(), key=lambda number: known[number])
+    crossed = np.flatnonzero((path.owner >= 0) & (path.link > 0))
+    pair = service[tree.parent[crossed]] * (len(known) + 1) + service[crossed]
+    pairs = sorted(
+        np.unique(pair).tolist(), key=lambda code: tuple(known[n] for n in divmod(code, len(known) + 1))
+    )
+    return ServiceTimes(
+        tuple(known[number] for number in names),
+        _summed(len(requests), path.owner[nodes], service[nodes], names, path.own[nodes]),
+        tuple((known[code // (len(known) + 1)], known[code % (len(known) + 1)]) for code in pairs),
+        _summed(len(requests), path.owner[crossed], pair, pairs, path.link[crossed]),
+    )
 
 
-def _own_times(calls: ServiceCalls, requests: Ints) -> tuple[Ints, Ints]:
-    """Own time of each request or call, nanoseconds, and the index of its request; -1 if on no path."""
+def _summed(requests: int, owner: Ints, code: Ints, codes: Sequence[int], spent: Ints) -> Floats:
+    """(requests, codes): sums of times, milliseconds, by request and by code in the order of `codes`."""
+    times = np.zeros((requests, len(codes)))
+    if codes:
+        order = np.argsort(codes)
+        column = order[np.searchsorted(np.array(codes)[order], code)]
+        np.add.at(times, (owner, column), spent / NS_PER_MS)
+    return times
+
+
+class _Path(NamedTuple):
+    """Critical paths: for each request or call, the index of its request (-1 on no path), and nanoseconds."""
+
+    owner: Ints
+    own: Ints
+    link: Ints
+
+
+def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
+    """Walk all critical paths from the requests down, level by level."""
     tree = calls.forest
     start, end = calls.start, calls.end.copy()
+    outer_start, outer_end = tree.start, tree.end  # of the client's span, where there is one
     owner = np.full(len(tree), -1, np.int64)
     owner[calls.places[requests]] = np.arange(len(requests))
     own = np.where(owner >= 0, end - start, 0)
+    link = np.zeros(len(tree), np.int64)
     top = owner >= 0
     waited = (tree.parent >= 0) & ~top & (tree.state & DETACHED == 0)
     for level in levels(tree.depth)[1:]:
         below = level[waited[level]]
         below = below[owner[tree.parent[below]] >= 0]
-        rows = below[np.lexsort((-start[below], -end[below], tree.parent[below]))]
+        rows = below[np.lexsort((-outer_start[below], -outer_end[below], tree.parent[below]))]
         above = tree.parent[rows]
         first = np.ones(len(rows), np.bool_)
         first[1:] = above[1:] != above[:-1]
         since = np.arange(len(rows)) - np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))
         until = end.copy()  # of the parent, until which it has not yet been said what it waited for
-        length = end - start
+        length = outer_end - outer_start
         for each in levels(since):
             row, parent = rows[each], above[each]
-            last = np.minimum(end[row], until[parent])
-            over = end[row] - until[parent] > MAX_OVERLAP * length[row] + 1
-            row, parent, last = (column[~over & (last > start[row])] for column in (row, parent, last))
+            last = np.minimum(outer_end[row], until[parent])
+            begun = np.maximum(outer_start[row], start[parent])
+            over = outer_end[row] - until[parent] > MAX_OVERLAP * length[row] + 1
+            row, parent, last, begun = (
+                column[~over & (last > begun)] for column in (row, parent, last, begun)
+            )
             owner[row] = owner[parent]
-            end[row] = last
-            own[row] = last - start[row]
-            own[parent] -= own[row]
-            until[parent] = start[row]
-    return own, owner
+            end[row] = np.minimum(end[row], last)
+            own[row] = np.maximum(end[row] - start[row], 0)
+            link[row] = last - begun - own[row]
+            own[parent] -= last - begun
+            until[parent] = begun
+    return _Path(owner, own, link)
