@@ -25,8 +25,13 @@ from tests.support.otel.span_trees import Span
 
 
 def medians(profile: Profile) -> dict[str, float]:
+    """Median by service of its own time and of the links to its callees, milliseconds."""
     assert profile.service_ms is not None
-    return dict(zip(profile.service_names, np.median(profile.service_ms, axis=0).tolist(), strict=True))
+    found = dict(zip(profile.service_names, np.median(profile.service_ms, axis=0).tolist(), strict=True))
+    if profile.link_ms is not None:
+        for (caller, _), between in zip(profile.link_names, np.median(profile.link_ms, axis=0), strict=True):
+            found[caller] += float(between)
+    return found
 
 
 @pytest.mark.parametrize("name", ["F01_zipkin_shared_ids_otlp", "F01_reference_unique_ids"])
