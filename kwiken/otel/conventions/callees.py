@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,6 +21,8 @@ from kwiken.otel.conventions.routes import (
     stated_route,
 )
 
+MAX_CACHED_TEXT: Final = 1000  # characters
+MAX_QUERY: Final = 100  # characters of a query that is no SQL
 UNNAMED: Final = "unnamed service"
 _URL_KEYS: Final = ("url.full", "http.url")
 _HOST_KEYS: Final = (
@@ -32,7 +35,7 @@ _HOST_KEYS: Final = (
 )
 _CLUSTER_KEYS: Final = ("upstream_cluster.name", "upstream_cluster")
 _DATABASE_KEYS: Final = ("db.system.name", "db.system", "db.type")
-_SQL_KEYS: Final = ("db.query.text", "db.statement")
+SQL_KEYS: Final = ("db.query.text", "db.statement")
 _DOES_KEYS: Final = ("db.operation.name", "db.operation")
 _TABLE_KEYS: Final = ("db.collection.name", "db.sql.table", "db.mongodb.collection", "db.cassandra.table")
 _OTHER_KEYS: Final = ("faas.invoked_name", "rpc.service", "messaging.system", "peer.address", "rpc.system")
@@ -42,7 +45,7 @@ CALLEE_KEYS: Final = (
     *_HOST_KEYS,
     *_CLUSTER_KEYS,
     *_DATABASE_KEYS,
-    *_SQL_KEYS,
+    *SQL_KEYS,
     *_DOES_KEYS,
     *_TABLE_KEYS,
     *_OTHER_KEYS,
@@ -102,7 +105,7 @@ def _operation(name: str, attributes: Mapping[str, object]) -> Route:
 
 def _query(name: str, attributes: Mapping[str, object]) -> str:
     """Verb and table of a query, without its values; the name of the span where no verb is stated."""
-    text = _first(attributes, _SQL_KEYS)
+    text = _first(attributes, SQL_KEYS)
     text = text if _SQL.match(text) else name
     found = _SQL.match(text)
     verb = _first(attributes, _DOES_KEYS) or (found[1].upper() if found is not None else "")
@@ -116,6 +119,23 @@ def _query(name: str, attributes: Mapping[str, object]) -> str:
         verb = "SELECT FOR UPDATE"
     short = f"{verb} {table}".strip()
     return name if name.upper().startswith(verb.upper()) and len(name) <= len(short) else short
+
+
+def folded_query(text: str) -> str:
+    """Query without its values: its verb, its first table, and whether it locks rows or fills a table."""
+    return _cached_query(text) if len(text) <= MAX_CACHED_TEXT else _folded_query(text)
+
+
+def _folded_query(text: str) -> str:
+    found = _SQL.match(text)
+    if found is None:
+        return text[:MAX_QUERY]
+    table = _TABLE.search(text)
+    locks = found[1].upper() == "SELECT" and _LOCKS.search(text) is not None
+    return f"{found[1].upper()} FROM {table[1] if table is not None else ''}{' FOR UPDATE' if locks else ''}"
+
+
+_cached_query = lru_cache(maxsize=8192)(_folded_query)
 
 
 def _url_host(attributes: Mapping[str, object]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kwiken.otel.conventions.callees import CALLEE_KEYS, callee_of
+from kwiken.otel.conventions.callees import CALLEE_KEYS, SQL_KEYS, callee_of
 from kwiken.otel.conventions.messaging import MESSAGING_KEYS, Role, role_of
 from kwiken.otel.conventions.outcomes import OUTCOME_KEYS, has_failed
-from kwiken.otel.conventions.routes import ROUTE_KEYS, Route, route_of
+from kwiken.otel.conventions.routes import PATH_KEYS, ROUTE_KEYS, Route, route_of
 
 # Kinds as OTLP numbers them.
 SERVER: Final = 2
@@ -28,7 +28,12 @@ UNSET: Final = 0
 OK: Final = 1
 FAILED: Final = 2
 
-WANTED: Final = frozenset((*OUTCOME_KEYS, *MESSAGING_KEYS, *ROUTE_KEYS, *CALLEE_KEYS, "span.kind"))
+# Attributes that count; URLs and paths do only where nothing else says what was asked for.
+WANTED: Final = frozenset(
+    (*OUTCOME_KEYS, *MESSAGING_KEYS, *ROUTE_KEYS, *CALLEE_KEYS, "span.kind")
+) - frozenset(PATH_KEYS)
+PATHS: Final = frozenset(PATH_KEYS)
+QUERIES: Final = frozenset(SQL_KEYS)
 
 
 class Facts(NamedTuple):

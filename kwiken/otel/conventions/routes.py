@@ -14,14 +14,14 @@ from kwiken.otel.conventions.messaging import DESTINATION_KEYS, destination_of
 
 METHOD_KEYS: Final = ("http.request.method", "http.method")
 _ROUTE_KEYS: Final = ("http.route", "url.template")
-_PATH_KEYS: Final = ("http.target", "url.path", "url.full", "http.url")
+PATH_KEYS: Final = ("http.target", "url.path", "url.full", "http.url")
 _RPC_KEYS: Final = ("rpc.service", "rpc.method")
 _GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
 _OPERATION_KEYS: Final = ("messaging.operation", "messaging.operation.type", "messaging.operation.name")
 ROUTE_KEYS: Final = (
     *METHOD_KEYS,
     *_ROUTE_KEYS,
-    *_PATH_KEYS,
+    *PATH_KEYS,
     *_RPC_KEYS,
     *_GRAPHQL_KEYS,
     *_OPERATION_KEYS,
@@ -36,12 +36,11 @@ _GENERIC: Final = re.compile(
     r"[._ ]?(?:request|handle|handler|server|http|router)?\Z|\*",
     re.IGNORECASE,
 )
+# A segment of a path that is a number or an identifier, and no version such as `v1`.
 _ID: Final = re.compile(
-    r"^(?:[0-9]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}"
-    r"|(?=(?:[^/]*[0-9]){3})[A-Za-z0-9_=-]{8,}|[A-Za-z]{1,4}[-_]?[0-9]{2,})\Z",
-    re.IGNORECASE,
+    r"(?<=/)(?![vV][0-9]{1,3}(?:/|\Z))(?:[0-9]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+    r"|[0-9a-fA-F]{16,}|(?=(?:[^/0-9]*[0-9]){3})[A-Za-z0-9_=-]{8,}|[A-Za-z]{1,4}[-_]?[0-9]{2,})(?=/|\Z)"
 )
-_VERSION: Final = re.compile(r"^v[0-9]{1,3}\Z", re.IGNORECASE)
 
 
 class Route(NamedTuple):
@@ -125,21 +124,24 @@ def rpc_of(attributes: Mapping[str, object]) -> str:
 
 def folded_path(attributes: Mapping[str, object]) -> str:
     """Path that was asked for, with `{id}` for numbers and identifiers, without its query; empty for none."""
-    stated = next((_text(attributes, key) for key in _PATH_KEYS if attributes.get(key)), "")
+    stated = next((_text(attributes, key) for key in PATH_KEYS if attributes.get(key)), "")
     if not stated:
         return ""
     try:
-        path = urlsplit(stated).path or "/"
+        path = urlsplit(folded_url(stated)).path or "/"
     except ValueError:
         return ""
-    if not path.startswith("/"):
-        return ""
-    parts = [("{id}" if _is_id(part) else part) for part in path[:MAX_PATH].split("/")]
-    return "/".join(parts)
+    return path if path.startswith("/") else ""
 
 
-def _is_id(part: str) -> bool:
-    return _ID.match(part) is not None and _VERSION.match(part) is None
+def folded_url(url: str) -> str:
+    """URL or path without its query, with `{id}` for numbers and identifiers in its path."""
+    url = url.partition("?")[0][:MAX_PATH]
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return _ID.sub("{id}", url)
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host + _ID.sub("{id}", slash + path)
 
 
 def _text(attributes: Mapping[str, object], key: str) -> str:

@@ -18,6 +18,7 @@ from kwiken.otel.conventions import (
     SERVER as IS_SERVER,
     Route,
     facts_of,
+    folded_url,
 )
 
 Rows = NDArray[np.void]
@@ -133,6 +134,9 @@ class Said(NamedTuple):
     flags: int
 
 
+_PATHS_COUNT: Final = Said(-1, NO_CALLEE, 0)  # stands for what only the path that was asked for tells
+
+
 @dataclass(slots=True)
 class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
@@ -184,20 +188,34 @@ class Names:
         self._by_service[service][operation] = number
         return number
 
-    def said(self, service: str, kind: int, status: int, name: str, attributes: Attributes) -> Said:
+    def said(
+        self, service: str, kind: int, status: int, name: str, attributes: Attributes, paths: Attributes
+    ) -> Said:
         """What a span of another tracer says about itself.
 
         Args:
             kind: its kind, as OTLP numbers it.
             status: its status, as OTLP numbers it.
             attributes: those of its attributes that are in `WANTED` of the conventions.
+            paths: those that are in `PATHS` of the conventions, which are looked at only if they count.
         """
-        key = (service, kind, status, name, *attributes)
+        key = (service, kind, status, name, len(paths), *attributes)
         known = self._said.get(key)
         if known is None:
             if len(self._said) >= _MAX_CACHED:
                 self._said.clear()
             known = self._said[key] = self._new(service, kind, status, name, dict(attributes))
+            if paths:
+                bare = known
+                known = self._new(service, kind, status, name, dict((*attributes, *_folded(paths))))
+                if known != bare:
+                    self._said[key] = _PATHS_COUNT
+        elif known is _PATHS_COUNT:
+            whole = (*attributes, *_folded(paths))
+            key = (service, kind, status, name, *whole)
+            known = self._said.get(key)
+            if known is None or known is _PATHS_COUNT:
+                known = self._said[key] = self._new(service, kind, status, name, dict(whole))
         return known
 
     def _new(self, service: str, kind: int, status: int, name: str, attributes: dict[str, object]) -> Said:
@@ -275,6 +293,10 @@ class Names:
             number = self._by_note[note] = len(self.notes)
             self.notes.append(note)
         return number
+
+
+def _folded(paths: Attributes) -> list[tuple[str, object]]:
+    return [(key, folded_url(value) if isinstance(value, str) else value) for key, value in paths]
 
 
 @dataclass(slots=True)

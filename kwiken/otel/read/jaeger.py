@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.conventions import UNSET, WANTED
+from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query
 from kwiken.otel.read.columns import ERROR, FOLLOWS, NO_CALLEE, NO_KIND, UNKNOWN, Attributes, Batch, Said
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
 from kwiken.otel.read.span_store import SpanStore
@@ -108,21 +108,29 @@ class JaegerReader:
         for span, raw, note in zip(trace.spans, tags, notes, strict=True):
             service = known.get(span.processID or "") or _service(span, processes)
             if note is None:
-                wanted = self._wanted(raw) if len(raw) > _MIN_TAGS else ()
-                found.append(said(service, 0, UNSET, span.operationName, wanted))
+                found.append(said(service, 0, UNSET, span.operationName, *self._wanted(raw)))
             else:
                 failed = raw.find(_ERROR_MARK) >= 0 and self._failed(raw)
                 op = names.operation(service, span.operationName)
                 found.append(Said(op, NO_CALLEE, ERROR if failed else 0))
         return found
 
-    def _wanted(self, raw: bytes) -> Attributes:
-        """Tags of a span that the conventions read."""
-        return [
-            (tag.key, value if isinstance(value := tag.value, _SCALARS) else str(value))
-            for tag in self._tags.decode(raw)
-            if tag.key in WANTED
-        ]
+    def _wanted(self, raw: bytes) -> tuple[Attributes, Attributes]:
+        """Tags of a span that the conventions read, and among them the paths."""
+        found: list[tuple[str, object]] = []
+        paths: list[tuple[str, object]] = []
+        if len(raw) <= _MIN_TAGS:
+            return found, paths
+        for tag in self._tags.decode(raw):
+            key, value = tag.key, tag.value
+            if key in WANTED:
+                if isinstance(value, str):
+                    found.append((key, folded_query(value) if key in QUERIES else value))
+                else:
+                    found.append((key, value if isinstance(value, _SCALARS) else str(value)))
+            elif key in PATHS:
+                paths.append((key, str(value)))
+        return found, paths
 
     def _kind(self, mark: bytes, tags: bytes) -> int:
         """Number of the request class that a span states."""

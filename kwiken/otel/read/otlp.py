@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 
-from kwiken.otel.conventions import FAILED, KINDS, OK, UNSET, WANTED
+from kwiken.otel.conventions import FAILED, KINDS, OK, PATHS, QUERIES, UNSET, WANTED, folded_query
 from kwiken.otel.read.columns import ERROR, NO_CALLEE, NO_KIND, UNKNOWN, Attributes, Said
 from kwiken.otel.read.kw_batches import OwnReader
 from kwiken.otel.read.span_store import SpanStore
@@ -51,7 +51,7 @@ class _Span(msgspec.Struct, gc=False):
     traceId: str = ""  # noqa: N815 - without it, or the span's own, the forest counts it and leaves it out
     spanId: str = ""  # noqa: N815
     name: str = ""
-    kind: int | str = 0
+    kind: int | str | None = None
     parentSpanId: str | None = None  # noqa: N815
     attributes: msgspec.Raw = msgspec.Raw()
     links: list[_Link] | None = None
@@ -167,14 +167,25 @@ class OtlpReader:
                     found.append(Said(op, NO_CALLEE, ERROR if status == FAILED else 0))
                 else:
                     kind = KINDS.get(span.kind, 0)
-                    found.append(names.said(service, kind, status, span.name, self._wanted(raw)))
+                    found.append(names.said(service, kind, status, span.name, *self._wanted(raw)))
         return found
 
-    def _wanted(self, raw: bytes) -> Attributes:
-        """Attributes of a span that the conventions read."""
+    def _wanted(self, raw: bytes) -> tuple[Attributes, Attributes]:
+        """Attributes of a span that the conventions read, and among them the paths."""
         if len(raw) <= _MIN_ATTRIBUTES:
-            return ()
-        return [(a.key, _plain(a.value)) for a in self._attributes.decode(raw) if a.key in WANTED]
+            return (), ()
+        found: list[tuple[str, object]] = []
+        paths: list[tuple[str, object]] = []
+        for each in self._attributes.decode(raw):
+            key = each.key
+            if key in WANTED:
+                value = _plain(each.value)
+                found.append(
+                    (key, folded_query(value) if key in QUERIES and isinstance(value, str) else value)
+                )
+            elif key in PATHS:
+                paths.append((key, _plain(each.value)))
+        return found, paths
 
     def _service(self, resource: _Resource | None) -> str:
         """Value of the resource's `service.name`."""

@@ -18,8 +18,12 @@ from kwiken.otel.trace.service_calls import ServiceCalls
 MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on by one call; a few may end in errors
 MIN_GATEWAY_SHARE: Final = 0.75  # of the time that this call holds
 MAX_GATEWAYS: Final = 20  # in a row
-# A path with a segment that is neither a wildcard nor a variable, or a gRPC method.
-_ROUTE: Final = re.compile(r"^(?=[^*]*$)(?:\S+ )*[^\s/]*/(?![{:<])[^\s/]")
+# A path with a segment that is neither a wildcard nor a variable, a gRPC method, a GraphQL operation or a
+# queue that is worked off.
+_ROUTE: Final = re.compile(
+    r"^(?=[^*]*$)(?:\S+ )*[^\s/]*/(?![{:<])[^\s/]"
+    r"|^(?:query|mutation|subscription) \w|^(?!<)\S+ (?:process|receive|deliver)\Z"
+)
 
 
 def kinds_of(calls: ServiceCalls, rows: Ints) -> Ints:

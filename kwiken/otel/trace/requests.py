@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
 
@@ -141,7 +141,10 @@ def requests_of(
     rows, kinds = found.rows[mine], found.kinds[mine]
     left = _usable(forest, _in_time(forest, rows, since_s, until_s))
     left = left[np.argsort(forest.start[left], kind="stable")]
-    return Requests(left, op, own, kinds[np.searchsorted(rows, left)], found.calls)
+    calls = found.calls
+    if calls is not None:  # what is set aside among the calls is counted with the requests
+        calls = replace(calls, forest=replace(calls.forest, counts=forest.counts))
+    return Requests(left, op, own, kinds[np.searchsorted(rows, left)], calls)
 
 
 def label(forest: Forest, op: int) -> str:

@@ -14,6 +14,7 @@ CLOCK_NS: Final = (
 )
 MAX_CUT_SHARE: Final = 0.1  # of a call, by which it may outlast a caller that waited for it
 MIN_OUTLASTING_SHARE: Final = 0.5  # of the calls, above which nobody waits for any of them
+MIN_PART_SHARE: Final = 0.02  # of the calls, below which those that outlast their callers are accidents
 MAX_STRETCH: Final = 1.5  # of a caller's usual time, up to which it did not wait for a call that outlasts it
 AHEAD_PERCENTILE: Final = 5  # of starts after their callers', which bounds how far a clock is ahead
 _SENDS: Final = re.compile(r"^\S+ (?:send|publish|create)\Z")
@@ -65,7 +66,8 @@ def outlasting(spans: Rows, parent: Ints, service: Ints, start: Ints, end: Ints,
 
     1. Most of them end too late: nobody waits for any of them.
     2. Some do, and their callers took no longer than usual: nobody waited for these.
-    3. Some do, and their callers took longer than usual: the callers waited until they gave up.
+    3. Hardly any do, or some do and their callers took longer than usual: the callers waited until they gave
+       up.
 
     Args:
         spans: (n,) rows of `SPAN`.
@@ -103,7 +105,9 @@ def outlasting(spans: Rows, parent: Ints, service: Ints, start: Ints, end: Ints,
             found[calls] = True
             continue
         beyond &= over > MAX_CUT_SHARE * took
-        if beyond.any() and np.median(length[beyond]) <= MAX_STRETCH * np.median(length[~beyond]):
+        if beyond.mean() < MIN_PART_SHARE:
+            continue
+        if np.median(length[beyond]) <= MAX_STRETCH * np.median(length[~beyond]):
             found[calls[beyond]] = True
     return found
 

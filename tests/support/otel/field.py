@@ -51,7 +51,8 @@ class Trace:
         **others: Any,
     ) -> Span:
         """Add a span; dots in the names of attributes are written as `__`."""
-        error, follows = others.pop("error", False), others.pop("follows", False)
+        error = others.pop("error") if others.get("error") is True else False
+        follows = others.pop("follows", False)
         at = T0 + self.number * 2_000 * MS
         made = Span(
             self.number,
