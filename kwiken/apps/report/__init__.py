@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kwiken.apps.report.build import build_page as build_page, made_line as made_line
     from kwiken.apps.report.collect import Wishes as Wishes, gather as gather
     from kwiken.apps.report.inputs import find as find
-    from kwiken.apps.report.page_of_advice import advice_page as advice_page
+    from kwiken.apps.report.page_of_advice import advice_page as advice_page, worth_table as worth_table
     from kwiken.apps.report.page_of_judgement import judgement_page as judgement_page
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -9,7 +9,16 @@ from kwiken.apps.report.model import count, ms, percent
 from kwiken.apps.report.sections import excess_sentence
 
 if TYPE_CHECKING:
-    from kwiken.tail.advice import Advice, HedgedAlready as Hedged, NextStep
+    from kwiken.tail.advice import (
+        AddReplica,
+        Advice,
+        ConfirmReplicas,
+        HedgedAlready as Hedged,
+        LookIntoReplica,
+        NextStep,
+    )
+    from kwiken.tail.diagnosis import SlowReplica
+    from kwiken.tail.evaluation import Judgement
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
 MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all
@@ -54,8 +63,40 @@ def _requests(advice: Advice) -> str:
     )
 
 
+def headline(advice: Advice) -> str:
+    """The most useful answer in a line.
+
+    There are five cases: 1. a replica is slower than the others; 2. copies cut p99 for certain; 3. what makes
+    the tail is known; 4. nothing is in excess; 5. there is hardly a tail.
+    """
+    if advice.slow_replicas:
+        return f"{advice.service}: {replica_words(advice.slow_replicas[0])}"
+    if not advice.tailed and advice.tail_ratio is not None and advice.slow[-1].during_s is None:
+        return f"{advice.service}: hardly a tail, p99 is {advice.tail_ratio:.2g} times the median"
+    if advice.doubt is None and advice.judgement is not None and advice.settings:
+        cut = advice.judgement.arm("plan").cuts["p99_ms"].share
+        where = _joined(list(dict.fromkeys(each.service for each in advice.settings))[:MAX_NAMED])
+        told = f"{percent(advice.budget)} of extra work at {where} cuts p99 by {percent(cut, places=0)}"
+        return f"{advice.service}: {told}"
+    if advice.first is None:
+        return f"{advice.service}: no service makes slow requests slow"
+    part, whole = ms(advice.first.excess_ms), ms(advice.slow[-1].excess_ms)
+    return f"{advice.service}: {advice.first.name}, {part} of the {whole} that slow requests take longer"
+
+
+def replica_words(replica: SlowReplica) -> str:
+    """Say how much slower a replica answers than the others; without a full stop."""
+    others = f"{replica.others} other{'' if replica.others == 1 else 's'} of {replica.service}"
+    if replica.tail:
+        times = f"{replica.times:.2g} times as long as those of the {others}"
+        return f"the slowest calls of replica {replica.name} take {times}"
+    return f"replica {replica.name} answers {replica.times:.2g} times slower than the {others}"
+
+
 def _tail(advice: Advice) -> str:
-    told = excess_sentence(advice.slow[-1])
+    slowest = [replica_words(each) for each in advice.slow_replicas[:MAX_NAMED]]
+    before = f"{_capital(_joined(slowest))}: look there before any copies. " if slowest else ""
+    told = f"{before}{excess_sentence(advice.slow[-1])}"
     if advice.tailed or advice.tail_ratio is None:
         return f"{told}."
     return f"{told}; p99 is {advice.tail_ratio:.2g} times the median, hardly a tail to lower."
@@ -64,8 +105,8 @@ def _tail(advice: Advice) -> str:
 def _gain(advice: Advice) -> str:
     """Sentence on what the budget buys.
 
-    There are four cases: 1. nothing was judged; 2. the interval of the cut contains 0; 3. the plan made p99
-    worse; 4. it lowered p99.
+    There are six cases: 1. nothing was judged; 2. no call has a second replica to go to; 3. p99 stays where
+    it is; 4. the interval of the cut contains 0; 5. the plan made p99 worse; 6. it lowered p99.
     """
     from kwiken.tail.advice import Doubt
 
@@ -79,24 +120,46 @@ def _gain(advice: Advice) -> str:
     moved = f"from {now} to {then}"
     between = f"90% interval {percent(cut.low, places=0)} to {percent(cut.high, places=0)}"
     rests = f"{'only ' if advice.behind_p99 < MIN_BEHIND_P99 else ''}{count(advice.behind_p99, 'request')}"
+    if advice.doubt is Doubt.ONE_REPLICA:
+        would = f"{share} would take p99 of the later half {moved} ({between}, on {rests})"
+        return f"With one replica of each service, nothing. If each had a second one, {would}."
+    if advice.doubt is Doubt.NO_COPIES:
+        seen = f"takes p99 of the later half {moved} ({between}, on {rests})"
+        return f"Nothing that shows: with {share}, a plan of the earlier half {seen}."
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
-        seen = (
-            f"leaves p99 of the later half at {now}, which rests on {rests}"
-            if now == then
-            else f"takes p99 of the later half {moved}, but the cut's {between}, on {rests}, contains 0"
-        )
+        seen = f"takes p99 of the later half {moved}, but the cut's {between}, on {rests}, contains 0"
         return f"What {share} buys cannot be told: a plan of the earlier half {seen}."
     if advice.doubt is Doubt.WORSE:
         return (
             f"A plan of the earlier half raises p99 of the later half {moved} ({between}, on {rests}): "
             "do not apply it."
         )
-    floor = f" ({share} and the ledger's floor)" if plan.spent > MIN_PASSED * found.budget else ""
-    spent = f"{percent(plan.spent)} of extra work{floor}"
+    more, knee = f" ({beyond_budget(found)})", _knee(advice)
+    passed = more if plan.spent > MIN_PASSED * found.budget else ""
+    spent = f"{percent(plan.spent)} of extra work{passed}"
     return (
         f"A plan of the earlier half cuts p99 of the later half by {percent(cut.share, places=0)}, {moved} "
-        f"({between}, on {rests}), for {spent}; an even spread cuts {percent(level, places=0)}."
+        f"({between}, on {rests}), for {spent}; an even spread cuts {percent(level, places=0)}.{knee}"
     )
+
+
+def beyond_budget(found: Judgement) -> str:
+    """Say why a plan spends more than its budget where requests are few."""
+    always = f"the ledger always grants {found.ledger.floor_per_s:g} copies a second"
+    return f"{percent(found.budget)} is the budget; {always}"
+
+
+def _knee(advice: Advice) -> str:
+    """Sentence on the smallest budget that buys nearly as much as any other; empty where none is certain."""
+    best = next((each for each in advice.worth if each.budget == advice.knee), None)
+    if best is None:
+        return ""
+    if best.budget != advice.budget:
+        return f" The knee is at {percent(best.budget)}, which cuts {percent(best.cut, places=0)}."
+    most = max(advice.worth, key=lambda each: each.budget)
+    if most.budget == advice.budget:
+        return ""
+    return f" That is the knee: {percent(most.budget)} would cut {percent(most.cut, places=0)}."
 
 
 def _reason(advice: Advice) -> str:
@@ -119,6 +182,10 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
 
     if advice.doubt is Doubt.WORSE:
         return "Nothing: the plan made p99 of later requests worse."
+    if advice.doubt is Doubt.ONE_REPLICA:
+        return "No copies yet: all calls went to one replica of each service. Add a second, then ask again."
+    if advice.doubt is Doubt.NO_COPIES and advice.judgement is not None:
+        return "No copies: they leave p99 of later requests where it is."
     if not advice.settings:
         return "Nothing: there is no setting to advise."
     whole = sum(each.spent for each in advice.settings)
@@ -126,12 +193,25 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
     named = [f"{each.stage} after {ms(each.after_ms)}" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
     more = [f"{rest} more, in the table"] if rest else []
-    told = f"Copy late calls of {_joined([*named, *more])}"
-    if advice.doubt in {Doubt.ZERO_IN_INTERVAL, Doubt.NO_COPIES}:
+    told = f"Copy late calls of {_joined([*named, *more])}{_needs_replica(advice)}"
+    if advice.slow_replicas:
+        told = f"First look into {advice.slow_replicas[0].name}. {told}"
+    if advice.doubt is Doubt.ZERO_IN_INTERVAL:
         told += "; the gain is not certain, so measure before and after"
     if plan_file is None:
         return f"{told}; --plan FILE keeps the plan for kwiken export."
     return f"{told}; kwiken export {plan_file} --to envoy (or istio, grpc) writes the settings."
+
+
+def _needs_replica(advice: Advice) -> str:
+    """Condition of the copies: a second replica, which the traces show or which is to be confirmed."""
+    if all(each.replicas is not None for each in advice.settings):
+        return ""
+    return ", where a second replica can take the copy"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _measure(advice: Advice) -> str:
@@ -150,9 +230,12 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         most: largest number of stages, services or kinds to name, 1 or more.
     """
     from kwiken.tail.advice import (
+        AddReplica,
         ConfirmReads,
+        ConfirmReplicas,
         ConfirmWrites,
         HedgedAlready,
+        LookIntoReplica,
         OutOfReach,
         RecordAgain,
         RecordBusyTime,
@@ -161,14 +244,14 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         TraceRareKinds,
     )
 
+    if isinstance(step, LookIntoReplica | AddReplica | ConfirmReplicas | HedgedAlready):
+        return _replica_step(step, most)
     match step:
         case RecordLonger():
             told = (
                 f"Record {step.needed:,} requests of this kind instead of {step.requests:,}, "
                 "so that p99 of the later half rests on ten"
             )
-        case HedgedAlready():
-            told = _hedged_words(step)
         case ConfirmReads():
             told = (
                 f"Confirm that {_named(step.stages, most)} may run twice, which only their names say; "
@@ -213,6 +296,22 @@ def _hedged_words(step: Hedged) -> str:
         f"{told}; after {ms(step.instead_ms)} copies would be {step.instead_copies:.1%} of the calls, "
         f"and their p99 {ms(step.instead_p99_ms)} instead of {ms(step.p99_ms)}"
     )
+
+
+def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | Hedged, most: int) -> str:
+    """Word a step on a slow replica, on the second one that a copy needs, or on copies that are sent already."""
+    from kwiken.tail.advice import AddReplica, HedgedAlready, LookIntoReplica
+
+    if isinstance(step, HedgedAlready):
+        return _hedged_words(step)
+    if isinstance(step, LookIntoReplica):
+        slower = f"a replica of {step.service} that is slower than the others"
+        return f"Look into {step.name}, {slower}, and trace the service anew"
+    stages = _named(step.stages, most)
+    if isinstance(step, AddReplica):
+        return f"Add a second replica for {stages}: all calls went to one, where a copy waits behind its call"
+    where = "k8s.pod.name, service.instance.id or host.name"
+    return f"Confirm that {stages} can go to a second replica: spans name no instances ({where})"
 
 
 def _named(names: Sequence[str], most: int) -> str:

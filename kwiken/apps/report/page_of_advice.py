@@ -5,16 +5,36 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, step_words
-from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement
+from kwiken.apps.report.advice_words import (
+    MIN_PASSED,
+    QUESTIONS,
+    advice_sentences,
+    beyond_budget,
+    headline,
+    step_words,
+)
+from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement, draw_worth
 from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
 from kwiken.apps.report.page_of_judgement import way_table
 from kwiken.apps.report.sections import excess_table
+from kwiken.tail.advice import Doubt
 
 if TYPE_CHECKING:
     from kwiken.tail.advice import Advice, RequestKind
 
-SETTINGS_HEAD = ("stage", "service", "route", "copy after", "of late calls", "calls copied", "extra work")
+WORTH_HEAD = ("budget", "p99", "p99 cut", "90% between", "spent", "copies of")
+WORTH_LEGEND = (("before", "no copies"), ("after", "with the budget; the dashes are the 90% interval"))
+MAX_STAGES = 3
+SETTINGS_HEAD = (
+    "stage",
+    "service",
+    "route",
+    "copy after",
+    "of late calls",
+    "calls copied",
+    "extra work",
+    "replicas seen",
+)
 
 
 def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
@@ -26,7 +46,7 @@ def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
     """
     told = advice_sentences(advice, plan_file)
     return Page(
-        title=f"{advice.service}: where its tail comes from, and what {percent(advice.budget)} buys",
+        title=headline(advice),
         made=made,
         summary=tuple(f"{about}. {words}" for about, words in zip(QUESTIONS, told, strict=True)),
         cards=_cards(advice),
@@ -56,7 +76,13 @@ def _cards(advice: Advice) -> tuple[Card, ...]:
         arm = advice.judgement.arm("plan")
         cut = arm.cuts["p99_ms"]
         between = f"90% between {percent(cut.low)} and {percent(cut.high)}, {percent(arm.spent)} spent"
-        cards.append(Card("after", "p99 cut on later requests", percent(cut.share), between))
+        if arm.spent > MIN_PASSED * advice.budget:
+            between += f": {beyond_budget(advice.judgement)}"
+        # A card claims no more than the text.
+        value = percent(cut.share) if advice.doubt is None else "not certain"
+        if advice.doubt is Doubt.ONE_REPLICA:
+            value = "needs a second replica"
+        cards.append(Card("after", "p99 cut on later requests", value, between))
     return tuple(cards)
 
 
@@ -88,11 +114,40 @@ def _gain(advice: Advice) -> tuple[Section, ...]:
         "Planned on the earlier half of the requests, judged on the later half, from "
         f"{start:%Y-%m-%d %H:%M} UTC on, with the ledger replayed in their order of time."
     )
-    return (
-        Section(
-            id="gain", title=QUESTIONS[2], words=(words,), rows=(Row((figure,)), Row((way_table(found),)))
-        ),
+    rows = [Row((figure,)), Row((way_table(found),))]
+    if advice.worth:
+        picture = draw_worth(advice.worth, found.before.p99_ms, advice.knee)
+        rows = [
+            Row((worth_table(advice),)),
+            Row((Figure(svg=picture, legend=WORTH_LEGEND, tight=True),)),
+            *rows,
+        ]
+    return (Section(id="gain", title=QUESTIONS[2], words=(words,), rows=tuple(rows)),)
+
+
+def worth_table(advice: Advice) -> Table:
+    """Table of what several budgets buy on the later half."""
+    body = tuple(
+        (
+            f"{100 * each.budget:.3g}%",
+            ms(each.p99_ms),
+            percent(each.cut, places=0),
+            f"{percent(each.low, places=0)} to {percent(each.high, places=0)}",
+            percent(each.spent),
+            ", ".join(each.stages[:MAX_STAGES]) + (", ..." if len(each.stages) > MAX_STAGES else "")
+            or "none",
+        )
+        for each in advice.worth
     )
+    caption = "A plan of the earlier half for each budget, on the later half. "
+    if advice.knee is None:
+        caption += "No budget is certain to cut p99."
+    else:
+        caption += f"The knee is at {100 * advice.knee:.3g}%: more buys little."
+    if advice.doubt is Doubt.ONE_REPLICA:
+        caption += " All of this is if each service had a second replica."
+    strong = () if advice.knee is None else (f"{100 * advice.knee:.3g}%",)
+    return Table(head=WORTH_HEAD, body=body, caption=caption, strong=strong)
 
 
 def _settings(advice: Advice) -> Section:
@@ -105,10 +160,14 @@ def _settings(advice: Advice) -> Section:
             percent(each.probability),
             percent(each.copies),
             percent(each.spent),
+            "not known" if each.replicas is None else f"{each.replicas}",
         )
         for each in advice.settings
     )
-    caption = "Of the plan made from all requests. Extra work is a share of all work."
+    caption = (
+        "Of the plan made from all requests. Extra work is a share of all work. "
+        "A copy needs a second replica to go to: where none is known, make sure of one first."
+    )
     return Section(
         id="settings",
         title=QUESTIONS[3],

@@ -7,6 +7,7 @@ from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms
 from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Arm, Judgement
 
 NAMES = {PLAN: "the plan", EVEN: "spread evenly", HINDSIGHT: "in hindsight"}
+MIN_PASSED = 1.05  # spend over budget from which the table says why the budget was passed
 HEAD = (
     "budget",
     "copies",
@@ -72,7 +73,15 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
 
 def way_table(found: Judgement) -> Table:
     """Table of the ways to spend the budget."""
-    return Table(head=HEAD, body=tuple(_cells(arm) for arm in found.arms), strong=(NAMES[PLAN],))
+    caption = ""
+    if max(arm.spent for arm in found.arms) > MIN_PASSED * found.budget:
+        caption = (
+            f"More than the budget of {percent(found.budget)} is spent where requests are few: "
+            f"the ledger always grants {found.ledger.floor_per_s:g} copies a second."
+        )
+    return Table(
+        head=HEAD, body=tuple(_cells(arm) for arm in found.arms), caption=caption, strong=(NAMES[PLAN],)
+    )
 
 
 def _moved(share: float) -> str:

@@ -310,7 +310,7 @@ def remarks(found: Judgement) -> list[str]:
         per_s = found.ledger.floor_per_s
         told.append(
             f"{passed}, because the ledger denies none of the first {per_s:g} copies a second; "
-            "what is planned in hindsight keeps to the budget, so it may cut less"
+            "what is planned in hindsight may spend as much"
         )
     if arm.denied > 0:
         told.append(f"the ledger denied {arm.denied:.0%} of the copies that the plan asked for")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kwiken.otel.fit import Fits
     from kwiken.tail.advice import Advice, RequestKind
 
-SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work")
+SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work", "replicas")
 
 
 @click.command()
@@ -38,9 +38,8 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
 @click.option(
     "--budget",
     type=Real(0, 1, above=True),
-    default=0.05,
-    show_default=True,
-    help="Budget for copies of late calls, as a share of all work.",
+    help="Budget for copies of late calls, as a share of all work.  [default: of 0.01, 0.02, 0.03 and "
+    "0.05 the smallest that cuts nearly as much as any]",
 )
 @click.option(
     "--kind",
@@ -59,7 +58,7 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
 def command(
     *,
     traces: tuple[str, ...],
-    budget: float,
+    budget: float | None,
     kind: str | None,
     during_s: tuple[float, float] | None,
     sampled: float,
@@ -114,6 +113,7 @@ def _read(
     """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
     from msgspec import structs
 
+    from kwiken.model.latency import ladder
     from kwiken.model.profile import kept_copyable, kept_single
     from kwiken.otel.fit import fit_profiles
     from kwiken.tail.advice import RequestKind
@@ -131,7 +131,8 @@ def _read(
     ]
     chosen = next((found for label, found in kinds if label == own), kinds[0][1])
     # Failed requests count in the list of kinds, and are no part of the profile.
-    chosen = structs.replace(chosen, requests=profile.requests)
+    known = ladder(profile.latency_ms)
+    chosen = structs.replace(chosen, requests=profile.requests, p50_ms=known.p50_ms, p99_ms=known.p99_ms)
     others = [found for _, found in kinds if found.name != chosen.name]
     return chosen, others, replace(fits, profiles=(profile,))
 
@@ -147,6 +148,13 @@ def _show(found: Advice, plan_file: str | None) -> None:
     say("")
     table = excess_table(found.slow)
     print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)
+    if found.worth:
+        from kwiken.apps.report import worth_table
+
+        say("")
+        bought = worth_table(found)
+        print_table("What budgets buy", bought.head, bought.body, to_stdout=True)
+        say("", bought.caption)
     if found.settings:
         say("")
         cells = [
@@ -156,6 +164,7 @@ def _show(found: Advice, plan_file: str | None) -> None:
                 f"{each.probability:.0%}",
                 f"{each.copies:.2%}",
                 f"{each.spent:.2%}",
+                "not known" if each.replicas is None else f"{each.replicas}",
             )
             for each in found.settings
         ]

@@ -215,6 +215,11 @@ def _later(plan: Plan, names: Sequence[str]) -> str:
 def _policy_notes(plan: Plan) -> Iterator[str]:
     if all(stage.reissue is None for stage in plan.stages.values()):
         yield "the plan reissues nothing, so there are no settings to write"
+    else:
+        yield (
+            "a copy needs a second replica: apply a setting only where its calls have two or more replicas "
+            "to go to, as a copy to the same one waits behind its call and loads it"
+        )
     for policy, what in (
         ("partial", "answers before all shards are in"),
         ("catch_up", "help for late requests"),

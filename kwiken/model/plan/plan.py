@@ -157,12 +157,14 @@ class StagePlan(_Struct, frozen=True, omit_defaults=True):
     Attributes:
         match: rule for the spans of the stage in foreign traces.
         catch_up: policy for requests that are already late.
+        once: whether the plan was made for calls of the stage that must not be copied.
     """
 
     match: SpanMatch | None = None
     reissue: Reissue | None = None
     partial: PartialPolicy | None = None
     catch_up: CatchUpPolicy | None = None
+    once: bool = False
 
 
 class Costs(_Struct, frozen=True):

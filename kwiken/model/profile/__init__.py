@@ -47,6 +47,7 @@ from kwiken.model.profile.idempotence import (
 )
 from kwiken.model.profile.profile import (
     OWN_TIME as OWN_TIME,
+    Instance as Instance,
     Origin as Origin,
     Profile as Profile,
     StageProfile as StageProfile,

@@ -14,7 +14,14 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import parents_first
 from kwiken.model.plan import MAX_THREADS, SpanMatch
-from kwiken.model.profile.profile import WORTH_DIGITS, Origin, Profile, StageProfile, to_microseconds
+from kwiken.model.profile.profile import (
+    WORTH_DIGITS,
+    Instance,
+    Origin,
+    Profile,
+    StageProfile,
+    to_microseconds,
+)
 from kwiken.model.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES
 
 VERSION = 1
@@ -27,6 +34,7 @@ MAX_COUNT = 10**15
 MAX_PAIRS = 1_000_000
 MAX_CLASSES = 1000
 MAX_LINKS = 10_000  # between two services each
+MAX_INSTANCES = 1000
 MAX_VARIATION = 1e6
 MAX_WORTH = 1e9
 PLAN_FIELDS = {"budgets", "profile"}  # top-level fields by which a plan is recognised
@@ -84,6 +92,7 @@ class _Profile(_Struct, frozen=True):
     service_ms: list[list[float]] = []  # a list for each service
     link_names: list[tuple[str, str]] = []
     link_ms: list[list[float]] = []  # a list for each link
+    instances: list[Instance] = []
 
 
 def profile_to_json(profile: Profile) -> str:
@@ -107,6 +116,7 @@ def profile_to_json(profile: Profile) -> str:
         service_ms=to_microseconds(profile.service_ms).T.tolist() if profile.service_ms is not None else [],
         link_names=list(profile.link_names),
         link_ms=to_microseconds(profile.link_ms).T.tolist() if profile.link_ms is not None else [],
+        instances=list(profile.instances),
     )
     _check(document, where="profile")
     return msgspec.json.encode(document).decode()
@@ -192,6 +202,7 @@ def profile_from_json(text: str | bytes, *, where: str = "profile") -> Profile:
         link_ms=np.ascontiguousarray(np.asarray(document.link_ms, dtype=float).T)
         if document.link_names
         else None,
+        instances=tuple(document.instances),
     )
 
 
@@ -300,6 +311,7 @@ def _problems(document: _Profile) -> Iterator[str]:
     yield from _class_problems(document)
     yield from _service_problems(document)
     yield from _link_problems(document)
+    yield from _instance_problems(document)
     if len(document.counts) > MAX_COUNTS or not all(0 <= n <= MAX_COUNT for n in document.counts.values()):
         yield f"counts must be at most {MAX_COUNTS} numbers from 0 to {MAX_COUNT}"
 
@@ -345,6 +357,22 @@ def _link_problems(document: _Profile) -> Iterator[str]:
         link = f"link_ms of {caller[:MAX_NAME]!r} and {callee[:MAX_NAME]!r}"
         yield from _length_problems(column, len(document.latency_ms), link)
         yield from _time_problems(column, link)
+
+
+def _instance_problems(document: _Profile) -> Iterator[str]:
+    if len(document.instances) > MAX_INSTANCES:
+        yield f"instances must be at most {MAX_INSTANCES}"
+    for number, each in enumerate(document.instances):
+        where = f"instances, entry {number}"
+        if not all(0 < len(name) <= MAX_NAME for name in (each.service, each.name)):
+            yield f"{where}: service and name must have from 1 to {MAX_NAME} characters"
+        if not all(1 <= count <= MAX_COUNT for count in (each.calls, each.others, each.other_calls)):
+            yield f"{where}: calls, others and other_calls must be numbers from 1 to {MAX_COUNT}"
+        ratios = (each.times, each.slow_times, each.typical_ms, each.extra)
+        if not all(0 <= value <= MAX_WORTH for value in ratios):
+            yield f"{where}: times, slow_times, typical_ms and extra must be numbers from 0 to {MAX_WORTH:g}"
+        if not all(0 <= share <= 1 for share in (each.above_median, each.above_slow)):
+            yield f"{where}: above_median and above_slow must be shares from 0 to 1"
 
 
 def _stage_problems(stage: _Stage, requests: int) -> Iterator[str]:

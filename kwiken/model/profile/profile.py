@@ -49,6 +49,34 @@ class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise ValueError(f"depth must be from 1 to {MAX_DEPTH}, not {self.depth}")
 
 
+class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One instance of a service beside the others that were there at the time.
+
+    Times are those of calls outside of the calls that they make, over the median of their operation.
+
+    Attributes:
+        name: name of the instance, such as that of its pod.
+        times: its median over that of the others.
+        slow_times: its 95th percentile over that of the others.
+        above_median: share of its calls that took longer than the median of the others.
+        above_slow: share of its calls that took longer than the 95th percentile of the others.
+        typical_ms: median time of its calls outside of further calls, milliseconds.
+        extra: what its calls took beyond the others' mean, as a share of the latency of all requests.
+    """
+
+    service: str
+    name: str
+    calls: int
+    others: int
+    other_calls: int
+    times: float
+    slow_times: float
+    above_median: float
+    above_slow: float
+    typical_ms: float
+    extra: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageProfile:
     """Profile of one stage: n requests, whose rows are joint with those of the profile's other stages.
@@ -156,6 +184,7 @@ class Profile:
         link_names: names of the caller and the callee of each link between two services.
         link_ms: (n, links) time on critical paths that calls spent between the client's and the server's
             span, milliseconds: network, connection and queue. None where no link is known.
+        instances: instances of services that could be compared with others, largest `extra` first.
     """
 
     service: str
@@ -170,6 +199,7 @@ class Profile:
     service_ms: Floats | None = None
     link_names: tuple[tuple[str, str], ...] = ()
     link_ms: Floats | None = None
+    instances: tuple[Instance, ...] = ()
 
     @property
     def requests(self) -> int:

@@ -47,6 +47,7 @@ SPAN: Final = np.dtype(
         ("own", "i4"),
         ("kind", "i4"),
         ("callee", "i4"),
+        ("instance", "i4"),  # number of the text that names the instance of the service, `NO_TEXT` for none
         ("flags", "u1"),
     ]
 )
@@ -106,6 +107,9 @@ ADDRESS: Final = (
     "rpc.service",
     "rpc.method",
 )
+# Attributes that name an instance of a service, the most exact one first; `hostname` is Jaeger's.
+INSTANCE: Final = ("k8s.pod.name", "service.instance.id", "container.id", "host.name", "hostname")
+INSTANCE_MARKS: Final = tuple(f'"{key}"'.encode() for key in INSTANCE)
 NO_TEXT: Final = -1
 NO_KIND: Final = -1
 OTHER: Final = "(other)"
@@ -271,6 +275,11 @@ class Names:
             self.texts.append(text[:MAX_NAME])
         return number
 
+    def instance(self, attributes: Mapping[str, object]) -> int:
+        """Number of the text that names the instance of a service; `NO_TEXT` where none is stated."""
+        stated = next((attributes[key] for key in INSTANCE if attributes.get(key) not in (None, "")), None)
+        return NO_TEXT if stated is None else self.text(str(stated)[:MAX_NAME])
+
     def kind(self, value: str) -> int:
         """Number of a request class; that of `OTHER` once there are too many."""
         value = value[:MAX_NAME] or "(empty)"
@@ -317,6 +326,7 @@ class Batch:
     own: list[int] = field(default_factory=list)
     kinds: list[int] = field(default_factory=list)
     callees: list[int] = field(default_factory=list)
+    instances: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     notes: list[int] = field(default_factory=list)
     busy_ms: list[float | None] = field(default_factory=list)
@@ -337,6 +347,7 @@ class Batch:
         rows["flags"] = np.frombuffer(bytes(self.flags), np.uint8)
         rows["kind"] = self.kinds or NO_KIND
         rows["callee"] = self.callees or NO_CALLEE
+        rows["instance"] = self.instances or NO_TEXT
         negative = rows["end"] < rows["start"]
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]

@@ -7,7 +7,18 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query
-from kwiken.otel.read.columns import ERROR, FOLLOWS, NO_CALLEE, NO_KIND, UNKNOWN, Attributes, Batch, Said
+from kwiken.otel.read.columns import (
+    ERROR,
+    FOLLOWS,
+    INSTANCE_MARKS,
+    NO_CALLEE,
+    NO_KIND,
+    NO_TEXT,
+    UNKNOWN,
+    Attributes,
+    Batch,
+    Said,
+)
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import Stated, possible, refused
@@ -29,6 +40,7 @@ class _Reference(msgspec.Struct, gc=False):
 
 class _Process(msgspec.Struct, gc=False):
     serviceName: str = UNKNOWN  # noqa: N815
+    tags: msgspec.Raw = msgspec.Raw()
 
 
 class _Tag(msgspec.Struct, gc=False):
@@ -88,6 +100,7 @@ class JaegerReader:
         self._store.names.state(callees, lambda place: self._attributes(tags[place]))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
+        batch.instances += self._instances(trace, tags)
         batch.trace_ids += [span.traceID or trace.traceID for span in spans]
         batch.span_ids += [span.spanID for span in spans]
         batch.parent_ids += parents
@@ -131,6 +144,22 @@ class JaegerReader:
             elif key in PATHS:
                 paths.append((key, str(value)))
         return found, paths
+
+    def _instances(self, trace: _Trace, tags: list[bytes]) -> list[int]:
+        """Number of the instance of each span's service: that of its process, else that of its own tags."""
+        known = {key: self._instance(bytes(each.tags)) for key, each in (trace.processes or {}).items()}
+        found = []
+        for span, raw in zip(trace.spans, tags, strict=True):
+            code = known.get(span.processID or "", NO_TEXT)
+            if code == NO_TEXT and span.process is not None:
+                code = self._instance(bytes(span.process.tags))
+            found.append(self._instance(raw) if code == NO_TEXT else code)
+        return found
+
+    def _instance(self, tags: bytes) -> int:
+        if not any(tags.find(mark) >= 0 for mark in INSTANCE_MARKS):
+            return NO_TEXT
+        return self._store.names.instance(self._attributes(tags))
 
     def _kind(self, mark: bytes, tags: bytes) -> int:
         """Number of the request class that a span states."""

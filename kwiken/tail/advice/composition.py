@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,10 +12,13 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import OWN_TIME, Profile, part_of, taken_for
 from kwiken.tail.advice.contents import (
+    AddReplica,
     Advice,
     ConfirmReads,
+    ConfirmReplicas,
     ConfirmWrites,
     Doubt,
+    LookIntoReplica,
     NextStep,
     OutOfReach,
     RecordAgain,
@@ -26,19 +30,21 @@ from kwiken.tail.advice.contents import (
     TraceRareKinds,
 )
 from kwiken.tail.advice.hedged_already import hedged_already
-from kwiken.tail.diagnosis import SlowRequests, explain
+from kwiken.tail.advice.worth import BUDGETS, Halves, knee, not_copied, useful_plan
+from kwiken.tail.diagnosis import Explanation, SlowRequests, explain
 from kwiken.tail.evaluation import PLAN, Judgement, judge
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from kwiken.tail.planning import PlanSettings, PlanStudy
 
 MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then
 MIN_BEHIND_P99 = 10  # judged requests slower than p99, below which a longer recording is advised
+MIN_CUT = 0.01  # of p99, below which an uncertain cut counts as none
 MIN_TAIL_RATIO = 1.5  # p99 over median, below which there is no tail worth lowering
 
 
 def advise(
     profile: Profile,
     *,
-    budget: float,
+    budget: float | None = None,
     kind: RequestKind,
     others: Sequence[RequestKind] = (),
     during_s: tuple[float, float] | None = None,
@@ -52,7 +58,8 @@ def advise(
     order of time. The settings are those of a plan made from all requests.
 
     Args:
-        budget: reissue budget, a share above 0 and at most 1.
+        budget: reissue budget, a share above 0 and at most 1; None for the knee of `BUDGETS`, and the largest
+            of them where none is certain to buy anything.
         others: other kinds of requests in the same traces, most frequent first.
         during_s: start and end of a time whose requests are explained instead of the slowest, seconds since
             1970; None for none.
@@ -62,24 +69,46 @@ def advise(
         seed: seed of all draws.
 
     Returns:
-        The advice, and the plan that states its settings; None where no plan can be made, or where the one of
-        the earlier half made p99 of the later half worse.
+        The advice, and the plan that states its settings; None where no plan can be made, where the one of
+        the earlier half made p99 of the later half worse, or where no call that may be copied has a second
+        replica to go to.
 
     Raises:
         InputError: for a budget or a share out of range, a time as `explain_time` refuses it, a profile
             without requests, or with latencies that mostly contradict its stages.
     """
-    if not 0 < budget <= 1:
+    if budget is not None and not 0 < budget <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     if not 0 < sampled <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
-    story = explain(profile, budget=budget, during_s=during_s, seed=seed)
-    settings = PlanSettings(budgets=Budgets(reissue=budget), created=created, seed=seed)
+    lone = tuple(stage.name for stage in profile.stages if stage.reissuable and stage.replicas == 1)
+    able = not_copied(profile, lone)
     doubt = _unplannable(profile)
-    study = None if doubt is not None else study_plan(profile, settings)
-    found = None if study is None else _judged(profile, settings, sampled)
+    # Without a second replica anywhere, the answer is what copies would buy if each stage had one.
+    hypothetical = doubt is None and _unplannable(able) is not None
+    if hypothetical:
+        able = profile
+    settings = PlanSettings(budgets=Budgets(reissue=budget or BUDGETS[-1]), created=created, seed=seed)
+    halves = None if doubt is not None else _halves(able, settings, sampled)
+    worth = () if halves is None else halves.worth(BUDGETS if budget is None else {*BUDGETS, budget})
+    best = knee(worth)
+    if budget is None:
+        budget = BUDGETS[-1] if best is None else best.budget
+        settings = replace(settings, budgets=Budgets(reissue=budget))
+    story = explain(profile, budget=budget, during_s=during_s, seed=seed)
+    study = None if halves is None else useful_plan(able, settings)
+    changed = () if study is None else study.drift
+    found = None if halves is None else _judged(replace(halves, settings=settings))
+    if found is None:
+        worth, best = (), None
     doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
-    if doubt is Doubt.WORSE:
+    if hypothetical and doubt is not Doubt.NO_COPIES:
+        doubt = Doubt.ONE_REPLICA
+    if doubt in {Doubt.WORSE, Doubt.ONE_REPLICA}:
+        study = None
+    if study is not None and not any(stage.reissue for stage in study.plan.stages.values()):
+        study, doubt = None, Doubt.NO_COPIES
+    if doubt is Doubt.NO_COPIES:
         study = None
     slow = story.slow[-1]
     return Advice(
@@ -95,8 +124,15 @@ def advise(
         judgement=found,
         doubt=doubt,
         behind_p99=found.requests // 100 if found is not None else 0,
+        worth=worth,
+        knee=None if best is None else best.budget,
+        slow_replicas=story.slow_replicas,
         settings=() if study is None else _settings(profile, study),
-        steps=tuple(_steps(profile, study, found, slow, others)),
+        steps=(
+            *_steps(profile, study, found, story, lone),
+            *((RecordAgain(stages=tuple(each.stage for each in changed)),) if changed else ()),
+            *_rare(others),
+        ),
     ), None if study is None else study.plan
 
 
@@ -115,20 +151,27 @@ def _unplannable(profile: Profile) -> Doubt | None:
     return None
 
 
-def _judged(profile: Profile, settings: PlanSettings, sampled: float) -> Judgement | None:
-    """Judge a plan of the earlier half on the later half; None where the earlier half shows no gain."""
+def _halves(profile: Profile, settings: PlanSettings, sampled: float) -> Halves:
     order = np.argsort(profile.started_s, kind="stable")
     earlier, later = (part_of(profile, rows) for rows in np.array_split(order, 2))
-    plan = study_plan(earlier, settings).plan
+    return Halves(earlier, later, settings, sampled)
+
+
+def _judged(halves: Halves) -> Judgement | None:
+    """Judge a plan of the earlier half on the later half; None where the earlier half shows no gain."""
+    plan = useful_plan(halves.earlier, halves.settings).plan
     if not any(stage.reissue is not None for stage in plan.stages.values()):
         return None
-    return judge(plan, later, earlier=earlier, sampled=sampled, seed=settings.seed)
+    seed = halves.settings.seed
+    return judge(plan, halves.later, earlier=halves.earlier, sampled=halves.sampled, seed=seed)
 
 
 def _doubt(found: Judgement) -> Doubt | None:
     cut = found.arm(PLAN).cuts["p99_ms"]
     if cut.high < 0:
         return Doubt.WORSE
+    if cut.low <= 0 and cut.share < MIN_CUT:
+        return Doubt.NO_COPIES
     return Doubt.ZERO_IN_INTERVAL if cut.low <= 0 else None
 
 
@@ -143,6 +186,7 @@ def _settings(profile: Profile, study: PlanStudy) -> tuple[Setting, ...]:
             probability=stage.reissue.probability,
             copies=stage.reissue.fraction,
             spent=study.simulation.stage_spent.get(name, 0.0),
+            replicas=profile.stage(name).replicas,
         )
         for name, stage in study.plan.stages.items()
         if stage.reissue is not None
@@ -154,35 +198,54 @@ def _steps(
     profile: Profile,
     study: PlanStudy | None,
     found: Judgement | None,
-    slow: SlowRequests,
-    others: Sequence[RequestKind],
+    story: Explanation,
+    lone: tuple[str, ...],
 ) -> Iterator[NextStep]:
-    """What to measure next, most useful first."""
-    planned = {} if study is None else {each.stage: each.after_ms for each in _settings(profile, study)}
-    yield from hedged_already(profile, planned)
+    """What to do or measure next, most useful first."""
+    slow = story.slow[-1]
+    settings = () if study is None else _settings(profile, study)
+    yield from hedged_already(profile, {each.stage: each.after_ms for each in settings})
+    for replica in story.slow_replicas[:1]:
+        yield LookIntoReplica(service=replica.service, name=replica.name)
+    if lone and (study is None or any(_serves(profile, name, slow) for name in lone)):
+        yield AddReplica(stages=lone)
     needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
     if profile.requests < needed:
         yield RecordLonger(requests=profile.requests, needed=needed)
-    settings = () if study is None else _settings(profile, study)
-    copied = [each.stage for each in settings]
-    reads, writes = taken_for(profile)
-    unsure = tuple(name for name in reads if name in copied)
-    if unsure:
-        yield ConfirmReads(stages=unsure)
-    if writes and (found is None or any(_serves(profile, name, slow) for name in writes)):
-        yield ConfirmWrites(stages=writes)
+    yield from _to_confirm(profile, settings, slow if found is not None else None)
     yield from _shared_calls(settings)
     beyond = _out_of_reach(profile, slow)
     if beyond:
         yield OutOfReach(services=beyond)
-    uncharged = tuple(name for name in copied if profile.stage(name).busy_ms is None)
+    uncharged = tuple(each.stage for each in settings if profile.stage(each.stage).busy_ms is None)
     if uncharged:
         yield RecordBusyTime(stages=uncharged)
-    if study is not None and study.drift:
-        yield RecordAgain(stages=tuple(each.stage for each in study.drift))
+
+
+def _rare(others: Sequence[RequestKind]) -> Iterator[TraceRareKinds]:
+    """Kinds of requests that are too few for an advice."""
     rare = tuple(kind.name for kind in others if kind.requests < MIN_REQUESTS_FOR_ADVICE)
     if rare:
         yield TraceRareKinds(kinds=rare, needed=MIN_REQUESTS_FOR_ADVICE)
+
+
+def _to_confirm(
+    profile: Profile, settings: Sequence[Setting], slow: SlowRequests | None
+) -> Iterator[NextStep]:
+    """What the traces do not say of calls: whether they may run twice, and have a second replica to go to.
+
+    Args:
+        slow: slow requests, for writes of the services that make them slow only; None for all writes.
+    """
+    unknown = tuple(each.stage for each in settings if each.replicas is None)
+    if unknown:
+        yield ConfirmReplicas(stages=unknown)
+    reads, writes = taken_for(profile)
+    unsure = tuple(name for name in reads if any(name == each.stage for each in settings))
+    if unsure:
+        yield ConfirmReads(stages=unsure)
+    if writes and (slow is None or any(_serves(profile, name, slow) for name in writes)):
+        yield ConfirmWrites(stages=writes)
 
 
 def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from kwiken.tail.diagnosis import SlowRequests, Suspect
+from kwiken.tail.advice.worth import Worth
+from kwiken.tail.diagnosis import SlowReplica, SlowRequests, Suspect
 from kwiken.tail.evaluation import Judgement
 
 
@@ -34,7 +35,8 @@ class Doubt(StrEnum):
     FEW_REQUESTS = "few_requests"
     NO_ORDER = "no_order"  # all requests start at one time: none is later than another
     NOTHING_TO_COPY = "nothing_to_copy"  # no stage's calls may be copied
-    NO_COPIES = "no_copies"  # copies are allowed, and gain nothing on the earlier requests
+    NO_COPIES = "no_copies"  # copies are allowed, and gain nothing on the earlier or the later requests
+    ONE_REPLICA = "one_replica"  # every call that may be copied went to the one replica of its service
     ZERO_IN_INTERVAL = "zero_in_interval"  # the interval of the cut contains 0
     WORSE = "worse"  # the whole interval of the cut is below 0: no settings and no plan are advised
 
@@ -49,6 +51,7 @@ class Setting(_Struct, frozen=True):
         probability: share of the calls of that age that get a copy, above 0 and at most 1.
         copies: share of all calls of the stage that are expected to get a copy.
         spent: expected extra work of the copies, as a share of all work.
+        replicas: number of replicas of the service that the traces show, 2 or more; None where they do not.
     """
 
     stage: str
@@ -58,6 +61,34 @@ class Setting(_Struct, frozen=True):
     probability: float
     copies: float
     spent: float
+    replicas: int | None = None
+
+
+class LookIntoReplica(_Struct, frozen=True, tag_field="step", tag="look_into_replica"):
+    """Look into a replica that answers more slowly than its service's others, before any copy is sent."""
+
+    service: str
+    name: str
+
+
+class AddReplica(_Struct, frozen=True, tag_field="step", tag="add_replica"):
+    """Add a second replica: all calls of these stages went to one, so a copy would wait behind its call.
+
+    Attributes:
+        stages: names of the stages that would get copies otherwise.
+    """
+
+    stages: tuple[str, ...]
+
+
+class ConfirmReplicas(_Struct, frozen=True, tag_field="step", tag="confirm_replicas"):
+    """Confirm that services have a second replica: the traces name no instances, and a copy needs one.
+
+    Attributes:
+        stages: names of the stages that get copies.
+    """
+
+    stages: tuple[str, ...]
 
 
 class RecordLonger(_Struct, frozen=True, tag_field="step", tag="record_longer"):
@@ -163,7 +194,10 @@ class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kin
 
 
 NextStep = (
-    RecordLonger
+    LookIntoReplica
+    | AddReplica
+    | ConfirmReplicas
+    | RecordLonger
     | RecordBusyTime
     | RecordAgain
     | HedgedAlready
@@ -192,6 +226,10 @@ class Advice(_Struct, frozen=True):
         doubt: reason why it cannot be told what the budget buys; None where it can be told.
         behind_p99: number of judged requests that are slower than their p99, on which the cut rests; 0
             without a judgement.
+        worth: what several budgets buy on the later half, smallest budget first; empty without a judgement.
+        knee: the smallest of these budgets that buys nearly as much as any other; None where none is certain
+            to buy anything.
+        slow_replicas: replicas that answer more slowly than others of their service, costliest first.
         settings: settings to change, of the plan made from all requests; largest spend first.
     """
 
@@ -207,5 +245,8 @@ class Advice(_Struct, frozen=True):
     judgement: Judgement | None
     doubt: Doubt | None
     behind_p99: int
+    worth: tuple[Worth, ...]
+    knee: float | None
+    slow_replicas: tuple[SlowReplica, ...]
     settings: tuple[Setting, ...]
     steps: tuple[NextStep, ...]

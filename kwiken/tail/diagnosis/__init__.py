@@ -12,4 +12,5 @@ from kwiken.tail.diagnosis.explanation import (
     explain_time as explain_time,
 )
 from kwiken.tail.diagnosis.heat_map import Heat as Heat, heat_maps as heat_maps
+from kwiken.tail.diagnosis.slow_replicas import SlowReplica as SlowReplica
 from kwiken.tail.diagnosis.suspect import Suspect as Suspect

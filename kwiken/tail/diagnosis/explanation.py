@@ -27,6 +27,7 @@ from kwiken.tail.curves import Curve, CurveBounds, curve_bounds, stage_curves
 from kwiken.tail.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
 from kwiken.tail.diagnosis.excess import SlowRequests, slow_in, slow_requests
 from kwiken.tail.diagnosis.heat_map import Heat, heat_maps
+from kwiken.tail.diagnosis.slow_replicas import SlowReplica, slow_replicas
 from kwiken.tail.simulation import ROWS, PairedSimulation
 
 WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
@@ -101,6 +102,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         cut_short: number of calls cancelled before their end. Their times are estimated as for a plan, except
             in the heat maps, which show the time until they were cancelled.
         heat: latency by replica and time, one map per stage.
+        slow_replicas: replicas that answer more slowly than others of their service, costliest first.
         contradicted: share of the requests whose latency differs by more than a tenth from the one that their
             stages add up to; such requests may occur where copies were sent while the service was traced.
     """
@@ -116,6 +118,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     effective: tuple[str, ...] = ()
     cut_short: int = 0
     heat: tuple[Heat, ...] = ()
+    slow_replicas: tuple[SlowReplica, ...] = ()
     contradicted: float = 0.0
 
 
@@ -177,6 +180,7 @@ def explain(
         effective=shape.effective,
         cut_short=_cut_short(profile),
         heat=heat_maps(profile),
+        slow_replicas=slow_replicas(profile.instances),
         contradicted=float(contradicted(profile).mean()),
     )
 

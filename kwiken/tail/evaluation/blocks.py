@@ -9,9 +9,8 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, LedgerTerms
 from kwiken.model.profile import CostModel, Profile, part_of
-from kwiken.tail.evaluation.compared_plans import PLAN, rivals
 from kwiken.tail.evaluation.judgement import Judgement
-from kwiken.tail.evaluation.later_requests import CORRELATIONS, MIN_REQUESTS, Segment, judge_segments
+from kwiken.tail.evaluation.later_requests import CORRELATIONS, MIN_REQUESTS, compared, judge_segments
 from kwiken.tail.planning import PlanSettings, study_plan
 
 MIN_BLOCKS = 2
@@ -69,5 +68,5 @@ def judge_blocks(
     for k in range(1, blocks):
         earlier, later = part_of(profile, np.concatenate(parts[:k])), part_of(profile, parts[k])
         plan = study_plan(earlier, settings).plan
-        segments.append(Segment(later, {PLAN: plan, **rivals(plan, earlier, later, seed=seed)}))
+        segments.append(compared(plan, earlier, later, sampled=sampled, seed=seed))
     return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)

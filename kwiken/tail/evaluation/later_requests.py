@@ -49,6 +49,7 @@ def judge(
     earlier: Profile | None = None,
     sampled: float = 1.0,
     correlations: Sequence[float | None] = CORRELATIONS,
+    alone: bool = False,
     seed: int = 0,
 ) -> Judgement:
     """Judge a plan on requests that it has not seen, beside none, an even spread and hindsight.
@@ -61,6 +62,7 @@ def judge(
             floor is granted to all of them.
         correlations: correlations of copies with their calls to judge at, each from 0 to below 1; None for
             the one that recorded pairs show.
+        alone: whether to leave out the even spread and hindsight.
         seed: seed of all draws.
 
     Returns:
@@ -72,8 +74,9 @@ def judge(
         InputError: for a share outside (0, 1], too few requests, or a plan that does not fit them.
     """
     _check(later, sampled, where="profile")
-    plans = {PLAN: plan, **rivals(plan, later if earlier is None else earlier, later, seed=seed)}
-    segment = Segment(later, plans)
+    segment = Segment(later, {PLAN: plan})
+    if not alone:
+        segment = compared(plan, later if earlier is None else earlier, later, sampled=sampled, seed=seed)
     return judge_segments(
         [segment], edges_s=_edges(later.started_s), sampled=sampled, correlations=correlations, seed=seed
     )
@@ -111,12 +114,36 @@ def judge_recordings(
     for name, later in recordings.items():
         _check(later, sampled, where=name)
         try:
-            plans = rivals(plan, later if earlier is None else earlier, later, seed=seed)
+            known = later if earlier is None else earlier
+            segments.append(compared(plan, known, later, name, sampled=sampled, seed=seed))
         except InputError as error:
             raise InputError(str(error), where=name) from error
-        segments.append(Segment(later, {PLAN: plan, **plans}, name))
     segments.sort(key=lambda segment: float(segment.requests.started_s.min()))
     return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)
+
+
+def compared(
+    plan: Plan,
+    earlier: Profile,
+    later: Profile,
+    recording: str | None = None,
+    *,
+    sampled: float,
+    seed: int,
+) -> Segment:
+    """Requests to judge a plan on, with the plans that it is compared with.
+
+    Args:
+        plan: the one to judge, with its budget and its ledger's terms.
+        earlier: requests that the even spread's time-outs are learned on.
+        recording: name of the recording that these are, if it is one of several.
+        sampled: share of the service's requests that the profile holds.
+        seed: seed of all draws.
+    """
+    alone = Segment(later, {PLAN: plan}, recording)
+    times = max(1, MIN_REPLAYED // later.requests)
+    spent = float(_played(alone, PLAN, None, times=times, sampled=sampled, seed=seed).spent.mean())
+    return Segment(later, {PLAN: plan, **rivals(plan, earlier, later, spent=spent, seed=seed)}, recording)
 
 
 def judge_segments(

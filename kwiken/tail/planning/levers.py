@@ -80,6 +80,7 @@ class LeverPlanner:
                     match=stage.match,
                     reissue=levers.reissues.policies.get(stage.name),
                     partial=levers.partial.policies.get(stage.name),
+                    once=not stage.reissuable,
                 )
                 for stage in profile.stages
                 if not stage.own_time

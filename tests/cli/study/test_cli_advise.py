@@ -67,7 +67,8 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
     assert "more than the medians of all services and links add up to: stock-service" in tail
     assert "takes p99 of the later half from" in gain
     assert "on only 2 requests, contains 0" in gain
-    assert "Copy late calls of stock-service:search after " in change
+    assert "Copy late calls of stock-service:search" in change
+    assert "where a second replica can take the copy" in change
     assert "Record 2,000 requests of this kind instead of 400" in measure
     for line in lines[:5]:
         assert len(line.split()) <= MAX_WORDS, line
@@ -91,18 +92,24 @@ def test_the_gain_is_worded_by_what_the_interval_says(document: str) -> None:
     told = gain(0.3, 0.2, 0.4)
     assert told.startswith("A plan of the earlier half cuts p99 of the later half by 30%, from ")
     assert "(90% interval 20% to 40%, on only 2 requests)" in told
-    assert "for 8.0% of extra work (5.0% and the ledger's floor); an even spread cuts " in told
+    assert (
+        "for 8.0% of extra work (5.0% is the budget; the ledger always grants 3 copies a second); an even spread cuts "
+        in told
+    )
     assert "raises p99 of the later half" in (worse := gain(-0.3, -0.4, -0.2, Doubt.WORSE))
     assert "do not apply it" in worse
     assert "contains 0" in gain(0.1, -0.1, 0.2, Doubt.ZERO_IN_INTERVAL)
-    assert "leaves p99 of the later half at" in gain(0.0, 0.0, 0.0, Doubt.ZERO_IN_INTERVAL)
+    assert gain(0.0, 0.0, 0.0, Doubt.NO_COPIES).startswith("Nothing that shows: with 5.0%, a plan")
+    assert gain(0.3, 0.2, 0.4, Doubt.ONE_REPLICA).startswith("With one replica of each service, nothing. If")
     assert found.settings
     changes = [
         advice_sentences(msgspec.structs.replace(found, doubt=doubt), None)[3]
-        for doubt in (None, Doubt.NO_COPIES, Doubt.WORSE)
+        for doubt in (None, Doubt.ZERO_IN_INTERVAL, Doubt.NO_COPIES, Doubt.ONE_REPLICA, Doubt.WORSE)
     ]
-    assert ["not certain" in each for each in changes] == [False, True, False]
-    assert changes[2] == "Nothing: the plan made p99 of later requests worse."
+    assert ["not certain" in each for each in changes] == [False, True, False, False, False]
+    assert changes[2] == "No copies: they leave p99 of later requests where it is."
+    assert changes[3].startswith("No copies yet: all calls went to one replica of each service.")
+    assert changes[4] == "Nothing: the plan made p99 of later requests worse."
 
 
 def test_steps_that_have_no_room_in_the_answer_are_listed_in_full(text: str, document: str) -> None:
@@ -147,8 +154,12 @@ def test_calls_that_may_not_run_twice_get_no_setting(traces: str) -> None:
     assert (found["doubt"], found["settings"], found["judgement"]) == ("nothing_to_copy", [], None)
     told = run("advise", traces, "--once", "*").stdout
     assert "cannot be told: no call that these requests make may be copied" in told
-    allowed = json.loads(run("advise", traces, "--copyable", "visit-service:*", "--json").stdout)
-    assert any(each["service"] == "visit-service" for each in allowed["settings"])
+    steps = [
+        json.loads(run("advise", traces, *allowed, "--json").stdout)["steps"]
+        for allowed in ((), ("--copyable", "visit-service:*"))
+    ]
+    writes = [[each["stages"] for each in some if each["step"] == "confirm_writes"] for some in steps]
+    assert writes[1] == [], "a call that may be copied is no write to confirm"
 
 
 def test_traces_that_all_start_at_once_cannot_be_divided(tmp_path: Path, traces: str) -> None:

@@ -28,9 +28,10 @@ from kwiken.tail.advice import (
     TraceRareKinds,
     advise,
 )
+from kwiken.tail.advice.worth import useful_plan
 from kwiken.tail.evaluation import Judgement, judge
 from kwiken.tail.evaluation.judgement import Cut
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.planning import PlanSettings
 from tests.support.models.profiles import small_profile
 
 StageOf = Callable[..., StageProfile]
@@ -51,7 +52,7 @@ def test_the_judgement_is_that_of_a_plan_made_from_the_earlier_half() -> None:
     found = advised(profile)
     earlier, later = part_of(profile, np.arange(350)), part_of(profile, np.arange(350, 700))
     made = PlanSettings(budgets=Budgets(reissue=0.05), created="")
-    assert found.judgement == judge(study_plan(earlier, made).plan, later, earlier=earlier)
+    assert found.judgement == judge(useful_plan(earlier, made).plan, later, earlier=earlier)
     assert found.judgement is not None
     assert found.judgement.requests == 350
     assert found.behind_p99 == 3
@@ -60,7 +61,7 @@ def test_the_judgement_is_that_of_a_plan_made_from_the_earlier_half() -> None:
 def test_the_settings_are_those_of_the_plan_made_from_all_requests() -> None:
     profile = small_profile(700)
     found, plan = advise(profile, budget=0.05, kind=KIND, created="2026-01-01T00:00:00Z")
-    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z"))
+    study = useful_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z"))
     assert plan == study.plan
     chosen = {name: stage.reissue for name, stage in study.plan.stages.items() if stage.reissue is not None}
     assert {each.stage: each.after_ms for each in found.settings} == {
@@ -197,7 +198,7 @@ def test_reads_by_name_are_to_be_confirmed_and_a_change_is_to_be_traced_again(
 ) -> None:
     rng = np.random.default_rng(3)
     latency = rng.lognormal(2, 0.3, 800) + 100.0 * (rng.random(800) < 0.02)
-    latency[400:] += 100.0 * (rng.random(400) < 0.25)
+    latency[400:] += 100.0 * (rng.random(400) < 0.05)
     steps = steps_of(advised(profile_of(stage_of("a", latency))))
     assert steps[ConfirmReads] == ConfirmReads(stages=("a",))
     assert steps[RecordAgain] == RecordAgain(stages=("a",))

@@ -15,6 +15,7 @@ from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
 from kwiken.model.profile import Profile, StageProfile, part_of
 from kwiken.model.service import Reissue
 from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks, judge_recordings
+from kwiken.tail.evaluation.compared_plans import rivals
 from kwiken.tail.planning import PlanSettings, study_plan
 
 StageOf = Callable[..., StageProfile]
@@ -129,7 +130,7 @@ def test_recordings_that_cannot_be_judged_are_named(
     plan = plan_of(moving, 0.05)
     with pytest.raises(InputError, match="few: judging needs at least 10 requests"):
         judge_recordings(plan, {"all": moving, "few": part_of(moving, np.arange(3))})
-    with pytest.raises(InputError, match=r"other: .*stage 'z'"):
+    with pytest.raises(InputError, match=r"other: .*stage 'a' is not in the profile; it has: z"):
         judge_recordings(plan, {"all": moving, "other": profile_of(stage_of("z", np.arange(1.0, 99.0)))})
     with pytest.raises(InputError, match="recordings: there is none"):
         judge_recordings(plan, {})
@@ -196,5 +197,32 @@ def test_what_cannot_be_judged_is_refused(moving: Profile, stage_of: StageOf, pr
         judge(plan, part_of(moving, np.arange(9)))
     with pytest.raises(InputError, match="sampled"):
         judge(plan, moving, sampled=2.0)
-    with pytest.raises(InputError, match="the plan states no cost of stage 'z'"):
+    with pytest.raises(InputError, match="stage 'a' is not in the profile; it has: z"):
         judge(plan, profile_of(stage_of("z", np.ones(100))))
+
+
+def test_all_ways_may_copy_the_calls_that_the_plan_may_copy(moving: Profile) -> None:
+    """As where a plan was made with `--copyable` or `--once`, and the judged traces were read without them."""
+    made = PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED)
+    plan = study_plan(moving, made).plan
+    writes = replace(moving, stages=tuple(replace(stage, reissuable=False) for stage in moving.stages))
+    found = judge(plan, writes, correlations=(None,))
+    same = judge(plan, moving, correlations=(None,))
+    assert [arm.cuts for arm in found.arms] == [arm.cuts for arm in same.arms]
+    only = replace(
+        moving, stages=tuple(replace(stage, reissuable=stage.name == "a") for stage in moving.stages)
+    )
+    kept = study_plan(only, made).plan
+    assert {name for name, stage in kept.stages.items() if stage.once} == {"b", "c"}
+    for rival in rivals(kept, moving, moving, seed=0).values():
+        assert {name for name, stage in rival.stages.items() if stage.reissue} == {"a"}
+
+
+def test_hindsight_may_spend_what_the_floor_let_the_plan_spend(moving: Profile) -> None:
+    plan = plan_of(moving, 0.01)
+    spent = [
+        sum(stage.reissue.fraction for stage in made.stages.values() if stage.reissue)
+        for made in (rivals(plan, moving, moving, spent=each, seed=0)[HINDSIGHT] for each in (0.0, 0.03))
+    ]
+    assert spent[1] > 2 * spent[0]
+    assert rivals(plan, moving, moving, spent=0.03, seed=0)[HINDSIGHT].budgets == plan.budgets

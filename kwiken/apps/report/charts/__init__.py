@@ -15,3 +15,4 @@ from kwiken.apps.report.charts.plots import draw_plot as draw_plot
 from kwiken.apps.report.charts.requests import pauses_of as pauses_of, pick_requests as pick_requests
 from kwiken.apps.report.charts.scales import log_scale as log_scale, log_ticks as log_ticks
 from kwiken.apps.report.charts.svg import Drawing as Drawing, shorten as shorten
+from kwiken.apps.report.charts.worth import draw_worth as draw_worth

@@ -46,8 +46,10 @@ def draw_judgement(found: Judgement) -> Markup:
     down = linear_scale(most, HEIGHT - BOTTOM, SPLIT)
     for value in linear_ticks(down, 3):
         _rule(drawing, down(value), percent(value))
-    drawing.line((LEFT, down(found.budget)), (WIDTH - RIGHT, down(found.budget)), "line critical")
-    drawing.text((WIDTH - RIGHT, down(found.budget) - 4), "budget", "tick", anchor="end")
+    drawing.line((LEFT, down(found.budget)), (WIDTH - RIGHT, down(found.budget)), "line budget")
+    drawing.text(
+        (WIDTH - RIGHT, down(found.budget) - 4), f"budget {percent(found.budget)}", "tick", anchor="end"
+    )
     for way, values in spent.items():
         _line(drawing, TONES[way], way, across, [(down(value), percent(value)) for value in values])
     drawing.text((14, (SPLIT + HEIGHT - BOTTOM) / 2), "spent", "axis", anchor="middle", turn=True)

@@ -11,8 +11,10 @@ import numpy as np
 
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Evidence, http_method, says_read, says_write, why_write
+from kwiken.model.service import MAX_REPLICAS
 from kwiken.otel.fit.calls import NS_PER_MS, Floats
-from kwiken.otel.read import Bools, Ints, columns as c
+from kwiken.otel.fit.foreign.instances import instances_of
+from kwiken.otel.read import NO_TEXT, Bools, Ints, columns as c
 from kwiken.otel.trace import Forest, ServiceCalls, levels
 
 _NONE = -1
@@ -134,6 +136,26 @@ class Callees:
     def hedged(self, rows: Ints) -> Hedged:
         """Find calls of which the caller sent copies; arguments as `of`."""
         return hedged_calls(self._calls, rows)
+
+    def instances(self, rows: Ints) -> tuple[Ints, tuple[str, ...]] | None:
+        """Instances that answered calls: (k,) index in the names, -1 where not known, and the names.
+
+        None where none is known, or where the stages are spans: these run in the process that calls them.
+
+        Args:
+            rows: (k,) rows of the calls in the forest of calls between services.
+        """
+        if self._calls is None or not len(rows):
+            return None
+        codes = instances_of(self._forest, self._calls)[rows]
+        known = np.unique(codes[codes != NO_TEXT])
+        if not 0 < len(known) <= MAX_REPLICAS:
+            return None
+        texts = self._forest.names.texts
+        names = sorted(texts[code] for code in known.tolist())  # whatever the order of the files
+        place = np.array([names.index(texts[code]) for code in known.tolist()])
+        nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.where(codes == NO_TEXT, -1, place[nearest]), tuple(names)
 
     def _method(self, clients: Ints) -> str | None:
         """HTTP method in the names of the clients' spans; None if they state none, or several."""

@@ -14,6 +14,7 @@ from kwiken.model.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.calls import build
 from kwiken.otel.fit.foreign.callees import Below, Callees, seen_below
 from kwiken.otel.fit.foreign.child_calls import Children
+from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, Step, stages_below
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
@@ -75,8 +76,11 @@ def fit_foreign(
         edges=graph.edges,
     )
     times = service_times(forest, calls, rows)
+    instances = find_instances(forest, calls, rows)
     return replace(
         profile,
+        stages=profile.stages if spans else instances.counted(profile.stages),
+        instances=instances.compared,
         service=forest.names.operations[requests.op if not spans else root][0],
         origin=Origin(
             kind=label(forest, requests.op),

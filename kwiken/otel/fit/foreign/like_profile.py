@@ -11,6 +11,7 @@ from kwiken.model.profile import Origin, Profile, StageProfile
 from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
 from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
 from kwiken.otel.fit.foreign.child_calls import Calls, Children, sorted_out
+from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.read import Ints
 from kwiken.otel.trace import ROOT, Forest, Requests, find_service_calls, label
@@ -88,8 +89,11 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
         edges=_edges(stages),
     )
     times = service_times(forest, between, requests.rows)
+    instances = find_instances(forest, between, requests.rows)
     return replace(
         profile,
+        stages=instances.counted(profile.stages) if services else profile.stages,
+        instances=instances.compared,
         service=model.service,
         origin=origin,
         service_names=times.services,

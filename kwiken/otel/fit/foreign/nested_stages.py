@@ -260,6 +260,10 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
     hedged = callees.hedged(calls.row)
     censored = np.zeros(shape, np.bool_)
     censored[calls.request, shard] = hedged.lost
+    instances = callees.instances(calls.row)
+    asked = np.full(shape, -1, np.int64)
+    if instances is not None:
+        asked[calls.request, shard] = instances[0]
     return StageCalls(
         name="",
         match=callee.match,
@@ -270,4 +274,6 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
         reissuable=not callee.writes,
         writes=callee.writes,
+        asked=None if instances is None else asked,
+        replica_names=() if instances is None else instances[1],
     )
