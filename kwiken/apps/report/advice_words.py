@@ -299,7 +299,7 @@ def _hedged_words(step: Hedged) -> str:
 
 
 def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | Hedged, most: int) -> str:
-    """Word a step on a slow replica, on the second one that a copy needs, or on copies that are sent already."""
+    """Word a step on a slow replica, on the second one that a copy needs, or on copies already sent."""
     from kwiken.tail.advice import AddReplica, HedgedAlready, LookIntoReplica
 
     if isinstance(step, HedgedAlready):

@@ -36,6 +36,11 @@ class DoorProcess:
         self.grpc_port = grpc_port
 
     @property
+    def pid(self) -> int:
+        """Pid of the process."""
+        return self._process.pid
+
+    @property
     def resident_mib(self) -> float:
         """Resident memory of the process, from /proc."""
         assert self._process.poll() is None, "the server ended"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import re
 import socket
@@ -10,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kwiken.base.errors import InputError
+from kwiken.model.service import MAX_REPLICAS
+from kwiken.runtime.base.abandoned import in_thread
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.wire.transport import Replica, wire
@@ -73,6 +76,7 @@ class NameResolver:
         self._control = control
         self._healthy = healthy
         self._known: dict[tuple[str, int], list[str]] = {}
+        self._asking: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
 
     async def resolve(self) -> dict[str, list[Replica]]:
         """Look up every name and check health once; a name that is not found keeps its known addresses.
@@ -84,7 +88,9 @@ class NameResolver:
         await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
         current = {
             # Two names may have the same address.
-            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))
+            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))[
+                :MAX_REPLICAS
+            ]
             for stage, those in self._endpoints.items()
         }
         if self._healthy is not None:
@@ -100,10 +106,15 @@ class NameResolver:
             await self.resolve()
 
     async def _look_up(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
+        """Look a name up. One look-up of a name runs at a time: it cannot be ended, and may take minutes."""
+        place = host, port
+        asking = self._asking.get(place)
+        if asking is None:
+            asking = self._asking[place] = asyncio.create_task(_addresses(host, port))
+            asking.add_done_callback(functools.partial(self._answered, place))
         try:
             async with asyncio.timeout(LOOKUP_S):
-                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                self._known[place] = await asyncio.shield(asking)
         except (
             OSError,
             TimeoutError,
@@ -116,8 +127,12 @@ class NameResolver:
                     error or type(error).__name__,
                     extra=about(Event.NAME_NOT_FOUND),
                 )
-            return
-        self._known[host, port] = sorted({str(address[0]) for *_, address in found})
+
+    def _answered(self, place: tuple[str, int], asking: asyncio.Task[list[str]]) -> None:
+        """Take note of the end of a look-up, whose error may have come too late for anybody to wait for."""
+        del self._asking[place]
+        if not asking.cancelled():
+            asking.exception()
 
     def _replicas(self, endpoint: Endpoint) -> list[Replica]:
         host, port, scheme = endpoint
@@ -126,3 +141,22 @@ class NameResolver:
             shown = f"[{address}]" if ":" in address else address
             out.append(Replica(id=f"{shown}:{port}", node=address, address=f"{scheme}://{shown}:{port}"))
         return out
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """Addresses of a name, in order; looked up by a thread of its own, for which no process waits."""
+    found: list[str] = []
+    failed: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            failed.append(error)
+        else:
+            found.extend(sorted({str(address[0]) for *_, address in answers}))
+
+    await in_thread(look_up, name="kwiken-names")
+    if failed:
+        raise failed.pop()
+    return found
