@@ -93,6 +93,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     ),
     # Spans out, traces in.
     "otel": (
+        "kwiken.otel.http",
         "kwiken.otel.write",
         "kwiken.otel.metrics",
         "kwiken.otel.conventions",

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from kwiken.apps.console import note_sentences, read_text
 from kwiken.apps.report.charts import GanttRequest, pauses_of, pick_requests
-from kwiken.apps.report.inputs import JAEGER, MAX_BYTES, Found
+from kwiken.apps.report.inputs import MAX_BYTES, Found
 from kwiken.apps.report.model import DemoResult, Loads, read_result, read_rows
 from kwiken.apps.report.sections import Material, curve_views
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile, profile_from_json
 from kwiken.otel.fit import fit_profile
+from kwiken.otel.http import scheme_of
 from kwiken.otel.trace import read_requests
 from kwiken.otel.write import RequestRecord
 from kwiken.tail.curves import stage_curves
@@ -154,7 +155,7 @@ def _ours(profile: Profile) -> bool:
 
 def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[GanttRequest, ...]:
     """Requests to draw, if traces of kwiken's gateway are among the files."""
-    files = [name for name in found.traces if not name.startswith(JAEGER)]
+    files = [name for name in found.traces if scheme_of(name) is None]
     if not files:
         return ()
     wanted = loads.traces.__contains__ if loads.traces else None

@@ -10,12 +10,12 @@ import msgspec
 
 from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
+from kwiken.otel.http import scheme_of
 
 HEAD = 1 << 16  # bytes that are read to tell a document from traces
 MAX_BYTES = 1 << 30
 FOLDER = ("profile.json", "plan.json", "plan-even.json", "demo.json", "load.jsonl")
 TRACES = "traces"
-JAEGER = "jaeger:"
 
 
 @dataclass
@@ -63,7 +63,7 @@ def find(given: Iterable[str], *, several_profiles: bool = False) -> Found:
     """
     found = Found()
     for name in given:
-        if name.startswith(JAEGER):
+        if scheme_of(name) is not None:
             found.traces.append(name)
         elif Path(name).is_dir():
             _folder(Path(name), found)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         note_contradicted as note_contradicted,
         note_cut_short as note_cut_short,
         note_few as note_few,
+        note_one_trace as note_one_trace,
         show_drift as show_drift,
     )
 

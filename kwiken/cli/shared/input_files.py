@@ -14,11 +14,11 @@ import click
 
 from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
+from kwiken.otel.http import scheme_of
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
 # Parameters that name an output file.
 OUTPUTS: Final = frozenset(("out", "output", "plan_out", "records", "template"))
-JAEGER: Final = "jaeger:"  # start of an address of Jaeger, where a file could stand
 DATA_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read in a folder
 
 
@@ -70,13 +70,14 @@ def check_exist(sources: Iterable[str]) -> None:
     """Refuse a source that does not exist, before the libraries that would read it are loaded.
 
     Args:
-        sources: files, folders, and addresses of Jaeger, which are not looked up.
+        sources: files, folders, and addresses of servers, which are not looked up.
 
     Raises:
-        InputError: names the first file or folder that is missing or cannot be looked up.
+        InputError: names the first file or folder that is missing or cannot be looked up, or an address of
+            an unknown kind.
     """
     for source in sources:
-        if not source.startswith(JAEGER):
+        if scheme_of(source) is None:
             try:
                 Path(source).stat()
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name

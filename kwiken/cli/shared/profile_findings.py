@@ -18,6 +18,17 @@ def note_few(profile: Profile) -> None:
     if profile.requests < MIN_REQUESTS:
         many = "request" if profile.requests == 1 else "requests"
         note(f"only {profile.requests} {many}: their slowest tell little, so trace the service for longer")
+    note_one_trace(profile)
+
+
+def note_one_trace(profile: Profile) -> None:
+    """Note that several files hold one trace, if so: whoever wrote them gave all requests one id."""
+    files = profile.counts.get("warning_files_of_one_trace", 0)
+    if files:
+        note(
+            f"all {files} files state one trace id, so they are read as one trace; give each request a trace "
+            "id of its own"
+        )
 
 
 def note_contradicted(profile: Profile) -> None:

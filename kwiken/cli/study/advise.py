@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
@@ -19,6 +19,7 @@ from kwiken.cli.shared import (
     json_option,
     named_by,
     needs_extra,
+    note_one_trace,
     once_option,
     refuse_shared_stdout,
     sampled_option,
@@ -82,6 +83,7 @@ def command(
 
     chosen, others, fits = _read(traces, kind, once, copyable)
     note_scattered(fits)
+    note_one_trace(fits.profiles[0])
     created = datetime.now(UTC).isoformat(timespec="seconds")
     with progress("planning and judging"):
         found, plan = advise(
@@ -94,11 +96,12 @@ def command(
             created=created,
             seed=seed,
         )
-    if plan_out is not None:
-        if plan is None:
-            raise InputError("there is no plan to write; leave the option out to read why", where="--plan")
+    if plan_out is not None and plan is not None:
         write_text(plan_out, printable_json(plan.to_json()) + "\n")
         note_written(plan_out)
+    elif plan_out is not None:
+        note(f"there is no plan to write, so {plan_out} is not written; the answers say why")
+        plan_out = None
     if as_json:
         print_json(found)
     elif "-" not in {out, plan_out}:

@@ -65,8 +65,11 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
         return
     exported = EXPORTERS[program](learned, known, where=plan)
     write_text(out, exported.text)
-    for remark in exported.notes:
-        note(f"note: {remark}")
+    # On stdout the text itself states the notes, as remarks.
+    stated = " ".join(exported.text.replace("\n#", " ").split()) if out == "-" else ""
+    for remark in dict.fromkeys(exported.notes):
+        if remark not in stated:
+            note(f"note: {remark}")
     note_written(out)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 20
 UNLABELLED: Final = "(none)"  # the fit's name of the class of requests whose spans lack the attribute
-FEW: Final = "warning_few_requests"
+WARNING: Final = "warning_"  # start of the counts that have notes of their own
 MAX_KINDS_SHOWN: Final = 20
 MIN_KINDS_LISTED: Final = 2
 MAX_ROWS_LISTED: Final = 500  # kinds or roots in a list; JSON has all
@@ -119,7 +119,7 @@ def command(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Learn a service from TRACES: files or folders of Jaeger JSON or OTLP JSON lines, or a Jaeger.
+    """Learn a service from TRACES: files or folders of Jaeger, OTLP or Zipkin JSON, or a Jaeger.
 
     A Jaeger is named as jaeger://HOST:PORT/SERVICE?lookback=1h. Files may be compressed by gzip. A service
     too big to trace is learned from its histograms alone: prometheus://HOST:PORT?lookback=1h.
@@ -394,6 +394,7 @@ def _show(profile: Profile) -> None:
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
     from kwiken.model.profile import KEPT_OF_SAMPLED
+    from kwiken.otel.fit import SLOW_CHOSEN
 
     kept = profile.counts.get(KEPT_OF_SAMPLED)
     estimated = f", estimated from {kept} that were sampled" if kept is not None else ""
@@ -412,12 +413,21 @@ def _show(profile: Profile) -> None:
     if profile.class_names == (UNLABELLED,):
         note("no span has the attribute that --kind-by names, so all requests are of one kind")
     counted = ", ".join(
-        f"{name.replace('_', ' ')} {count}" for name, count in profile.counts.items() if count and name != FEW
+        f"{name.replace('_', ' ')} {count}"
+        for name, count in profile.counts.items()
+        if count and not name.startswith(WARNING)
     )
     note("", f"read and set aside: {counted or 'nothing'}", "")
     _note_writes(profile)
     note_cut_short(profile, "the times shown for them are lower bounds; plan and explain estimate the rest")
     note_few(profile)
+    if SLOW_CHOSEN in profile.counts:
+        share = profile.counts[SLOW_CHOSEN] / profile.requests
+        note(
+            f"warning: {share:.0%} of the requests are slow, with a step at a round latency, as where a "
+            "sampler keeps slow requests and drops others; nothing in the spans says with which probability "
+            "(ot=th in tracestate, sampler.param, a sample rate), so the percentiles are too high"
+        )
 
 
 def _note_writes(profile: Profile) -> None:

@@ -9,11 +9,11 @@ import click
 
 from kwiken.apps.console import note, progress
 from kwiken.cli.shared import given
+from kwiken.otel.http import scheme_of
 
 if TYPE_CHECKING:
     from kwiken.otel.histograms import HistogramFit
 
-PROMETHEUS: Final = "prometheus:"  # start of an address of Prometheus
 _OF_TRACES: Final = (
     "root",
     "depth",
@@ -37,7 +37,7 @@ FEW_COPIES: Final = 0.001  # share of calls with copies that changes no percenti
 
 def is_prometheus(sources: Sequence[str]) -> bool:
     """Whether any source is an address of Prometheus."""
-    return any(source.startswith(PROMETHEUS) for source in sources)
+    return any(scheme_of(source) == "prometheus" for source in sources)
 
 
 def learn_from_prometheus(sources: Sequence[str], service: str | None) -> HistogramFit:
@@ -71,6 +71,7 @@ def facts_of(found: HistogramFit) -> dict[str, Any]:
         "correlation": found.correlation,
         "copied_share": found.copied_share,
         "bucket_ratio": found.bucket_ratio,
+        "source": found.source,
         "lost": losses(found),
     }
 
@@ -79,6 +80,7 @@ def losses(found: HistogramFit) -> list[str]:
     """Sentences on what the profile lacks because it was learned from histograms."""
     measured, made = found.measured_ms[1], found.put_together_ms[1]
     told = [
+        *([found.order] if found.order else []),
         UNJOINED + _joined(found),
         f"latencies are known to a bucket, whose bounds are up to {found.bucket_ratio - 1:.0%} apart",
         UNKNOWN,
@@ -111,7 +113,7 @@ def _joined(found: HistogramFit) -> str:
 def note_losses(found: HistogramFit) -> None:
     """Say what was measured, and what the profile lacks."""
     note(
-        f"learned from the histograms of {found.requests} requests, measured with p50 "
+        f"learned from the histograms of {found.requests} requests, measured by {found.source} with p50 "
         f"{found.measured_ms[0]:.2f} ms and p99 {found.measured_ms[1]:.2f} ms"
     )
     for sentence in losses(found):

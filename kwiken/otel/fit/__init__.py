@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.otel.fit.fit import (
+    SLOW_CHOSEN as SLOW_CHOSEN,
     Fits as Fits,
     Kind as Kind,
     fit_forest as fit_forest,

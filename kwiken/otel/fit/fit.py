@@ -21,7 +21,8 @@ from kwiken.otel.fit.foreign import (
     short_ends,
     short_names,
 )
-from kwiken.otel.fit.own import fit_own, sample_shares
+from kwiken.otel.fit.own import fit_own
+from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen
 from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
     BY_ROOT,
@@ -37,6 +38,7 @@ from kwiken.otel.trace import (
     without_operations,
 )
 
+SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
 MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
 _MAX_REASONS_SHOWN: Final = 8
 _MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told
@@ -264,8 +266,11 @@ class _Read(NamedTuple):
             )
         if kind_by is not None:
             profile = with_kinds(profile, part, requests, kind_by)
-        if requests.own:
-            profile = weighted(profile, sample_shares(part, requests))
+        shares, stated = sample_shares(part, requests.rows)
+        chosen = 0 if stated else slow_were_chosen(profile.latency_ms)
+        if chosen:
+            profile = replace(profile, counts={**profile.counts, SLOW_CHOSEN: chosen})
+        profile = weighted(profile, shares)
         half_life_s = options.get("half_life_s")
         return profile if half_life_s is None else decayed(profile, half_life_s)
 
@@ -278,7 +283,10 @@ class _Read(NamedTuple):
         kinds = []
         for place, op in enumerate(ops):
             rows = self.found.rows[order[first[place] : last[place]]]
-            p50, p99 = np.percentile((forest.end[rows] - forest.start[rows]) / 1e6, (50, 99)).tolist()
+            latency_ms = repeated(
+                (forest.end[rows] - forest.start[rows]) / 1e6, sample_shares(forest, rows)[0]
+            )
+            p50, p99 = np.percentile(latency_ms, (50, 99)).tolist()
             stages = len(profiles[op].stages) if op in profiles else None
             if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:
                 stages = self._stages(op)

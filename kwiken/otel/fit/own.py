@@ -74,7 +74,7 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     codes = codes[in_order(starts, [forest.names.texts[code] for code in codes.tolist()])]
     edges, forest.counts["edges_cut_from_cycles"] = _edges(forest, visits, codes, count)
     notes = forest.owns[forest.spans["own"][requests.rows]]
-    shares = sample_shares(forest, requests)
+    shares = sample_shares(forest, requests.rows)
     stages = [_stage(forest, visits, service, code, shares) for code in codes.tolist()]
     control = notes["marks"] & c.CONTROL != 0
     forest.counts["requests_control"] = int(control.sum())
@@ -91,9 +91,9 @@ def fit_own(forest: Forest, requests: Requests) -> Profile:
     )
 
 
-def sample_shares(forest: Forest, requests: Requests) -> Floats:
-    """(n,): probability with which each request's spans were kept; 1 where all are."""
-    rows = forest.spans["own"][requests.rows]
+def sample_shares(forest: Forest, requests: Ints) -> Floats:
+    """(n,): probability with which the spans of each of these requests were kept; 1 where all are."""
+    rows = forest.spans["own"][requests]
     shares = np.ones(len(rows))
     shares[rows >= 0] = forest.owns["sample_share"][rows[rows >= 0]]
     return shares

@@ -33,6 +33,12 @@ class Buckets:
         """Number of latencies."""
         return float(self.counts.sum())
 
+    @property
+    def mean_ms(self) -> float:
+        """Mean latency as the bounds say it, milliseconds; 0 without any latency."""
+        high = np.where(np.isinf(self.high_ms), self.low_ms, self.high_ms)
+        return float((np.sqrt(self.low_ms * high) * self.counts).sum() / max(self.total, 1e-300))
+
     def spread(self, size: int) -> tuple[Floats, Bools]:
         """Evenly spaced quantiles.
 

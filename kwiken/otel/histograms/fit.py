@@ -23,8 +23,9 @@ from kwiken.model.latency import end_to_end
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 from kwiken.otel.histograms.buckets import Buckets
+from kwiken.otel.histograms.others import SOURCES, measured_by_others
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery
-from kwiken.otel.histograms.window import StageFacts, Window, service_in
+from kwiken.otel.histograms.window import Measured, StageFacts, Window, service_in
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
@@ -50,6 +51,7 @@ class HistogramFit:
         correlation: correlation that all calls of a request are taken to share, 0 to `MAX_CORRELATION`.
         copied_share: share of the calls that had a copy, 0 or more.
         bucket_ratio: largest ratio of the bounds of a bucket that holds calls.
+        order: what is not known of the order of the calls; empty where it is.
     """
 
     profile: Profile
@@ -60,10 +62,12 @@ class HistogramFit:
     correlation: float
     copied_share: float
     bucket_ratio: float
+    source: str
+    order: str
 
 
 def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
-    """Learn a profile from the histograms that a Prometheus scraped from gateways.
+    """Learn a profile from the histograms that a Prometheus scraped from gateways, or from tools of others.
 
     Args:
         service: name of the service; None if there is only one.
@@ -72,20 +76,11 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
         InputError: Prometheus does not answer, or has no histograms of such a service in the window.
     """
     query = PrometheusQuery.parse(address)
-    name, stages, instances = service_in(query, service)
-    window = Window(query, instances)
-    requests = window.histograms(_REQUESTS, "kw_outcome").get("answered")
-    calls = window.histograms(_CALLS, "kw_stage")
-    if requests is None or not calls:
-        raise InputError(
-            f"no request of {name!r} was answered in the last {query.lookback}, or it was scraped only once",
-            where=query.where,
-        )
+    measured = _measured(query, service)
+    requests, calls = measured.requests, measured.calls
     count = round(requests.total)
-    widest = max(stage.fanout for stage in stages)
+    widest = max(stage.fanout for stage in measured.stages)
     rows = min(MAX_ROWS, MAX_CALLS // widest, max(MIN_ROWS, count))
-    busy = _busy_ms(window)
-    replicas = window.largest('kw_stage_replicas{kw_replica_state="live"}', "kw_stage")
     samplers = [
         _CallSampler(
             stage,
@@ -94,7 +89,7 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
             rows,
             np.random.default_rng((_SEED, number)),
         )
-        for number, stage in enumerate(stages)
+        for number, stage in enumerate(measured.stages)
     ]
     common = np.random.default_rng(_SEED).standard_normal(rows)
 
@@ -103,19 +98,16 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
             each.profile(
                 common,
                 correlation,
-                service=name,
-                busy_ms=busy.get(each.stage.name),
-                replicas=round(replicas.get((each.stage.name,), 0.0)) or None,
+                service=measured.name,
+                busy_ms=measured.busy_ms.get(each.stage.name),
+                replicas=round(measured.replicas.get(each.stage.name, 0.0)) or None,
             )
             for each in samplers
         ]
-        return _assembled(name, profiles, requests, query)
+        return _assembled(measured.name, profiles, requests, query)
 
     independent = assembled(0.0)
     correlation, profile = _correlated(assembled, independent, requests.quantile_ms(P99))
-    attempts = window.increases("kw_stage_attempts_total", "kw_attempt_kind")
-    primaries = attempts.get(("primary",), 0.0)
-    copies = attempts.get(("reissue",), 0.0) + attempts.get(("catch_up",), 0.0)
     return HistogramFit(
         profile,
         count,
@@ -123,8 +115,48 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
         _percentiles(independent),
         _percentiles(profile),
         correlation,
-        copies / primaries if primaries else 0.0,
+        measured.copied_share,
         max(_ratio(buckets) for buckets in calls.values()),
+        measured.source,
+        measured.order,
+    )
+
+
+def _measured(query: PrometheusQuery, service: str | None) -> Measured:
+    """Histograms of the service: of gateways of kwiken, or else of others."""
+    found = service_in(query, service)
+    if found is None:
+        others = measured_by_others(query, service)
+        if others is None:
+            known = ", ".join(dict.fromkeys(metric for source in SOURCES for metric in (source.requests,)))
+            raise InputError(
+                f"no gateway of kwiken was scraped in the last {query.lookback} (no kw_stage_info), and no "
+                f"requests were measured by others ({known})",
+                where=query.where,
+            )
+        return others
+    name, stages, instances = found
+    window = Window(query, instances)
+    requests = window.histograms(_REQUESTS, "kw_outcome").get("answered")
+    calls = window.histograms(_CALLS, "kw_stage")
+    if requests is None or not calls:
+        raise InputError(
+            f"no request of {name!r} was answered in the last {query.lookback}, or it was scraped only once",
+            where=query.where,
+        )
+    attempts = window.increases("kw_stage_attempts_total", "kw_attempt_kind")
+    primaries = attempts.get(("primary",), 0.0)
+    copies = attempts.get(("reissue",), 0.0) + attempts.get(("catch_up",), 0.0)
+    replicas = window.largest('kw_stage_replicas{kw_replica_state="live"}', "kw_stage")
+    return Measured(
+        name,
+        stages,
+        requests,
+        calls,
+        "gateways of kwiken",
+        busy_ms=_busy_ms(window),
+        replicas={stage: number for (stage,), number in replicas.items()},
+        copied_share=copies / primaries if primaries else 0.0,
     )
 
 
@@ -230,12 +262,13 @@ class _CallSampler:
         return StageProfile(
             name=stage.name,
             after=stage.after or (_own_name(service),),
-            match=SpanMatch(service=f"{service}-{stage.name}", operation=stage.name),
+            match=stage.match or SpanMatch(service=f"{service}-{stage.name}", operation=stage.name),
             calls_ms=calls_ms,
             censored=censored,
             busy_ms=busy_ms,
             replicas=replicas,
             reissuable=stage.idempotent,
+            writes=stage.writes,
             threads=stage.threads,
         )
 

@@ -11,10 +11,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read import Bounds, QueryAddress, downloaded
+from kwiken.otel.http import PROMETHEUS, QueryAddress, downloaded
 
-_BOUNDS: Final = Bounds(timeout_s=60.0, whole_s=120.0, size=256 << 20)
-_FORM: Final = "prometheus://HOST:PORT?lookback=1h"
+_FORM: Final = "prometheus://HOST:PORT/BASE?lookback=1h"
+_KNOWN: Final = ("lookback", "token-file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,27 @@ class PrometheusQuery:
             moments would not belong together.
     """
 
-    where: str
-    host: str
+    address: QueryAddress
+    headers: dict[str, str]
     lookback: str
     lookback_s: int
     end_s: float
 
+    @property
+    def where(self) -> str:
+        """Address as given, for errors."""
+        return self.address.where
+
     @classmethod
     def parse(cls, address: str) -> PrometheusQuery:
-        """Read `prometheus://HOST:PORT?lookback=1h`; the window ends now.
+        """Read `prometheus://HOST:PORT/BASE?lookback=1h&token-file=FILE`; the window ends now.
 
         Raises:
             InputError: the address has another form; says what is wrong.
         """
-        told = QueryAddress.parse(address, form=_FORM, known=("lookback",))
-        if told.path:
-            raise told.refused("has a path; name a service by --service")
+        told = QueryAddress.parse(address, form=_FORM, known=_KNOWN)
         lookback, lookback_s = told.lookback("1h")
-        return cls(address, told.host, lookback, lookback_s, time.time())
+        return cls(told, told.headers(), lookback, lookback_s, time.time())
 
 
 class _Native(msgspec.Struct):
@@ -97,8 +100,11 @@ def vector_of(query: PrometheusQuery, expression: str) -> list[Series]:
         InputError: there is no answer, or it is no result of Prometheus; names the address.
     """
     asked = urlencode({"query": expression, "time": f"{query.end_s:.3f}"}, quote_via=quote)
-    url = f"http://{query.host}/api/v1/query?{asked}"
-    with downloaded(url, who="Prometheus", where=query.where, bounds=_BOUNDS) as body:
+    base = f"/{query.address.path}" if query.address.path else ""
+    url = f"{query.address.origin}{base}/api/v1/query?{asked}"
+    with downloaded(
+        url, who="Prometheus", where=query.where, bounds=PROMETHEUS, headers=query.headers
+    ) as body:
         text = body.read()
     try:
         answer = msgspec.json.decode(text, type=_Answer)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import parents_first
+from kwiken.model.plan import SpanMatch
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
 
@@ -18,13 +19,44 @@ _INSTANCE: Final = ("job", "instance")
 
 @dataclass(frozen=True, slots=True)
 class StageFacts:
-    """Facts of one stage, from its info metric."""
+    """Facts of one stage, from its info metric, or from what others measure.
+
+    Attributes:
+        match: spans of its calls; None for those of our own runtime.
+        writes: why its calls are taken for writes; empty where they are not, or the service says it.
+    """
 
     name: str
     after: tuple[str, ...]
     fanout: int
     idempotent: bool
     threads: int
+    match: SpanMatch | None = None
+    writes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Histograms of one service over the window.
+
+    Attributes:
+        stages: facts of its stages, parents first.
+        calls: latencies of the calls of each stage that had any.
+        order: what is not known of the order of the calls; empty where it is.
+        busy_ms: mean CPU time of a call by stage, milliseconds.
+        replicas: number of replicas by stage.
+        copied_share: share of the calls that had a copy, 0 or more.
+    """
+
+    name: str
+    stages: Sequence[StageFacts]
+    requests: Buckets
+    calls: Mapping[str, Buckets]
+    source: str
+    order: str = ""
+    busy_ms: Mapping[str, float] = field(default_factory=dict)
+    replicas: Mapping[str, float] = field(default_factory=dict)
+    copied_share: float = 0.0
 
 
 class Window:
@@ -83,8 +115,8 @@ class Window:
 
 def service_in(
     query: PrometheusQuery, wanted: str | None
-) -> tuple[str, list[StageFacts], frozenset[tuple[str, ...]]]:
-    """Name, stages and instances of the service.
+) -> tuple[str, list[StageFacts], frozenset[tuple[str, ...]]] | None:
+    """Name, stages and instances of a service on gateways of kwiken; None if no gateway was scraped.
 
     Raises:
         InputError: there is no such service, or several and none was named.
@@ -92,10 +124,7 @@ def service_in(
     found = vector_of(query, f"last_over_time(kw_stage_info[{query.lookback}])")
     names = sorted({series.metric.get("kw_service", "") for series in found})
     if not names:
-        raise InputError(
-            f"no gateway of kwiken was scraped in the last {query.lookback} (no kw_stage_info)",
-            where=query.where,
-        )
+        return None
     if wanted is None and len(names) > 1:
         raise InputError(
             f"has several services, name one by --service: {', '.join(names[:20])}", where=query.where

@@ -31,12 +31,12 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from kwiken.otel.http import COLLECTOR, collector_session
 from kwiken.otel.metrics.model import Distribution, Family, Kind
 from kwiken.otel.write import SCOPE, collector_url, scope_version
 
 METRICS_PATH: Final = "/v1/metrics"
 MAX_BUCKETS: Final = 160  # of one exponential histogram, as the SDK's own have
-_TIMEOUT_S: Final = 5.0
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 
 
@@ -66,7 +66,9 @@ class MetricPush:
         self._resource = Resource(dict(resource))
         self._scope = InstrumentationScope(SCOPE, scope_version())
         self._started_ns = started_ns
-        self._exporter = exporter or OTLPMetricExporter(endpoint=url, timeout=_TIMEOUT_S)
+        self._exporter = exporter or OTLPMetricExporter(
+            endpoint=url, timeout=COLLECTOR.timeout_s, session=collector_session()
+        )
 
     def push(self, families: Sequence[Family], now_ns: int) -> bool:
         """Send metrics; blocks until the collector has answered or the time limit has passed.

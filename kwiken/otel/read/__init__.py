@@ -1,4 +1,4 @@
-"""Trace reader: OTLP and Jaeger JSON, from files or a running Jaeger, into columns of spans."""
+"""Trace reader: OTLP, Jaeger and Zipkin JSON into columns of spans."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from kwiken.otel.read.columns import (
     taken as taken,
 )
 from kwiken.otel.read.file_reader import FileReader as FileReader
-from kwiken.otel.read.http_api import Bounds as Bounds, QueryAddress as QueryAddress, downloaded as downloaded
 from kwiken.otel.read.inputs import find_files as find_files
-from kwiken.otel.read.jaeger_api import JaegerQuery as JaegerQuery, fetched as fetched
 from kwiken.otel.read.kw_attributes import KINDS as KINDS, OUTCOMES as OUTCOMES
 from kwiken.otel.read.span_store import (
     MAX_SPANS as MAX_SPANS,

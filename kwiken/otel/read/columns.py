@@ -34,7 +34,8 @@ UNKNOWN: Final = "unknown_service"  # the SDKs' name of a service without a name
 
 # One span. `op` is the number of service and operation; `own` is the row in `OWN` of one of our own spans, -1
 # for others; `kind` is the number of the request class that the span states, -1 for none; `callee` is the
-# number of the operation that a client's span calls, -1 for other spans.
+# number of the operation that a client's span calls, -1 for other spans; `share` is the probability with
+# which a sampler of others kept the span, NaN if it states none.
 SPAN: Final = np.dtype(
     [
         ("hi", "u8"),
@@ -49,6 +50,7 @@ SPAN: Final = np.dtype(
         ("callee", "i4"),
         ("instance", "i4"),  # number of the text that names the instance of the service, `NO_TEXT` for none
         ("flags", "u1"),
+        ("share", "f4"),
     ]
 )
 ERROR: Final = 1  # the span states that it failed
@@ -59,6 +61,7 @@ SERVER: Final = 8
 CLIENT: Final = 16
 PRODUCER: Final = 32  # the span sends a message, which is a write
 CONSUMER: Final = 64  # the span works off a message, for which nobody waited
+UNFINISHED: Final = 128  # the span states no end; its end is set to its start, until it is known from others
 
 # Attributes of our own spans (kw.*); `stage`, `replica`, `node`, `plan` and `service` are numbers of texts.
 OWN: Final = np.dtype(
@@ -328,6 +331,7 @@ class Batch:
     callees: list[int] = field(default_factory=list)
     instances: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
+    shares: dict[int, float] = field(default_factory=dict)
     notes: list[int] = field(default_factory=list)
     busy_ms: list[float | None] = field(default_factory=list)
     worth: list[float] = field(default_factory=list)
@@ -346,6 +350,9 @@ class Batch:
         rows["op"], rows["own"] = self.ops, self.own
         rows["flags"] = np.frombuffer(bytes(self.flags), np.uint8)
         rows["kind"] = self.kinds or NO_KIND
+        rows["share"] = np.nan
+        rows["share"][list(self.shares)] = list(self.shares.values())
+        rows["end"] = np.where(rows["flags"] & UNFINISHED != 0, rows["start"], rows["end"])
         rows["callee"] = self.callees or NO_CALLEE
         rows["instance"] = self.instances or NO_TEXT
         negative = rows["end"] < rows["start"]
@@ -412,11 +419,17 @@ def _in_step(text: str, count: int, digits: int) -> NDArray[Any] | None:
 
 def _number(text: str, digits: int) -> int:
     """Id as a number: hex digits by their value, any other text by its hash."""
-    if len(text) <= digits and text.isalnum() and text.isascii():
+    short = same_id(text)
+    if len(short) <= digits and short.isalnum() and short.isascii():
         try:
-            return int(text or "0", 16)
+            return int(short, 16)
         except ValueError:
             pass
-    if not text:
+    if not short:
         return 0
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=digits // 2).digest())
+
+
+def same_id(text: str) -> str:
+    """Form of an id that is the same however it is padded or marked: ids are numbers."""
+    return text.lower().removeprefix("0x").lstrip("0")

@@ -1,4 +1,4 @@
-"""Reader of trace files, OTLP JSON or Jaeger JSON; the format is detected by content.
+"""Reader of trace files, OTLP, Jaeger or Zipkin JSON; the format is detected by content.
 
 Errors name the file and the line.
 """
@@ -15,59 +15,88 @@ import msgspec
 from kwiken.base.errors import InputError
 from kwiken.otel.read.inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFile, check_text, opened, whole
 from kwiken.otel.read.jaeger import JaegerReader
+from kwiken.otel.read.other_formats import LOOKED_AT, WRONG, named
 from kwiken.otel.read.otlp import OtlpReader
 from kwiken.otel.read.span_store import SpanStore
+from kwiken.otel.read.zipkin import as_jaeger
 
 MAX_BLANK: Final = 100_000  # blank lines in a row
 MAX_UNIT: Final = 256 << 20  # bytes of one line
+_HEAD: Final = 256  # bytes at the start of a document of Jaeger that name its fields
+_OF_OTHERS: Final = re.compile(rb'"(?:resourceSpans|batches|_source|traceId)"')  # than of Jaeger
 _BOM: Final = b"\xef\xbb\xbf"
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _UNITS_PER_PROGRESS: Final = 256
-_WRONG: Final = (
-    "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`)"
+# Lines that hold no spans: of other pipelines of a collector, and of Elasticsearch's bulk format.
+_OTHER_LINES: Final = (
+    *(b'{"resourceLogs"', b'{"resourceMetrics"', b'{"resourceProfiles"'),
+    *(b'{"index":', b'{"create":', b'{ "index"'),
 )
-# What other files begin with or hold near their start, and what their owner can do.
-_OTHER_STARTS: Final = (
-    (b"\x28\xb5\x2f\xfd", "is compressed by zstd; unpack it first, or compress it by gzip"),
-    (b"PK\x03\x04", "is a zip archive; unpack it first"),
-    (b"\xff\xfe", "is text in UTF-16; write it in UTF-8"),
-    (b"\xfe\xff", "is text in UTF-16; write it in UTF-8"),
-    (b"\0", "is binary, such as OTLP in protobuf; set `format: json` in the collector's file exporter"),
-)
-_OTHER_FIELDS: Final = (
-    (
-        b'"localEndpoint"',
-        "is Zipkin JSON; an OpenTelemetry collector reads it and writes OTLP JSON",
-    ),
-    (b'"profile": "sha256:', "is a plan of kwiken, and traces are needed"),
-    (
-        b'"latency_ms":[',
-        "is a profile of kwiken, and traces are needed; `kwiken explain` and `plan` take profiles",
-    ),
-    (b'"resource_spans"', "names its fields in snake_case; OTLP JSON has `resourceSpans`"),
-)
-_LOOKED_AT: Final = 4096  # bytes at the start of a file in which these fields are looked for
-# Lines of the collector's file exporter that hold no spans, where several pipelines write one file.
-_OTHER_SIGNALS: Final = (b'{"resourceLogs"', b'{"resourceMetrics"', b'{"resourceProfiles"')
+MAX_ENVELOPES: Final = 6  # objects and arrays around a document
 _SEVERAL: Final = "trailing characters"  # as msgspec says it
 _TRUNCATED: Final = "Input data was truncated"  # as msgspec says it
 _UNFIT: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 Progress = Callable[[int], None]
-Kind = Literal["otlp", "batches", "wrapped", "data", "trace"]
+Kind = Literal["otlp", "batches", "wrapped", "data", "trace", "hits", "stored", "span", "zipkin"]
 Unit = msgspec.Raw | memoryview
 
 
+class _Hits(msgspec.Struct):
+    hits: list[msgspec.Raw]
+
+
 class _Envelope(msgspec.Struct):
-    """Top-level fields of a document of either format."""
+    """Top-level fields of a document of any format."""
 
     resourceSpans: list[msgspec.Raw] | None = None  # noqa: N815 - OTLP's name
     batches: list[msgspec.Raw] | None = None  # Tempo's name for the same
-    trace: msgspec.Raw = msgspec.Raw()  # an object with `resourceSpans`, in Tempo's second API
-    data: list[msgspec.Raw] | None = None
+    trace: msgspec.Raw = msgspec.Raw()  # a document, in Tempo's second API
+    result: msgspec.Raw = msgspec.Raw()  # a document, in version 3 of Jaeger's API
+    data: msgspec.Raw = msgspec.Raw()  # documents in an array, or one
     spans: list[msgspec.Raw] | None = None
-    traceID: str | None = None  # noqa: N815 - Jaeger's name
+    hits: _Hits | None = None  # of an answer of Elasticsearch
+    stored: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="_source")  # a document of its index
+    spanID: msgspec.Raw = msgspec.Raw()  # noqa: N815 - of a span in that index
+    serviceName: msgspec.Raw = msgspec.Raw()  # noqa: N815 - of a service in that index
+    traceId: msgspec.Raw = msgspec.Raw()  # noqa: N815 - Zipkin's names
+    id: msgspec.Raw = msgspec.Raw()
+    localEndpoint: msgspec.Raw = msgspec.Raw()  # noqa: N815
+    timestamp: msgspec.Raw = msgspec.Raw()
     errors: Any = None
+
+    @property
+    def inside(self) -> msgspec.Raw:
+        """Document that this one is an envelope of; empty for none."""
+        found = (raw for raw in (self.trace, self.result, self.data) if _first(raw) in {b"{", b"["})
+        return next(found, msgspec.Raw())
+
+    @property
+    def kind(self) -> Kind | None:
+        """Kind of the document; None where it has another format."""
+        inside = _first(self.inside)
+        zipkin = (
+            _first(self.id)
+            and _first(self.traceId)
+            and (_first(self.localEndpoint) or _first(self.timestamp))
+        )
+        kinds: tuple[tuple[Kind, object], ...] = (
+            ("otlp", self.resourceSpans is not None),
+            ("batches", self.batches is not None),
+            ("data", inside == b"[" and self.inside is self.data),
+            ("wrapped", inside),
+            ("trace", self.spans is not None),
+            ("hits", self.hits is not None),
+            ("stored", _first(self.stored)),
+            ("span", _first(self.spanID)),
+            ("zipkin", zipkin),
+        )
+        return next((kind for kind, fits in kinds if fits), None)
+
+
+def _first(raw: msgspec.Raw) -> bytes:
+    """First byte of a value; empty for none. `bytes(raw)` would copy all of it."""
+    return bytes(memoryview(raw)[:1])
 
 
 class FileReader:
@@ -82,11 +111,16 @@ class FileReader:
         self._take: dict[Kind, Callable[[Any], None]] = {
             "otlp": self._otlp.line,
             "batches": self._otlp.batches,
-            "wrapped": self._wrapped,
+            "wrapped": self._any,
             "trace": self._jaeger.trace,
             "data": self._traces,
+            "hits": self._hits,
+            "stored": self._stored,
+            "span": self._jaeger.span,
+            "zipkin": self._zipkin,
         }
         self.unfinished = 0
+        self.without_time = 0
         self.without_spans = 0
 
     def file(self, file: TraceFile, progress: Progress) -> None:
@@ -156,8 +190,12 @@ class FileReader:
         kind = _kind(envelope, line, lines.path)
         take = self._take[kind]
         if kind == "data":
-            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.where}: data")
+            self._each(self._array.decode(envelope.data), self._element, lines, f"{lines.where}: data")
             line = lines.next()
+        self._taken(line, take, lines, kind)
+
+    def _taken(self, line: bytes, take: Callable[[Any], None], lines: _Lines, kind: Kind) -> None:
+        """Read documents of one line each, from this line on."""
         while line:
             try:
                 take(line)
@@ -165,7 +203,7 @@ class FileReader:
                 if lines.cut_off(line):
                     self.unfinished += 1
                     return
-                raise InputError(_problem(error), where=lines.where) from error
+                raise InputError(_explained(error, line, kind), where=lines.where) from error
             line = lines.next()
 
     def _document(self, document: memoryview, lines: _Lines) -> None:
@@ -181,35 +219,53 @@ class FileReader:
             several = (
                 "; several documents stand one on a line, or in one array" if _SEVERAL in str(error) else ""
             )
-            raise InputError(f"{_problem(error)}{several}", where=_line_of(error, document, lines)) from error
+            other = named(bytes(document[:LOOKED_AT]))
+            where = lines.path if other else _line_of(error, document, lines)
+            raise InputError(other or f"{_problem(error)}{several}", where=where) from error
         kind = _kind(envelope, document, lines.path)
         if kind == "data":
-            self._each(envelope.data or [], self._jaeger.trace, lines, f"{lines.path}: data")
+            self._each(self._array.decode(envelope.data), self._element, lines, f"{lines.path}: data")
+        elif kind == "hits":
+            hits = envelope.hits.hits if envelope.hits is not None else []
+            self._each(hits, self._any, lines, f"{lines.path}: hits")
         elif kind == "otlp":
             units = envelope.resourceSpans or []
             self._each(units, self._otlp.resource, lines, f"{lines.path}: resourceSpans")
         elif kind == "batches":
             self._each(envelope.batches or [], self._otlp.resource, lines, f"{lines.path}: batches")
         else:
-            self._each([document], self._take[kind], lines, f"{lines.path}: trace")
+            self._each([document], self._take[kind], lines, f"{lines.path}: {kind}")
 
     def _documents(self, document: memoryview, lines: _Lines) -> None:
-        """Read an array of documents, each as it could stand on a line of its own."""
+        """Read an array of documents, each as it could stand on a line of its own, or an array a line."""
         try:
             units = self._array.decode(document)
         except _UNFIT as error:
+            if _SEVERAL in str(error):
+                again = _Lines(Again(document), lines.path, lines.growing, lines.progress)
+                self._taken(again.next(MAX_UNIT), self._any, again, "wrapped")
+                return
             if lines.cut_off(bytes(document[-1:])):
                 self.unfinished += 1
                 return
             raise InputError(_problem(error), where=_line_of(error, document, lines)) from error
         self._each(units, self._any, lines, f"{lines.path}: ")
 
-    def _any(self, unit: msgspec.Raw) -> None:
-        """Read one document of an array.
+    def _any(self, unit: Unit, envelopes: int = 0) -> None:
+        """Read one document, or an array of them, inside of another.
 
         Raises:
             msgspec.MsgspecError, ValueError: the document is broken, or of another format.
         """
+        if envelopes > MAX_ENVELOPES:
+            raise ValueError(f"is inside of more than {MAX_ENVELOPES} other documents")
+        if bytes(memoryview(unit)[:1]) == b"[":
+            for number, element in enumerate(self._array.decode(unit)):
+                try:
+                    self._any(element, envelopes + 1)
+                except _UNFIT as error:
+                    raise ValueError(f"[{number}]: {error}") from error
+            return
         try:
             envelope = self._envelope.decode(unit)
         except msgspec.ValidationError as error:
@@ -218,7 +274,17 @@ class FileReader:
             kind = _kind(envelope, unit, "")
         except InputError as error:
             raise ValueError(error.problem) from error
-        self._take[kind](unit)
+        if kind == "wrapped":
+            try:
+                self._any(envelope.inside, envelopes + 1)
+            except ValueError as error:
+                other = named(memoryview(unit)[:LOOKED_AT].tobytes()) if str(error).endswith(WRONG) else None
+                raise ValueError(other or str(error)) from error
+            return
+        try:
+            self._take[kind](unit)
+        except msgspec.MsgspecError as error:
+            raise ValueError(_explained(error, unit, kind)) from error
 
     def _lines_after_all(self, document: memoryview, lines: _Lines) -> bool:
         """Read one-line documents of which the first is very long; False if the document is not that."""
@@ -234,20 +300,46 @@ class FileReader:
             try:
                 take(unit)
             except _UNFIT as error:
-                raise InputError(_problem(error), where=f"{where}[{number}]") from error
+                raise InputError(_explained(error, unit, "trace"), where=f"{where}[{number}]") from error
             if number % _UNITS_PER_PROGRESS == 0:
                 lines.progress()
 
     def _traces(self, line: bytes) -> None:
-        for number, trace in enumerate(self._envelope.decode(line).data or []):
+        for number, unit in enumerate(self._array.decode(self._envelope.decode(line).data)):
             try:
-                self._jaeger.trace(trace)
+                self._element(unit)
             except _UNFIT as error:
-                raise ValueError(f"data[{number}]: {error}") from error
+                raise ValueError(f"data[{number}]: {_explained(error, unit, 'trace')}") from error
 
-    def _wrapped(self, document: Unit | bytes) -> None:
-        """Read an object whose field `trace` is OTLP JSON; errors as `OtlpReader.line`."""
-        self._otlp.line(self._envelope.decode(document).trace)
+    def _element(self, unit: msgspec.Raw) -> None:
+        """Read one element of an array in a field `data`: nearly always a trace of Jaeger."""
+        if _OF_OTHERS.search(memoryview(unit)[:_HEAD].tobytes()):
+            self._any(unit)
+        else:
+            self._jaeger.trace(unit)
+
+    def _hits(self, document: Unit | bytes) -> None:
+        """Read an answer of Elasticsearch; errors as `_any`."""
+        found = self._envelope.decode(document).hits
+        for hit in found.hits if found is not None else ():
+            self._any(hit)
+
+    def _stored(self, document: Unit | bytes) -> None:
+        """Read a document of Jaeger's index in Elasticsearch; those of services hold no span."""
+        stored = self._envelope.decode(document).stored
+        about = self._envelope.decode(stored)
+        if _first(about.spanID):
+            self._jaeger.span(stored)
+        elif not _first(about.serviceName):
+            raise ValueError(named(bytes(memoryview(document)[:LOOKED_AT])) or WRONG)
+
+    def _zipkin(self, document: Unit | bytes) -> None:
+        """Read one span of Zipkin; one without a time is left out and counted."""
+        span = as_jaeger(document)
+        if span is None:
+            self.without_time += 1
+        else:
+            self._jaeger.put(span)
 
 
 @dataclass(slots=True)
@@ -293,7 +385,7 @@ class _Lines:
                 raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
             if self.number % _UNITS_PER_PROGRESS == 0:
                 self.progress()
-            if line.startswith(_OTHER_SIGNALS):
+            if line.startswith(_OTHER_LINES):
                 self.of_other_signals += 1
                 first = self.number + 1
             elif not line.isspace():
@@ -311,30 +403,25 @@ def _kind(envelope: _Envelope, document: Unit | bytes, where: str) -> Kind:
     Raises:
         InputError: the document has another format; says what can be done where that is known.
     """
-    if envelope.resourceSpans is not None:
-        return "otlp"
-    if envelope.batches is not None:
-        return "batches"
-    if bytes(envelope.trace):
-        return "wrapped"
-    if envelope.data is not None:
-        return "data"
-    if envelope.spans is not None:
-        return "trace"
+    kind = envelope.kind
+    if kind is not None:
+        return kind
     if envelope.errors:
         raise InputError(f"Jaeger answered with an error: {str(envelope.errors)[:200]}", where=where)
-    raise InputError(_reason(bytes(memoryview(document)[:_LOOKED_AT])), where=where)
+    raise InputError(_reason(bytes(memoryview(document)[:LOOKED_AT])), where=where)
 
 
 def _reason(start: bytes) -> str:
     """Reason why a document of another format is refused, by its first bytes."""
-    for mark, reason in _OTHER_STARTS:
-        if start.startswith(mark):
-            return reason
-    for field, reason in _OTHER_FIELDS:
-        if field in start[:_LOOKED_AT]:
-            return reason
-    return _WRONG
+    return named(start) or WRONG
+
+
+def _explained(error: Exception, document: Unit | bytes, kind: Kind) -> str:
+    """What is wrong with a document: which other tool wrote it, or else the decoder's error."""
+    other = None
+    if isinstance(error, msgspec.ValidationError) and kind not in {"otlp", "batches"}:
+        other = named(bytes(memoryview(document)[:LOOKED_AT]))
+    return other or _problem(error)
 
 
 def _problem(error: Exception) -> str:

@@ -14,31 +14,39 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    UNFINISHED,
     UNKNOWN,
     Attributes,
     Batch,
     Said,
+    same_id,
 )
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
+from kwiken.otel.read.sampling import share_of_attributes, states_share
 from kwiken.otel.read.span_store import SpanStore
-from kwiken.otel.read.timestamps import Stated, possible, refused
+from kwiken.otel.read.timestamps import Epoch, Stated, refused
 
 _CHILD: Final = "CHILD_OF"
 _FOLLOWS: Final = "FOLLOWS_FROM"
 _ERROR_MARK: Final = b'"error"'
+_STORED_DOT: Final = "@"
 _MIN_TAGS: Final = 4  # bytes; `[]` and `null` hold none
 _SCALARS: Final = (str, int, float, bool, type(None))
 _NO: Final = (None, False, 0, "", "false", "False", "0")
 _Note = tuple[int, float, float]
 
 
-class _Reference(msgspec.Struct, gc=False):
+class Reference(msgspec.Struct, gc=False):
+    """Another span that a span belongs to."""
+
     spanID: str = ""  # noqa: N815 - Jaeger's names
     refType: str = _CHILD  # noqa: N815
     traceID: str = ""  # noqa: N815
 
 
-class _Process(msgspec.Struct, gc=False):
+class Process(msgspec.Struct, gc=False):
+    """Service of a span."""
+
     serviceName: str = UNKNOWN  # noqa: N815
     tags: msgspec.Raw = msgspec.Raw()
 
@@ -48,23 +56,31 @@ class _Tag(msgspec.Struct, gc=False):
     value: Any = None
 
 
-class _Span(msgspec.Struct, gc=False):
+class Span(msgspec.Struct, gc=False):
+    """One span; times in microseconds, those of an unfinished one without a duration."""
+
     startTime: int  # noqa: N815
-    duration: int
+    duration: int | None = None
     spanID: str = ""  # noqa: N815 - without it the forest counts the span and leaves it out
     operationName: str = ""  # noqa: N815
     traceID: str = ""  # noqa: N815
-    references: list[_Reference] | None = None
+    references: list[Reference] | None = None
     parentSpanID: str | None = None  # noqa: N815
     processID: str | None = None  # noqa: N815
-    process: _Process | None = None
+    process: Process | None = None
     tags: msgspec.Raw = msgspec.Raw()
 
 
+class _Stored(Span, gc=False):
+    """Span as a document of Elasticsearch, some of its tags as fields with other signs for their dots."""
+
+    tag: dict[str, Any] | None = None
+
+
 class _Trace(msgspec.Struct):
-    spans: list[_Span]
+    spans: list[Span]
     traceID: str = ""  # noqa: N815
-    processes: dict[str, _Process] | None = None
+    processes: dict[str, Process] | None = None
 
 
 class JaegerReader:
@@ -73,6 +89,7 @@ class JaegerReader:
     def __init__(self, store: SpanStore) -> None:
         self._store = store
         self._trace = msgspec.json.Decoder(_Trace)
+        self._stored = msgspec.json.Decoder(_Stored)
         self._tags = msgspec.json.Decoder(list[_Tag])
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
@@ -87,13 +104,38 @@ class JaegerReader:
             self._put(trace)
             self._store.ready()
 
+    def span(self, data: bytes | memoryview | msgspec.Raw) -> None:
+        """Decode one span as Jaeger stores it in Elasticsearch; errors as in `trace`."""
+        span = self._stored.decode(data)
+        if span.tag:
+            tags = self._tags.decode(span.tags) if bytes(span.tags) not in {b"", b"null"} else []
+            tags += [_Tag(key.replace(_STORED_DOT, "."), value) for key, value in span.tag.items()]
+            span.tags = msgspec.Raw(msgspec.json.encode(tags))
+        self.put(span)
+
+    def put(self, span: Span) -> None:
+        """Add one span to the store.
+
+        Raises:
+            ValueError: a time is out of range.
+        """
+        self._put(_Trace([span]))
+        self._store.ready()
+
     def _put(self, trace: _Trace) -> None:
         batch, spans = self._store.batch, trace.spans
-        starts, ends = _times(spans, trace.traceID)
+        starts, ends = _times(spans, trace.traceID, self._store.epoch)
         parents, follows = _parents(spans)
+        for place, span in enumerate(spans):
+            if span.duration is None:
+                follows[place] |= UNFINISHED
         # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
         notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        for place, raw in enumerate(tags, len(batch)):
+            share = share_of_attributes(self._attributes(raw)) if states_share(raw) else None
+            if share is not None:
+                batch.shares[place] = share
         said = self._said(trace, tags, notes)
         ops, callees = [each.op for each in said], [each.callee for each in said]
         self._store.names.state(ops, lambda place: self._attributes(tags[place]))
@@ -183,7 +225,7 @@ class JaegerReader:
         return note, busy_ms(attributes.get("kw.busy_ms")), worth(attributes.get("kw.worth"))
 
 
-def _add(batch: Batch, span: _Span, note: int, busy: float, value: float) -> int:
+def _add(batch: Batch, span: Span, note: int, busy: float, value: float) -> int:
     """Add the note of one of our own spans to the batch, and return its index."""
     place = len(batch.notes)
     batch.notes.append(note)
@@ -193,22 +235,24 @@ def _add(batch: Batch, span: _Span, note: int, busy: float, value: float) -> int
     return place
 
 
-def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:
+def _times(spans: list[Span], trace_id: str, epoch: Epoch) -> tuple[list[int], list[int]]:
     """Starts and ends of the spans, nanoseconds since 1970.
 
     Raises:
         ValueError: a time is out of range; names span and field.
     """
     starts = [span.startTime * 1000 for span in spans]
-    ends = [(span.startTime + span.duration) * 1000 for span in spans]
-    if not (possible(starts) and possible(ends)):
+    ends = [(span.startTime + (span.duration or 0)) * 1000 for span in spans]
+    if not (epoch.possible(starts) and epoch.possible(ends)):
         found = (
             refused(
                 span.traceID or trace_id,
                 span.spanID,
                 [
                     Stated("startTime", "microseconds", span.startTime, 1000),
-                    Stated("startTime + duration", "microseconds", span.startTime + span.duration, 1000),
+                    Stated(
+                        "startTime + duration", "microseconds", span.startTime + (span.duration or 0), 1000
+                    ),
                 ],
             )
             for span in spans
@@ -217,14 +261,14 @@ def _times(spans: list[_Span], trace_id: str) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def _service(span: _Span, processes: dict[str, _Process]) -> str:
+def _service(span: Span, processes: dict[str, Process]) -> str:
     """Service of a span: that of its process in the trace, or of the process inside the span."""
     if span.processID is not None and span.processID in processes:
         return processes[span.processID].serviceName
     return span.process.serviceName if span.process is not None else UNKNOWN
 
 
-def _parents(spans: list[_Span]) -> tuple[list[str], list[int]]:
+def _parents(spans: list[Span]) -> tuple[list[str], list[int]]:
     """Id of each span's parent, and the flag `FOLLOWS` if the span only follows from it."""
     parents, flags = [], []
     for span in spans:
@@ -240,14 +284,14 @@ def _parents(spans: list[_Span]) -> tuple[list[str], list[int]]:
     return parents, flags
 
 
-def _parent(span: _Span) -> tuple[str, int]:
+def _parent(span: Span) -> tuple[str, int]:
     """Id of a span's parent, and the flag `FOLLOWS` if the span only follows from it.
 
     References into other traces are ignored. The first CHILD_OF counts; without one, the first FOLLOWS_FROM.
     """
     follows = ""
     for reference in span.references or ():
-        if reference.traceID and span.traceID and reference.traceID != span.traceID:
+        if reference.traceID and span.traceID and same_id(reference.traceID) != same_id(span.traceID):
             continue
         if reference.refType == _CHILD:
             return reference.spanID, 0

@@ -16,13 +16,16 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    UNFINISHED,
     UNKNOWN,
     Attributes,
     Said,
+    same_id,
 )
 from kwiken.otel.read.kw_batches import OwnReader
+from kwiken.otel.read.sampling import share_of_attributes, share_of_state, states_share
 from kwiken.otel.read.span_store import SpanStore
-from kwiken.otel.read.timestamps import MAX_NS, Stated, possible, refused
+from kwiken.otel.read.timestamps import MAX_NS, Epoch, Stated, refused
 
 _STATES: Final = {
     **dict.fromkeys((1, "1", "STATUS_CODE_OK"), OK),
@@ -56,7 +59,7 @@ class _Link(msgspec.Struct, gc=False):
 
 class _Span(msgspec.Struct, gc=False):
     startTimeUnixNano: str | int  # noqa: N815 - OTLP's names
-    endTimeUnixNano: str | int  # noqa: N815
+    endTimeUnixNano: str | int | None = 0  # noqa: N815 - 0 or none until the span ends
     traceId: str = ""  # noqa: N815 - without it, or the span's own, the forest counts it and leaves it out
     spanId: str = ""  # noqa: N815
     name: str = ""
@@ -65,6 +68,7 @@ class _Span(msgspec.Struct, gc=False):
     attributes: msgspec.Raw = msgspec.Raw()
     links: list[_Link] | None = None
     status: _Status | None = None
+    traceState: str | None = None  # noqa: N815
 
 
 class _ScopeSpans(msgspec.Struct):
@@ -134,9 +138,15 @@ class OtlpReader:
         if not spans:
             return
         batch = self._store.batch
-        starts, ends = _times(spans)
+        starts, ends = _times(spans, self._store.epoch)
         attributes = [bytes(span.attributes) for span in spans]
         own = self._own.decode(attributes, len(batch.notes))
+        for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):
+            share = share_of_state(span.traceState) if span.traceState else None
+            if share is None and states_share(raw):
+                share = share_of_attributes(self._plain(raw))
+            if share is not None:
+                batch.shares[place] = share
         said = self._said(groups, attributes, own.which)
         ops, callees = [each.op for each in said], [each.callee for each in said]
         names = self._store.names
@@ -167,7 +177,7 @@ class OtlpReader:
         batch.ends += ends
         batch.ops += ops
         batch.callees += callees
-        batch.flags += [each.flags for each in said]
+        batch.flags += [each.flags | (0 if end else UNFINISHED) for each, end in zip(said, ends, strict=True)]
         self._store.ready()
 
     def _said(
@@ -248,35 +258,36 @@ def _links(spans: list[_Span], which: list[int]) -> list[tuple[int, str]]:
         for span, place in zip(spans, which, strict=True)
         if span.links and place >= 0
         for link in span.links
-        if link.traceId == span.traceId
+        if link.traceId == span.traceId or same_id(link.traceId) == same_id(span.traceId)
     ]
 
 
-def _times(spans: list[_Span]) -> tuple[list[int], list[int]]:
+def _times(spans: list[_Span], epoch: Epoch) -> tuple[list[int], list[int]]:
     """Starts and ends of the spans, nanoseconds since 1970.
 
     Raises:
         ValueError: a time is no number or out of range; names span and field.
     """
-    stated = [span.startTimeUnixNano for span in spans]
+    stated: list[str | int | None] = [span.startTimeUnixNano for span in spans]
     stated += [span.endTimeUnixNano for span in spans]
     try:
         # Decoding them together takes half the time of as many `int(...)`.
         times = _TIMES.decode(f"[{','.join(cast(list[str], stated))}]")
     except (TypeError, ValueError, msgspec.MsgspecError):
         times = []
-    if len(times) != len(stated):
-        times = _one_by_one(spans, stated)
+    if len(times) != len(stated) or not epoch.possible(times):
+        times = _one_by_one(spans, stated, epoch)
     return times[: len(spans)], times[len(spans) :]
 
 
-def _one_by_one(spans: list[_Span], stated: list[str | int]) -> list[int]:
+def _one_by_one(spans: list[_Span], stated: list[str | int | None], epoch: Epoch) -> list[int]:
     """Times converted one by one, for numbers instead of strings and unusual forms; errors as `_times`."""
     try:
-        times = [int(time) for time in stated]
+        times = [int(cast(str, time)) for time in stated[: len(spans)]]
+        times += [int(time or 0) for time in stated[len(spans) :]]
     except ValueError as error:
         raise ValueError(_refused(spans)) from error
-    if not possible(times):
+    if not epoch.possible(times):
         raise ValueError(_refused(spans))
     return times
 

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.otel.read.columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
+from kwiken.otel.read.timestamps import Epoch
 
 MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
 _BATCH_SPANS: Final = 8192
@@ -41,6 +42,7 @@ class SpanStore:
     def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None) -> None:
         self.names = Names()
         self.kind_by = kind_by
+        self.epoch = Epoch()
         self.read = 0
         self.sampled_out = 0
         self._max_spans = max_spans

@@ -15,6 +15,7 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, columns as c, select, taken, trace_keys
+from kwiken.otel.trace.unfinished_spans import finish_spans
 from kwiken.otel.trace.waiting import outlasting, states_no_wait
 
 MAX_DEPTH: Final = 1000
@@ -334,6 +335,7 @@ def _clean(forest: Forest) -> None:
     """Shift, clip or detach children that do not fit their parents' times, from the roots down."""
     spans, parent, counts = forest.spans, forest.parent, forest.counts
     service = services_of(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
+    finish_spans(spans, parent, forest.end, service, levels(forest.depth))
     moved = np.zeros(len(forest), np.int64)
     alone = states_no_wait(spans, forest.names, parent, service)
     late = _late_clocks(forest, service, alone)
@@ -352,6 +354,7 @@ def _clean(forest: Forest) -> None:
         _clip(forest, inside)
     nameless = np.array([service == c.UNKNOWN for service, _ in forest.names.operations], np.bool_)
     counts["spans_without_service"] = int(nameless[spans["op"]].sum()) if len(spans) else 0
+    counts["spans_unfinished"] = int((spans["flags"] & c.UNFINISHED != 0).sum())
     counts["spans_negative"] = int((spans["flags"] & c.NEGATIVE != 0).sum())
     counts["spans_shifted"] = int((forest.state & SHIFTED != 0).sum())
     counts["spans_clipped"] = int((forest.state & CLIPPED != 0).sum())

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read import MAX_SPANS, FileReader, JaegerQuery, SpanStore, fetched, find_files
+from kwiken.otel.http import JaegerQuery, fetched, scheme_of
+from kwiken.otel.read import MAX_SPANS, FileReader, SpanStore, find_files
 from kwiken.otel.trace.forest import Forest, grow
 
+FILES_OF_ONE_TRACE: Final = "warning_files_of_one_trace"  # name of a count of profiles
 Progress = Callable[[int, int], None]
 
 
@@ -24,8 +27,12 @@ def read_forest(
     given = [str(path) for path in paths]
     if not given:
         raise InputError("give at least one file, folder or jaeger:// address of traces")
-    queries = [JaegerQuery.parse(path) for path in given if path.startswith("jaeger:")]
-    files = find_files(path for path in given if not path.startswith("jaeger:"))
+    schemes = [scheme_of(path) for path in given]
+    if "prometheus" in schemes:
+        where = given[schemes.index("prometheus")]
+        raise InputError("holds histograms, which `kwiken fit` reads; traces are needed", where=where)
+    queries = [JaegerQuery.parse(path) for path, scheme in zip(given, schemes, strict=True) if scheme]
+    files = find_files(path for path, scheme in zip(given, schemes, strict=True) if not scheme)
     store = SpanStore(max_spans=max_spans, kind_by=kind_by)
     reader = FileReader(store)
     total, done = sum(file.size for file in files), 0
@@ -39,7 +46,10 @@ def read_forest(
             reader.stream(answer, query.where)
     forest = grow(store)
     forest.counts["files"] = len(files)
+    with_spans = len(files) - reader.without_spans
+    forest.counts[FILES_OF_ONE_TRACE] = with_spans if with_spans > 1 and forest.counts["traces"] == 1 else 0
     forest.counts["files_without_spans"] = reader.without_spans
+    forest.counts["spans_without_time"] = reader.without_time
     forest.counts["lines_unfinished"] = reader.unfinished
     return forest
 

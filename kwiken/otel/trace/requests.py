@@ -281,8 +281,9 @@ def _usable(forest: Forest, rows: Ints) -> Ints:
         forest.counts["requests_marked_error_kept"] = int((failed & ~negative).sum())
     if len(rows) == aside.sum():
         raise InputError(
-            f"there is no request to learn from: of {len(rows)}, {int(negative.sum())} end before they begin"
-            f" and {int(failed.sum())} failed; {forest.counts['requests_of_other_times']} are of other times"
+            f"there is no request to learn from: of {len(rows)}, {int(negative.sum())} end before they begin "
+            f"or have no end and {int(failed.sum())} failed; "
+            f"{forest.counts['requests_of_other_times']} are of other times"
         )
     kept: Ints = rows[~aside]
     return kept

@@ -11,6 +11,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from kwiken.otel.http import COLLECTOR, collector_session
 from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.sdk_spans import Readable
@@ -21,7 +22,6 @@ MAX_QUEUED_SPANS: Final = 65_536
 # Small batches: encoding one holds the interpreter's lock, which a gateway needs too.
 MAX_BATCH_SPANS: Final = 256
 _DELAY_MS: Final = 500.0
-_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.02
 
 
@@ -74,7 +74,10 @@ class Collector:
     ) -> None:
         url = collector_url(endpoint, TRACES_PATH, option="otlp")
         self._readable = Readable(resource)
-        self._exporter = Counting(exporter or OTLPSpanExporter(endpoint=url, timeout=_TIMEOUT_S))
+        self._exporter = Counting(
+            exporter
+            or OTLPSpanExporter(endpoint=url, timeout=COLLECTOR.timeout_s, session=collector_session())
+        )
         self._processor = BatchSpanProcessor(
             self._exporter,
             max_queue_size=MAX_QUEUED_SPANS,
@@ -104,7 +107,7 @@ class Collector:
         self._offered += 1
         self._processor.on_end(self._readable(span))
 
-    def close(self, timeout_s: float = _TIMEOUT_S) -> None:
+    def close(self, timeout_s: float = COLLECTOR.whole_s) -> None:
         """Send the queued spans for at most about `timeout_s` seconds, then drop the rest."""
         end = time.monotonic() + timeout_s
         stopper = threading.Thread(target=self._processor.shutdown, name="kwiken-spans-close", daemon=True)
@@ -113,5 +116,5 @@ class Collector:
             stopper.join(_POLL_S)
         if stopper.is_alive():
             self._exporter.shutdown()  # ends the wait between retries
-            stopper.join(_TIMEOUT_S)
+            stopper.join(COLLECTOR.whole_s)
         self._closed = True

@@ -72,7 +72,8 @@ def test_a_plan_without_reissues_says_so(program: str, tmp_path: Path) -> None:
     path = written(tmp_path, plan_with({"rank": stage("rank")}))
     result = run("export", path, "--to", program)
     assert result.exit_code == 0
-    assert result.stderr == "note: the plan reissues nothing, so there are no settings to write\n"
+    told = " ".join((result.stdout.replace("\n#", " ") + result.stderr).split())
+    assert told.count("the plan reissues nothing, so there are no settings to write") == 1
 
 
 def test_a_template_holds_all_entries_that_are_missing(tmp_path: Path) -> None:

@@ -439,7 +439,7 @@ def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.Mo
 
     start = np.arange(1000.0)[:, None] * 100 + np.array([0.0, 10.0])
     monkeypatch.setattr(stage_order, "_MAX_COMPARISONS", 40)
-    np.testing.assert_array_equal(precedence(start, start + 5), [[False, True], [False, False]])
+    np.testing.assert_array_equal(precedence(start, start + 5, np.zeros(2)), [[False, True], [False, False]])
 
 
 def test_the_social_network_is_read_as_a_reader_would() -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -19,11 +15,10 @@ from kwiken.otel.histograms.buckets import from_classic, from_native
 from kwiken.otel.metrics.prometheus import classic_buckets
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.metrics import distribution
-from tests.support.peers.http_servers import Asked, Told, http_server
+from tests.support.otel.prometheus_server import Vector, prometheus
 from tests.support.project.commands import refused, run
 
 Labels = dict[str, str]
-Vector = list[dict[str, Any]]
 GATEWAY = {"job": "kwiken", "instance": "g:1"}
 STAGES: tuple[Labels, ...] = (
     {"kw_stage": "a", "kw_after": "", "kw_fanout": "1", "kw_idempotent": "true", "kw_threads": "1"},
@@ -81,54 +76,6 @@ class Recorded:
                 series(1, kw_stage="a", kw_replica_state="ejected"),
             ],
         }
-
-
-def grouped(vector: Vector, by: list[str]) -> Vector:
-    """Sum by labels, as Prometheus does it."""
-    sums: dict[tuple[tuple[str, str], ...], Any] = {}
-    kept: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
-    for each in vector:
-        key = tuple((label, each["metric"][label]) for label in by if label in each["metric"])
-        kept.setdefault(key, each)
-        if "value" in each:
-            sums[key] = sums.get(key, 0.0) + float(each["value"][1])
-    return [
-        {"metric": dict(key)}
-        | ({"value": [0.0, str(sums[key])]} if key in sums else {"histogram": first["histogram"]})
-        for key, first in kept.items()
-    ]
-
-
-@contextmanager
-def prometheus(
-    answers: Mapping[str, Vector] | Callable[[str], tuple[int, bytes]],
-) -> Iterator[tuple[str, list[tuple[str, float]]]]:
-    """A Prometheus on a free port; its address, and the expressions asked for, each with its moment."""
-
-    def respond(asked: Asked) -> Told:
-        parts = urlsplit(asked.path)
-        assert parts.path == "/api/v1/query"
-        words = parse_qs(parts.query)
-        expression = words["query"][0]
-        queries.append((expression, float(words["time"][0])))
-        if callable(answers):
-            status, body = answers(expression)
-            return Told(body, status)
-        by = expression.partition("sum by (")[2].partition(")")[0].split(", ")
-        selector = re.search(r"\((\w+)(?:{(\w+)=\"(\w+)\"})?\[", expression)
-        assert selector is not None
-        metric, label, value = selector.groups()
-        found = [
-            each for each in answers.get(metric, []) if label is None or each["metric"].get(label) == value
-        ]
-        result = grouped(found, by) if "sum by" in expression else found
-        return Told(
-            json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-        )
-
-    queries: list[tuple[str, float]] = []
-    with http_server(respond) as server:
-        yield f"prometheus://{server.address}", queries
 
 
 def learned(recorded: Recorded, **settings: Any) -> HistogramFit:
@@ -309,7 +256,6 @@ def test_useless_answers_are_reported(status: int, body: bytes, message: str) ->
         ("prometheus://host", "names no host and port"),
         ("prometheus:host", "names no host and port"),
         ("prometheus://host:x", "is no address"),
-        ("prometheus://host:9090/shop", "has a path; name a service by --service"),
         ("prometheus://me@host:9090", "has a user"),
         ("prometheus://host:9090?limit=3", "unknown parameter 'limit'"),
         ("prometheus://host:9090?lookback=soon", "no duration"),

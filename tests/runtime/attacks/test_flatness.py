@@ -273,8 +273,10 @@ def processes(bad: Peers, folder: Path) -> Iterator[dict[str, DoorProcess]]:
             options += ["--replica", f"{stage}={'grpc://' if over_grpc else ''}127.0.0.1:{port}"]
         port, grpc_port = free_port(), free_port()
         words = ("serve", TARGET, "--port", str(port), "--grpc-port", str(grpc_port), *options, *collector)
-        more = ("--traces", str(folder), "--trace", "all")
-        found["gateway"] = stack.enter_context(server_process(*words, *more, port=port, grpc_port=grpc_port))
+        traced = ("--traces", str(folder), "--trace", "all")
+        found["gateway"] = stack.enter_context(
+            server_process(*words, *traced, port=port, grpc_port=grpc_port)
+        )
         yield found
 
 

@@ -229,6 +229,26 @@ def otlp_lines(spans: Iterable[Span]) -> str:
     return "".join(f"{otlp_line(trace)}\n" for trace in by_trace(spans))
 
 
+def zipkin_span(span: Span) -> dict[str, Any]:
+    """One span of Zipkin JSON, version 2; times cut to microseconds."""
+    one: dict[str, Any] = {
+        "traceId": f"{span.trace:032x}",
+        "id": f"{span.id:016x}",
+        "name": span.name,
+        "timestamp": span.start // 1000,
+        "duration": (span.end - span.start) // 1000,
+        "localEndpoint": {"serviceName": span.service, "ipv4": "10.0.0.1"},
+        "tags": {"error": ""} if span.error else {},
+    }
+    return one | ({"parentId": f"{span.parent:016x}"} if span.parent else {})
+
+
+def stored_span(span: Span) -> dict[str, Any]:
+    """One document of Jaeger's index in Elasticsearch."""
+    (one,) = jaeger_trace([span], embedded=True)["spans"]
+    return {"_index": "jaeger-span-2026-01-01", "_id": f"{span.id:x}", "_source": one}
+
+
 def write(path: Path, text: str) -> Path:
     """Write a file; its path."""
     path.write_text(text, encoding="utf-8")

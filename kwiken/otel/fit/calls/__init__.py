@@ -10,7 +10,11 @@ from kwiken.otel.fit.calls.call_matrices import (
     in_order as in_order,
     matrix as matrix,
 )
-from kwiken.otel.fit.calls.repeated_calls import MAX_TURNS as MAX_TURNS, turns as turns
+from kwiken.otel.fit.calls.repeated_calls import (
+    MAX_TURNS as MAX_TURNS,
+    clock_ticks as clock_ticks,
+    turns as turns,
+)
 from kwiken.otel.fit.calls.stage_order import (
     MAX_OVERLAP as MAX_OVERLAP,
     acyclic as acyclic,

@@ -13,6 +13,9 @@ from kwiken.otel.trace import levels
 
 MIN_SHARE: Final = 0.99  # of the requests in which a rule must hold (design 4)
 MAX_TURNS: Final = 100
+MIN_CALLS_FOR_CLOCK: Final = 20  # fewer may begin at whole milliseconds by chance
+MIN_WHOLE_SHARE: Final = 0.9
+MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,9 @@ def turns(request: Ints, op: Ints, start: Ints, end: Ints) -> Turns:
     first = np.ones(len(order), np.bool_)
     first[1:] = (sorted_request[1:] != sorted_request[:-1]) | (sorted_op[1:] != sorted_op[:-1])
     place = _since(first)
-    gap = _gaps(place, start[order], end[order])
     turn = np.zeros(len(order), np.int64)
     bounds = np.flatnonzero(np.r_[True, sorted_op[1:] != sorted_op[:-1], True]) if len(order) else [0]
+    gap = _gaps(place, start[order], end[order], clock_ticks(np.zeros_like(op), op, start)[order])
     for low, high in pairwise(bounds):
         part = slice(low, high)
         turn[part] = _turns_of(first[part], place[part], gap[part])
@@ -70,13 +73,38 @@ def _since(first: Bools) -> Ints:
     return rows - np.maximum.accumulate(np.where(first, rows, 0))
 
 
-def _gaps(place: Ints, start: Ints, end: Ints) -> Bools:
-    """(n,): True if a call started after all earlier ones of its operation and request had ended."""
+def clock_ticks(clock: Ints, op: Ints, start: Ints) -> Ints:
+    """(n,): resolution of the clock that timed each call, nanoseconds: a millisecond, or 0 if it is finer.
+
+    Where starts are cut to the millisecond, an end that is the start plus a duration is wrong by up to that.
+    So a call may seem to overlap with the one that it waited for. A clock is coarse if nearly all starts of
+    every operation say so: those of one alone may do so by construction, as in a simulation.
+
+    Args:
+        clock: (n,) number of the clock of each call.
+        op: (n,) number of its operation.
+        start: (n,) its start, nanoseconds since 1970.
+    """
+    number, whole = np.bincount(op), np.bincount(op, weights=start % MS == 0)
+    judged = number >= MIN_CALLS_FOR_CLOCK
+    fine = judged & (whole < MIN_WHOLE_SHARE * number)
+    known, contradicted = (np.bincount(clock, weights=which[op]) > 0 for which in (judged, fine))
+    return np.where((known & ~contradicted)[clock], MS, 0)
+
+
+def _gaps(place: Ints, start: Ints, end: Ints, tick: Ints) -> Bools:
+    """(n,): True if a call started after all earlier ones of its operation and request had ended.
+
+    An overlap up to the clock's tick does not count, unless the two began at the same tick.
+    """
     latest = end.copy()
     gap = np.zeros(len(place), np.bool_)
     for rows in levels(place)[1:]:
-        gap[rows] = start[rows] >= latest[rows - 1]
-        latest[rows] = np.maximum(latest[rows], latest[rows - 1])
+        before = latest[rows - 1]
+        gap[rows] = (start[rows] >= before) | (
+            (before - start[rows] <= tick[rows]) & (start[rows] > start[rows - 1])
+        )
+        latest[rows] = np.maximum(latest[rows], before)
     return gap
 
 

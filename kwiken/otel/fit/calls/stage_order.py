@@ -16,12 +16,14 @@ MAX_OVERLAP: Final = 0.01  # of the shorter call, plus a nanosecond: an error of
 _MAX_COMPARISONS: Final = 500_000_000
 
 
-def precedence(start: Floats, end: Floats) -> Bools:
+def precedence(start: Floats, end: Floats, tick: Floats) -> Bools:
     """Pairs of stages of which the second starts after the first has ended.
 
     Args:
         start: (requests, stages) start of each stage's first call, nanoseconds; NaN if not called.
         end: (requests, stages) end of its last call, nanoseconds; NaN if not called.
+        tick: (stages,) resolution of the clock that wrote the times, nanoseconds; 0 if it is fine. An overlap
+            up to the tick does not count, unless the two began at the same tick.
 
     Returns:
         (stages, stages): True at (a, b) if b starts after a has ended in at least 99% of the requests that
@@ -36,7 +38,9 @@ def precedence(start: Floats, end: Floats) -> Bools:
     for b in range(stages):
         both = (there & there[:, b : b + 1]).sum(axis=0)
         allowed = MAX_OVERLAP * np.fmin(length, length[:, b : b + 1]) + 1.0
-        holds = (end - start[:, b : b + 1] <= allowed).sum(axis=0)
+        overlap = end - start[:, b : b + 1]
+        blurred = (overlap <= np.maximum(tick, tick[b])) & (start < start[:, b : b + 1])
+        holds = ((overlap <= allowed) | blurred).sum(axis=0)
         before[:, b] = (both > 0) & (holds >= MIN_SHARE * both)
         before[b, b] = False
     return before

@@ -121,7 +121,7 @@ class Callees:
             wrote=self._operation(wrote),
             read=bool((wrote < 0).all() and (read >= 0).mean() >= MIN_READ_SHARE),
         )
-        host, port = _stated_address(stated)
+        host, port = self._address(stated, clients)
         match = SpanMatch(
             service=service,
             operation=operation,
@@ -162,6 +162,16 @@ class Callees:
         ops = np.unique(self._forest.spans["op"][clients]).tolist()
         found = {http_method(self._forest.names.operations[op][1]) for op in ops}
         return found.pop() if len(found) == 1 else None
+
+    def _address(self, stated: Mapping[str, str], clients: Ints) -> tuple[str | None, int | None]:
+        """Host and port that the servers' spans state, or else the clients', if these agree."""
+        own = _stated_address(stated)
+        if own[0] is not None or not len(clients):
+            return own
+        spans, known = self._forest.spans, self._forest.names.stated
+        callees = np.unique(spans["callee"][clients]).tolist()
+        found = {_stated_address(known.get(callee, {})) for callee in callees} - {(None, None)}
+        return found.pop() if len(found) == 1 else own
 
     def _operation(self, ops: Ints) -> str:
         """Name of the most frequent of these operations; empty for none."""

@@ -16,6 +16,8 @@ from kwiken.otel.trace import ATTEMPTED, DETACHED, MAX_ERROR_SHARE, ROOT, Forest
 
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000
+MIN_LOOP_SHARE: Final = 0.01  # of the requests with calls of a name that make more than `MAX_TURNS` of them
+LOOP: Final = f"a loop of more than {MAX_TURNS} calls in a request"  # why such a stage gets no copies
 MAX_DESCENT: Final = 100
 MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on; a few may end in errors
 MIN_GATEWAY_SHARE: Final = 0.75  # of a gateway's time that the one call holds
@@ -272,13 +274,17 @@ class Staged:
     Attributes:
         stage: (k,) number of the stage, from 0.
         shard: (k,) number of the shard within the stage's fan-out, from 0.
+        took: (k,) duration, nanoseconds; of a loop, the time in which some call of it ran.
         keys: key of each stage.
+        loops: operations whose calls are loops.
     """
 
     calls: Calls
     stage: Ints
     shard: Ints
+    took: Ints
     keys: Sequence[Key]
+    loops: Ints
 
     def split(self) -> list[Ints]:
         """Indices of the calls of each stage."""
@@ -287,8 +293,17 @@ class Staged:
 
 
 def in_stages(forest: Forest, calls: Calls) -> Staged:
-    """Group calls into stages: calls of one operation are sequential stages, or shards of one fan-out."""
+    """Group calls into stages.
+
+    Calls of one operation are sequential stages, or shards of one fan-out. Where requests make more than
+    `MAX_TURNS` of them one after another, as for each row of a result, all of a request's are one: a loop.
+    """
     found = turns(calls.request, calls.op, calls.start, calls.end)
+    loops = looping(calls, found.turn)
+    calls, took = merged_loops(calls, loops)
+    if len(loops):
+        forest.counts["calls_in_loops"] += len(found.turn) - len(calls)
+        found = turns(calls.request, calls.op, calls.start, calls.end)
     fits = (found.turn < MAX_TURNS) & (found.shard < MAX_WIDTH)
     forest.counts["calls_beyond_bounds"] += int((~fits).sum())
     code = calls.op * MAX_TURNS + found.turn
@@ -297,5 +312,51 @@ def in_stages(forest: Forest, calls: Calls) -> Staged:
         calls.only(fits),
         stage.astype(np.int64),
         found.shard[fits],
+        took[fits],
         [divmod(key, MAX_TURNS) for key in keys.tolist()],
+        loops,
     )
+
+
+def looping(calls: Calls, turn: Ints) -> Ints:
+    """Operations of which a share of the requests makes more than `MAX_TURNS` calls one after another.
+
+    Args:
+        turn: (k,) number of each call among the sequential ones of its operation and request, from 0.
+    """
+    if not (turn >= MAX_TURNS).any():
+        return np.empty(0, np.int64)
+    size = int(calls.request.max()) + 1
+    often = np.unique((calls.op * size + calls.request)[turn >= MAX_TURNS]) // size
+    called = np.unique(calls.op * size + calls.request) // size
+    loops: Ints = np.unique(often)
+    return loops[np.bincount(often)[loops] >= MIN_LOOP_SHARE * np.bincount(called)[loops]]
+
+
+def merged_loops(calls: Calls, loops: Ints) -> tuple[Calls, Ints]:
+    """Calls with all calls of a loop in a request as one, and their durations, nanoseconds.
+
+    A loop lasts from its first start to its last end; its duration is the time in which some call ran, so
+    that the time between them stays the caller's own.
+    """
+    inside = np.isin(calls.op, loops)
+    took = calls.end - calls.start
+    if not inside.any():
+        return calls, took
+    rows = np.flatnonzero(inside)
+    rows = rows[np.lexsort((calls.start[rows], calls.request[rows], calls.op[rows]))]
+    op, request, start, end = calls.op[rows], calls.request[rows], calls.start[rows], calls.end[rows]
+    first = np.r_[True, (op[1:] != op[:-1]) | (request[1:] != request[:-1])]
+    firsts = np.flatnonzero(first)
+    group = np.cumsum(first) - 1
+    last = np.maximum.reduceat(end, firsts)
+    # Each loop gets a stretch of time of its own, so that one running maximum serves all of them.
+    shift = group * (int((last - start[firsts]).max()) + 1) - start[firsts][group]
+    start, end = start + shift, end + shift
+    seen = np.maximum.accumulate(np.r_[np.int64(-1), end[:-1]])
+    ran = np.add.reduceat(np.maximum(end - np.maximum(start, seen), 0), firsts)
+    merged = replace(calls.only(rows[firsts]), end=last)
+    rest = calls.only(~inside)
+    columns = ("row", "request", "op", "start", "end")
+    joined = Calls(*(np.concatenate([getattr(rest, name), getattr(merged, name)]) for name in columns))
+    return joined, np.concatenate([took[~inside], ran])

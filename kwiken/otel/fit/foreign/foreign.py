@@ -50,6 +50,8 @@ def fit_foreign(
         raise InputError(f"must be from 1 to {MAX_DEPTH}, not {depth}", where="depth")
     rows = requests.rows
     calls = requests.calls or find_service_calls(forest, rows)
+    # The forest of calls is shared by all kinds of requests; what is set aside counts for this kind.
+    calls = replace(calls, forest=replace(calls.forest, counts=forest.counts))
     below = seen_below(forest) if below is None else below
     graph = None
     if not spans:

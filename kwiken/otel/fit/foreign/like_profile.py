@@ -10,7 +10,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.profile import Origin, Profile, StageProfile
 from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
 from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
-from kwiken.otel.fit.foreign.child_calls import Calls, Children, sorted_out
+from kwiken.otel.fit.foreign.child_calls import LOOP, Calls, Children, merged_loops, sorted_out
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.read import Ints
@@ -57,11 +57,15 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
     origin = origin_of(model)
     services = origin.stages == "services"
     between = requests.calls or find_service_calls(forest, requests.rows)
-    tree = between.forest if services else forest
+    tree = replace(between.forest, counts=forest.counts) if services else forest
     rows = between.places[requests.rows] if services else requests.rows
     children = Children(tree, services=services)
     calls = sorted_out(tree, children.of(_callers(tree, rows, origin.caller)))
     own, *stages = model.stages
+    looped = {_operation(stage) for stage in stages if stage.writes == LOOP}
+    calls, took = merged_loops(
+        calls, np.flatnonzero([label(tree, op) in looped for op in range(len(tree.names.operations))])
+    )
     stage, shard = _assigned(tree, calls, stages)
     known = stage >= 0
     forest.counts["calls_not_in_model"] = int((~known).sum())
@@ -74,6 +78,7 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
             profile,
             calls.only(stage == number),
             shard[stage == number],
+            took[stage == number],
             len(rows),
             hedged_calls(between if services else None, calls.row[stage == number]),
         )
@@ -153,9 +158,11 @@ def _positions(calls: Calls, mine: Ints) -> Ints:
     return position
 
 
-def _stage_calls(model: StageProfile, calls: Calls, shard: Ints, requests: int, hedged: Hedged) -> StageCalls:
+def _stage_calls(
+    model: StageProfile, calls: Calls, shard: Ints, took: Ints, requests: int, hedged: Hedged
+) -> StageCalls:
     shape = (requests, int(shard.max(initial=0)) + 1)
-    calls_ms = matrix(shape, calls.request, shard, (calls.end - calls.start) / NS_PER_MS)
+    calls_ms = matrix(shape, calls.request, shard, took / NS_PER_MS)
     censored = np.zeros(shape, np.bool_)
     censored[calls.request, shard] = hedged.lost
     return StageCalls(

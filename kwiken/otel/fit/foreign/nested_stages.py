@@ -14,6 +14,7 @@ from kwiken.otel.fit.calls import (
     Floats,
     StageCalls,
     acyclic,
+    clock_ticks,
     in_order,
     matrix,
     precedence,
@@ -21,6 +22,7 @@ from kwiken.otel.fit.calls import (
 )
 from kwiken.otel.fit.foreign.callees import Callees
 from kwiken.otel.fit.foreign.child_calls import (
+    LOOP,
     Calls,
     Children,
     Staged,
@@ -149,9 +151,11 @@ def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
     fit.children.found(len(found.keys))
     start, end = _extents(found, level.zero)
     order = in_order(np.nanmean(start, axis=0), [f"{label(forest, op)}#{turn}" for op, turn in found.keys])
-    before, cut = acyclic(precedence(start[:, order], end[:, order]), _support(start[:, order]))
-    forest.counts["edges_cut_from_cycles"] += cut
     places = found.split()
+    ticks = clock_ticks(np.zeros_like(found.stage), found.calls.op, found.calls.start)
+    tick = np.array([ticks[places[number]].max() for number in order], np.float64)
+    before, cut = acyclic(precedence(start[:, order], end[:, order], tick), _support(start[:, order]))
+    forest.counts["edges_cut_from_cycles"] += cut
     graph = Graph(
         [_stage(fit.callees, found, number, places[number], len(level.zero)) for number in order],
         reduction(before),
@@ -252,11 +256,12 @@ def _support(start: Floats) -> Floats:
 
 def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
     calls, shard = found.calls.only(mine), found.shard[mine]
-    took = (calls.end - calls.start) / NS_PER_MS
+    took = found.took[mine] / NS_PER_MS
     shape = (requests, int(shard.max()) + 1)
     calls_ms = matrix(shape, calls.request, shard, took)
     op, turn = found.keys[number]
     callee = callees.of(op, turn, calls.row)
+    writes = callee.writes or (LOOP if op in found.loops else "")
     hedged = callees.hedged(calls.row)
     censored = np.zeros(shape, np.bool_)
     censored[calls.request, shard] = hedged.lost
@@ -272,8 +277,8 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
         pairs_ms=hedged.pairs_ms,
         pairs_cut=hedged.pairs_cut,
         seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
-        reissuable=not callee.writes,
-        writes=callee.writes,
+        reissuable=not writes,
+        writes=writes,
         asked=None if instances is None else asked,
         replica_names=() if instances is None else instances[1],
     )

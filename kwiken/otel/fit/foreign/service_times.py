@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.fit.calls import MAX_OVERLAP
+from kwiken.otel.fit.calls import MAX_OVERLAP, clock_ticks
 from kwiken.otel.read import Ints
 from kwiken.otel.trace import DETACHED, Forest, ServiceCalls, levels, services_of
 
@@ -94,6 +94,7 @@ def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
     owner = np.full(len(tree), -1, np.int64)
     owner[calls.places[requests]] = np.arange(len(requests))
     own = np.where(owner >= 0, end - start, 0)
+    tick = clock_ticks(services_of(tree.names)[tree.spans["op"]], tree.spans["op"], start)
     link = np.zeros(len(tree), np.int64)
     top = owner >= 0
     waited = (tree.parent >= 0) & ~top & (tree.state & DETACHED == 0)
@@ -111,7 +112,8 @@ def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
             row, parent = rows[each], above[each]
             last = np.minimum(outer_end[row], until[parent])
             begun = np.maximum(outer_start[row], start[parent])
-            over = outer_end[row] - until[parent] > MAX_OVERLAP * length[row] + 1
+            blurred = np.maximum(MAX_OVERLAP * length[row] + 1, tick[row])
+            over = outer_end[row] - until[parent] > blurred
             row, parent, last, begun = (
                 column[~over & (last > begun)] for column in (row, parent, last, begun)
             )

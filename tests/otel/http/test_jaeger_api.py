@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,8 +13,9 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.otel.fit import fit_profile
-from kwiken.otel.read import JaegerQuery, jaeger_api
-from tests.support.otel.span_trees import Dag, Maker, jaeger_json, otlp_lines, write
+from kwiken.otel.http import JaegerQuery, jaeger_api
+from kwiken.otel.http.bounded_answers import JAEGER
+from tests.support.otel.span_trees import Dag, Maker, Span, jaeger_json, otlp_lines, write
 from tests.support.peers.http_servers import Asked, Told, http_server
 
 
@@ -110,6 +112,58 @@ def test_useless_answers_are_reported(body: bytes, status: int, message: str) ->
         fit_profile([f"jaeger://{host}/front"])
 
 
+def version_3(traces: list[Span]) -> bytes:
+    """An answer of version 3: documents of OTLP JSON, each in a field `result`."""
+    lines = otlp_lines(traces).splitlines()
+    return "\n".join(f'{{"result": {line}}}' for line in lines).encode()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Told(b"{}", 404), Told(b"", 405), Told(b"{}", 501), Told(b"<!doctype html><title>Jaeger UI</title>")],
+    ids=["not found", "no such method", "not made", "a page"],
+)
+def test_version_3_is_asked_where_the_api_of_the_pages_is_not_served(other: Told, tmp_path: Path) -> None:
+    traces = Maker(Dag([[], [0]]), random.Random(1)).requests(20)
+    asked: list[Asked] = []
+
+    def respond(request: Asked) -> Told:
+        asked.append(request)
+        return Told(version_3(traces)) if request.path.startswith("/api/v3/traces?") else other
+
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    with http_server(respond) as server:
+        profile = fit_profile([f"jaeger://{server.address}/a%20b?limit=30&operation=op0&token-file={token}"])
+    assert profile.digest == fit_profile([write(tmp_path / "a.jsonl", otlp_lines(traces))]).digest
+    assert {request.headers["Authorization"] for request in asked} == {"Bearer s3cret"}
+    words = {key: values[0] for key, values in parse_qs(urlsplit(asked[-1].path).query).items()}
+    assert words["query.serviceName"] == words["query.service_name"] == "a b"
+    assert words["query.operationName"] == words["query.operation_name"] == "op0"
+    assert words["query.searchDepth"] == words["query.search_depth"] == words["query.num_traces"] == "30"
+    since, until = (datetime.fromisoformat(words[f"query.startTime{end}"]) for end in ("Min", "Max"))
+    assert (until - since).total_seconds() == 3600
+
+
+def test_tokens_that_are_none(tmp_path: Path) -> None:
+    for content in (b"", b"two words", b"\xff", b"x" * 9000):
+        (tmp_path / "token").write_bytes(content)
+        with pytest.raises(InputError, match="token: holds no bearer token"):
+            fit_profile([f"jaeger://127.0.0.1:9/a?token-file={tmp_path / 'token'}"])
+    with pytest.raises(InputError, match="nowhere: the token cannot be read"):
+        fit_profile([f"jaeger://127.0.0.1:9/a?token-file={tmp_path / 'nowhere'}"])
+
+
+@pytest.mark.parametrize(
+    "source", ["tempo://host:3200/a", "http://host:16686", "file:///a.json", "jaeger+h2://h:1/a"]
+)
+def test_an_unknown_scheme_is_answered_with_those_there_are(source: str) -> None:
+    with pytest.raises(
+        InputError, match=r"there is no scheme '.*'; there are jaeger://, jaeger\+https://, prom"
+    ):
+        fit_profile([source])
+
+
 def test_no_other_host_is_asked_than_the_one_named() -> None:
     with jaeger(answer().encode()) as (elsewhere, asked):
         there = f"http://{elsewhere}/api/traces"
@@ -131,7 +185,7 @@ def test_an_answer_that_breaks_off_or_takes_for_ever(monkeypatch: pytest.MonkeyP
     body = answer().encode()
     with jaeger(Told(body, length=len(body) + 9)) as (host, _), pytest.raises(InputError, match="incomplete"):
         fit_profile([f"jaeger://{host}/front"])
-    monkeypatch.setattr(jaeger_api, "_MAX_DOWNLOAD_S", -1.0)
+    monkeypatch.setattr(jaeger_api, "JAEGER", JAEGER._replace(whole_s=-1.0))
     with jaeger(body) as (host, _), pytest.raises(InputError, match="takes longer than"):
         fit_profile([f"jaeger://{host}/front"])
 
@@ -139,6 +193,6 @@ def test_an_answer_that_breaks_off_or_takes_for_ever(monkeypatch: pytest.MonkeyP
 def test_connection_refused_and_an_answer_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="Jaeger does not answer"):
         fit_profile(["jaeger://127.0.0.1:9/front"])
-    monkeypatch.setattr(jaeger_api, "MAX_ANSWER", 1000)
+    monkeypatch.setattr(jaeger_api, "JAEGER", JAEGER._replace(size=1000))
     with jaeger(answer().encode()) as (host, _), pytest.raises(InputError, match="larger than"):
         fit_profile([f"jaeger://{host}/front"])
