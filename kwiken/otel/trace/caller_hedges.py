@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace.forest import DETACHED, Forest, levels
-from kwiken.otel.trace.waiting import codes
+from kwiken.otel.trace.span_ends import codes
 
 MAX_HEDGED_SHARE: Final = 0.5  # of the calls; more of them that overlap are a fan-out
 MIN_HEDGED_CALLS: Final = 3  # below which nothing tells a hedge from chance

@@ -15,8 +15,7 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, columns as c, select, taken, trace_keys
-from kwiken.otel.trace.unfinished_spans import finish_spans
-from kwiken.otel.trace.waiting import outlasting, states_no_wait
+from kwiken.otel.trace.span_ends import finish_spans, outlasting, states_no_wait
 
 MAX_DEPTH: Final = 1000
 ROOT: Final = -1  # parent of a span that states none

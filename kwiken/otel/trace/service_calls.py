@@ -15,7 +15,7 @@ import numpy as np
 from kwiken.otel.read import Bools, Ints, columns as c, taken
 from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
 from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest, levels, services_of
-from kwiken.otel.trace.waiting import codes
+from kwiken.otel.trace.span_ends import codes
 
 MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
 # Names that clients without kinds give to HTTP requests.
