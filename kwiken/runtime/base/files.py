@@ -58,6 +58,7 @@ def open_own(path: Path, flags: int, mode: int = PRIVATE, *, of_others: bool = F
     """Open a file of this user without following a link; returns its number.
 
     Args:
+        flags: how to open it, as `os.O_RDWR | os.O_CREAT`.
         mode: rights of a file that is created.
 
     Raises:

@@ -43,7 +43,7 @@ class SpanCounts(Protocol):
 class Closable(Protocol):
     """Writes spans until it is closed."""
 
-    def close(self) -> None:
+    def close(self) -> object:
         """Write what is queued, and stop."""
 
 
