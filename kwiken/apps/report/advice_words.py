@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
 from kwiken.apps.report.model import count, ms, percent
-from kwiken.apps.report.sections import excess_sentence
+from kwiken.apps.report.sections import excess_sentence, replica_words
 
 if TYPE_CHECKING:
     from kwiken.tail.advice import (
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         LookIntoReplica,
         NextStep,
     )
-    from kwiken.tail.diagnosis import SlowReplica
     from kwiken.tail.evaluation import Judgement
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
@@ -80,17 +79,9 @@ def headline(advice: Advice) -> str:
         return f"{advice.service}: {told}"
     if advice.first is None:
         return f"{advice.service}: no service makes slow requests slow"
-    part, whole = ms(advice.first.excess_ms), ms(advice.slow[-1].excess_ms)
-    return f"{advice.service}: {advice.first.name}, {part} of the {whole} that slow requests take longer"
-
-
-def replica_words(replica: SlowReplica) -> str:
-    """Say how much slower a replica answers than the others; without a full stop."""
-    others = f"{replica.others} other{'' if replica.others == 1 else 's'} of {replica.service}"
-    if replica.tail:
-        times = f"{replica.times:.2g} times as long as those of the {others}"
-        return f"the slowest calls of replica {replica.name} take {times}"
-    return f"replica {replica.name} answers {replica.times:.2g} times slower than the {others}"
+    first = advice.first
+    where = first.name if first.what == "link" else f"{'on' if first.what == 'links' else 'in'} {first.name}"
+    return f"{advice.service}: slow requests take {ms(first.excess_ms)} longer {where}"
 
 
 def _tail(advice: Advice) -> str:

@@ -49,7 +49,7 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from kwiken.model.plan import Ladder
     from kwiken.model.profile import Profile
-    from kwiken.tail.planning import PlanStudy
+    from kwiken.tail.planning import P99Cut, PlanStudy
 
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
@@ -197,7 +197,9 @@ def command(
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
-        _show(study)
+        from kwiken.tail.planning import p99_cuts
+
+        _show(study, p99_cuts(learned, study, seed=seed))
         show_thresholds(study.load)
         note(f"copies by every count: {by_every_count(by_model)}")
         show_classes(learned, study.plan)
@@ -273,11 +275,11 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
     }
 
 
-def _show(study: PlanStudy) -> None:
-    """Print the plan as tables on stderr, as stdout may carry the plan itself; cuts are of the variance."""
+def _show(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> None:
+    """Print the plan as tables on stderr, as stdout may carry the plan itself; cuts are of p99."""
     plan = study.plan
-    columns = ("stage", "cost", "reissued", "after ms", "spent", "cut ms²", "90% between", "next 1%")
-    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study))
+    columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
+    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study, cuts))
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after
         note("")
@@ -287,7 +289,7 @@ def _show(study: PlanStudy) -> None:
     show_levers(study)
 
 
-def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
+def _rows(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for name, facts in _summary(study)["stages"].items():
         given = facts["after_ms"] is not None
@@ -298,16 +300,11 @@ def _rows(study: PlanStudy) -> list[tuple[str, ...]]:
                 f"{facts['fraction']:.2%}" if given else "-",
                 f"{facts['after_ms']:.2f}" if given else "-",
                 f"{facts['spent']:.2%}" if given else "-",
-                f"{facts['gain_ms2']:.2f}" if given else "-",
-                _between(facts["gain_between_ms2"]) if given else "-",
-                f"{facts['marginal_ms2'] / 100:.2f}",
+                f"{round(cuts[name].cut_ms, 2) + 0.0:.2f}" if given and name in cuts else "-",
+                f"{cuts[name].next_ms:.2f}" if name in cuts else "-",
             )
         )
     return rows
-
-
-def _between(ends: tuple[float, float] | None) -> str:
-    return f"{ends[0]:.2f} and {ends[1]:.2f}" if ends is not None else "-"
 
 
 def ladder_rows(before: Ladder, after: Ladder) -> list[tuple[str, ...]]:

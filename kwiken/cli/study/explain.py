@@ -79,8 +79,10 @@ def command(
 
 def _show_slow(story: Explanation) -> None:
     """Print who makes the slowest requests slow: a sentence, and a table by service that sums up."""
-    from kwiken.apps.report.sections import excess_sentence, excess_table
+    from kwiken.apps.report.sections import excess_sentence, excess_table, replica_words
 
+    for replica in story.slow_replicas:
+        say(f"A slow replica: {replica_words(replica)}.")
     say(f"{excess_sentence(story.slow[-1])}.", "")
     table = excess_table(story.slow)
     print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)

@@ -113,6 +113,8 @@ ADDRESS: Final = (
 # Attributes that name an instance of a service, the most exact one first; `hostname` is Jaeger's.
 INSTANCE: Final = ("k8s.pod.name", "service.instance.id", "container.id", "host.name", "hostname")
 INSTANCE_MARKS: Final = tuple(f'"{key}"'.encode() for key in INSTANCE)
+# In a span's own tags `hostname` may be that of the server that it calls.
+SPAN_INSTANCE_MARKS: Final = INSTANCE_MARKS[:-1]
 NO_TEXT: Final = -1
 NO_KIND: Final = -1
 OTHER: Final = "(other)"
@@ -281,7 +283,9 @@ class Names:
     def instance(self, attributes: Mapping[str, object]) -> int:
         """Number of the text that names the instance of a service; `NO_TEXT` where none is stated."""
         stated = next((attributes[key] for key in INSTANCE if attributes.get(key) not in (None, "")), None)
-        return NO_TEXT if stated is None else self.text(str(stated)[:MAX_NAME])
+        if stated is None or len(self.texts) >= MAX_NAMES // 2:  # an instance for each call says nothing
+            return NO_TEXT
+        return self.text(str(stated)[:MAX_NAME])
 
     def kind(self, value: str) -> int:
         """Number of a request class; that of `OTHER` once there are too many."""

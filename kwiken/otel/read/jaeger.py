@@ -14,6 +14,7 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    SPAN_INSTANCE_MARKS,
     UNFINISHED,
     UNKNOWN,
     Attributes,
@@ -195,11 +196,11 @@ class JaegerReader:
             code = known.get(span.processID or "", NO_TEXT)
             if code == NO_TEXT and span.process is not None:
                 code = self._instance(bytes(span.process.tags))
-            found.append(self._instance(raw) if code == NO_TEXT else code)
+            found.append(self._instance(raw, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code)
         return found
 
-    def _instance(self, tags: bytes) -> int:
-        if not any(tags.find(mark) >= 0 for mark in INSTANCE_MARKS):
+    def _instance(self, tags: bytes, marks: tuple[bytes, ...] = INSTANCE_MARKS) -> int:
+        if not any(tags.find(mark) >= 0 for mark in marks):
             return NO_TEXT
         return self._store.names.instance(self._attributes(tags))
 

@@ -16,6 +16,7 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    SPAN_INSTANCE_MARKS,
     UNFINISHED,
     UNKNOWN,
     Attributes,
@@ -161,7 +162,7 @@ class OtlpReader:
             for _ in scope.spans
         ]
         batch.instances += [
-            self._instance(raw) if code == NO_TEXT else code
+            self._instance(raw, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code
             for code, raw in zip(stated, attributes, strict=True)
         ]
         if own.notes:
@@ -229,9 +230,9 @@ class OtlpReader:
             self._services[raw] = service
         return service
 
-    def _instance(self, raw: bytes) -> int:
+    def _instance(self, raw: bytes, marks: tuple[bytes, ...] = INSTANCE_MARKS) -> int:
         """Number of the instance that the attributes of a resource or a span name; `NO_TEXT` for none."""
-        if not any(raw.find(mark) >= 0 for mark in INSTANCE_MARKS):
+        if not any(raw.find(mark) >= 0 for mark in marks):
             return NO_TEXT
         known = self._instances.get(raw)
         if known is None:

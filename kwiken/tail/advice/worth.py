@@ -12,6 +12,7 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile
+from kwiken.tail.apportion import choices_of
 from kwiken.tail.evaluation import PLAN, judge
 from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.tail.simulation import ROWS, PairedSimulation
@@ -135,11 +136,7 @@ def not_copied(profile: Profile, stages: Collection[str]) -> Profile:
 
 def _useless(profile: Profile, study: PlanStudy, seed: int) -> set[str]:
     """Stages with copies without which the requests are as fast."""
-    choices = {
-        name: (study.allocation.fractions[name], stage.reissue.probability)
-        for name, stage in study.plan.stages.items()
-        if stage.reissue is not None and name in study.curves
-    }
+    choices = choices_of(study.curves, study.allocation)
     if not choices:
         return set()
     rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))

@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.apps.report import advice_sentences
+from kwiken.apps.report import advice_page, advice_sentences
 from kwiken.tail.advice import Advice, Doubt
 from kwiken.tail.evaluation.judgement import Cut
+from tests.support.otel.replicated import Shop
 from tests.support.otel.span_trees import jaeger_json
 from tests.support.project.commands import refused, run
 from tests.support.runtime.gateway_traces import Request, cart_request, shop_request, spans_of
@@ -250,3 +251,22 @@ def test_the_ticket_shop_is_answered_as_a_reader_finds_by_hand() -> None:
     assert found.leading == ("ts-order-service", "ts-seat-service")
     shares = {part.name: part.share for part in found.slow[-1].services}
     assert (round(shares["ts-order-service"], 2), round(shares["ts-seat-service"], 2)) == (0.45, 0.37)
+
+
+def test_the_headline_is_the_most_useful_answer(document: str, tmp_path: Path) -> None:
+    found = msgspec.json.decode(document, type=Advice)
+    uncertain = advice_page(found, made="", plan_file=None)
+    assert uncertain.title == "shop-service: slow requests take 276 ms longer in stock-service"
+    assert uncertain.cards[-1].value == "not certain"
+    sure = msgspec.structs.replace(found, doubt=None)
+    assert "of extra work at stock-service cuts p99 by " in advice_page(sure, made="", plan_file=None).title
+    path = tmp_path / "slow_pod.json"
+    shop = Shop(
+        requests=240, replicas=(("pricing", 3), ("stock", 2), ("reviews", 2)), slow_pod=("pricing", 1)
+    )
+    path.write_text(shop.otlp())
+    slow = msgspec.json.decode(run("advise", str(path), "--json").stdout, type=Advice)
+    title = advice_page(slow, made="", plan_file=None).title
+    assert title.startswith("shop: replica pricing-1 answers ")
+    assert advice_sentences(slow, None)[1].startswith("Replica pricing-1 answers ")
+    assert (slow.steps[0].__class__.__name__, slow.leading[0]) == ("LookIntoReplica", "pricing")

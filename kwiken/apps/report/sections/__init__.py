@@ -6,6 +6,7 @@ from kwiken.apps.report.sections.causes import diagnosis as diagnosis
 from kwiken.apps.report.sections.excess import (
     excess_sentence as excess_sentence,
     excess_table as excess_table,
+    replica_words as replica_words,
 )
 from kwiken.apps.report.sections.headline import cards as cards, of_result as of_result, summary as summary
 from kwiken.apps.report.sections.levers import other_levers as other_levers

@@ -6,7 +6,7 @@ import math
 
 from kwiken.apps.report.charts import LEGEND, draw_heat
 from kwiken.apps.report.model import Figure, Row, Section, Table, count, percent
-from kwiken.apps.report.sections.excess import excess_sentence, excess_table
+from kwiken.apps.report.sections.excess import excess_sentence, excess_table, replica_words
 from kwiken.apps.report.sections.views import Material
 from kwiken.tail.diagnosis import Explanation
 
@@ -41,7 +41,12 @@ def diagnosis(material: Material) -> Section | None:
     return Section(
         id="causes",
         title="Why slow requests are slow",
-        words=(f"{excess_sentence(story.slow[-1])}.", blamed, _paths(story)),
+        words=(
+            *(f"A slow replica: {replica_words(each)}." for each in story.slow_replicas),
+            f"{excess_sentence(story.slow[-1])}.",
+            blamed,
+            _paths(story),
+        ),
         rows=tuple(rows),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kwiken.apps.report.model import Table, count, ms
 
 if TYPE_CHECKING:
-    from kwiken.tail.diagnosis import ServiceExcess, SlowRequests
+    from kwiken.tail.diagnosis import ServiceExcess, SlowReplica, SlowRequests
 
 MAX_PARTS_SHOWN: Final = 10
 LINK_NOTE: Final = "between two services are network, connection and queue"
@@ -33,7 +33,7 @@ def excess_sentence(slow: SlowRequests) -> str:
         for part in slow.leading_parts
         if part.name != first.name
     ]
-    told = ", of that ".join([named[0], ", ".join(named[1:])]) if first.what == "links" else ", ".join(named)
+    told = ", by link ".join([named[0], ", ".join(named[1:])]) if first.what == "links" else ", ".join(named)
     note = f"; {LINK_NOTE}" if any(part.link for part in slow.leading_parts) else ""
     return f"{who} {ms(slow.excess_ms)} more than the medians of {_all(slow)} add up to: {told}{note}"
 
@@ -46,6 +46,19 @@ def _during(during_s: tuple[float, float]) -> str:
 def _all(slow: SlowRequests) -> str:
     links = " and links" if any(part.link for part in slow.services) else ""
     return f"all {slow.by}s{links}"
+
+
+def replica_words(replica: SlowReplica) -> str:
+    """Say how much slower a replica answers than the others; without a full stop.
+
+    Args:
+        replica: instance of a service, beside the others at the time.
+    """
+    others = f"{replica.others} other{'' if replica.others == 1 else 's'} of {replica.service}"
+    if replica.tail:
+        times = f"{replica.times:.2g} times as long as those of the {others}"
+        return f"the slowest calls of replica {replica.name} take {times}"
+    return f"replica {replica.name} answers {replica.times:.2g} times slower than the {others}"
 
 
 def excess_table(slow: Sequence[SlowRequests]) -> Table:
