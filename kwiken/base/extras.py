@@ -26,6 +26,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
         "geventhttpclient": "geventhttpclient",
         "numpy": "NumPy",
     },
+    "httpx": {"httpx": "HTTPX"},
     "otel": {"opentelemetry": "the OpenTelemetry SDK"},
 }
 

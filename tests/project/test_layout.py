@@ -130,6 +130,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.upkeep",
         "kwiken.runtime",
     ),
+    # The race and the ledger around any coroutine, without a gateway.
+    "hedge": ("kwiken.hedge",),
     "loadtest": (
         "kwiken.loadtest.inputs",
         "kwiken.loadtest.results",
@@ -181,6 +183,7 @@ MAY_USE: dict[str, set[str]] = {
     "lab": {*NOUNS, "tail", "allocator"},
     "otel": {*NOUNS, "tail", "machine"},
     "runtime": {*NOUNS, "tail", "allocator", "otel", "machine"},
+    "hedge": {*NOUNS, "export", "runtime"},
     "loadtest": {"base", "model", "machine"},
     "services": {"base", "model", "runtime", "door"},
     # The command names services as any user does, by MODULE:SERVICE.
@@ -205,6 +208,7 @@ OPEN_MODULES = {
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),
 }
 MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__main__` are not counted
+MAX_WINGS = 13  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
 PURE = (*(package for wing in sorted(BRAIN) for package in WINGS[wing]), "kwiken.runtime.decisions")
@@ -319,6 +323,7 @@ def test_no_face_exports_what_nobody_imports() -> None:
     )
     open_to_users = {
         "kwiken",
+        "kwiken.hedge",
         "kwiken.runtime",
         "kwiken.otel",
         "kwiken.loadtest",
@@ -357,9 +362,10 @@ def test_folders_are_small() -> None:
             for folder in (tree_of_rooms, *(path for path in tree_of_rooms.rglob("*") if path.is_dir())):
                 files = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
                 folders = {path.parent.name for path in folder.glob("*/*.py")}
-                if len(files) + len(folders) > MAX_ENTRIES:
+                most = MAX_WINGS if folder == CODE else MAX_ENTRIES
+                if len(files) + len(folders) > most:
                     count = f"{len(files)} files and {len(folders)} folders"
-                    yield f"{folder.relative_to(ROOT)} holds {count}; {MAX_ENTRIES} together is the most"
+                    yield f"{folder.relative_to(ROOT)} holds {count}; {most} together is the most"
 
     assert not listed(offences())
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from kwiken.export.plans.calls import (
+    ExportedCall as ExportedCall,
     StageAddress as StageAddress,
+    call_named as call_named,
+    call_of as call_of,
     check_known as check_known,
     read_targets as read_targets,
 )

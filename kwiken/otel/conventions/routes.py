@@ -16,6 +16,7 @@ METHOD_KEYS: Final = ("http.request.method", "http.method")
 _ROUTE_KEYS: Final = ("http.route", "url.template")
 PATH_KEYS: Final = ("http.target", "url.path", "url.full", "http.url")
 _RPC_KEYS: Final = ("rpc.service", "rpc.method")
+UNKNOWN_METHOD: Final = "_OTHER"  # of a call whose method the server does not have
 _GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
 _OPERATION_KEYS: Final = ("messaging.operation", "messaging.operation.type", "messaging.operation.name")
 ROUTE_KEYS: Final = (
@@ -117,6 +118,8 @@ def stated_route(attributes: Mapping[str, object]) -> str:
 def rpc_of(attributes: Mapping[str, object]) -> str:
     """`SERVICE/METHOD` of a remote procedure call; empty where the span states no method."""
     service, method = (_text(attributes, key) for key in _RPC_KEYS)
+    if method == UNKNOWN_METHOD:
+        return ""
     if not method or "/" in method:
         return method.lstrip("/")
     return f"{service}/{method}" if service else method

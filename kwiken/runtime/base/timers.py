@@ -20,5 +20,11 @@ def call_after(
     found that its time had not come, and asked again, would keep a processor busy until it came. The timer
     may still fire up to a millisecond early, because the loop's own clock ticks in milliseconds.
     """
-    ticks = max(1, math.ceil((delay_s - ROUNDING_S) / TICK_S)) if delay_s > 0 else 0
-    return loop.call_later(max(delay_s, ticks * TICK_S), callback, *args)
+    return loop.call_later(whole_ticks(delay_s), callback, *args)
+
+
+def whole_ticks(delay_s: float) -> float:
+    """Delay rounded up to whole milliseconds, seconds; 0 where there is no delay."""
+    if delay_s <= 0:
+        return 0.0
+    return max(delay_s, max(1, math.ceil((delay_s - ROUNDING_S) / TICK_S)) * TICK_S)

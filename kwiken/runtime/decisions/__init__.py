@@ -12,7 +12,10 @@ from kwiken.base.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.runtime.decisions.admission import Admission as Admission
     from kwiken.runtime.decisions.common_delay import CommonDelay as CommonDelay
-    from kwiken.runtime.decisions.compiled_stage import CompiledStage as CompiledStage
+    from kwiken.runtime.decisions.compiled_stage import (
+        CompiledStage as CompiledStage,
+        ReissueRule as ReissueRule,
+    )
     from kwiken.runtime.decisions.latency_histogram import (
         FIRST_INDEX as FIRST_INDEX,
         SCALE as SCALE,

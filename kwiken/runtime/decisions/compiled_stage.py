@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.service import Stage
+from kwiken.model.plan import PartialPolicy, only_prompt_earn
+from kwiken.model.service import Reissue, Stage
 from kwiken.runtime.decisions.stage_state import StageState
 
 
@@ -23,6 +23,14 @@ class ReissueRule:
     after: float = inf
     probability: float = 0.0
     refill: float = inf
+
+    @classmethod
+    def of(cls, policy: Reissue | None) -> ReissueRule:
+        """Rule of a reissue policy; calls get no copies without one."""
+        if policy is None:
+            return cls()
+        after = policy.after_ms / 1000
+        return cls(after, policy.probability, refill=after if only_prompt_earn(policy) else inf)
 
 
 @dataclass(frozen=True, slots=True)

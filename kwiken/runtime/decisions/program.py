@@ -15,7 +15,6 @@ from kwiken.model.plan import (
     CatchUpPolicy,
     LedgerTerms,
     Plan,
-    only_prompt_earn,
 )
 from kwiken.model.service import Reissue, Service, Stage
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
@@ -175,15 +174,10 @@ def _compile_stage(
         timeouts=CallTimeouts.of(stage),
         cost=_call_cost(service, plan, stage),
         copies=max(1, copies) if catch_up is not None and catch_up.reissue else copies,
-        reissue=_reissue_rule(policy) if policy is not None else ReissueRule(),
+        reissue=ReissueRule.of(policy),
         catch_up=_catch_up_rule(catch_up) if catch_up is not None else CatchUpRule(),
         partial=entry.partial if entry is not None else None,
     )
-
-
-def _reissue_rule(policy: Reissue) -> ReissueRule:
-    after = policy.after_ms / 1000
-    return ReissueRule(after, policy.probability, refill=after if only_prompt_earn(policy) else inf)
 
 
 def _catch_up_rule(policy: CatchUpPolicy) -> CatchUpRule:

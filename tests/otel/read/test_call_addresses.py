@@ -84,6 +84,11 @@ def test_method_route_and_address_are_kept(
             {"rpc.service": "shop.Stock", "rpc.method": "Find"},
             {"path": "/shop.Stock/Find", "operation": "shop.Stock/Find"},
         ),
+        (
+            {"rpc.system.name": "grpc", "rpc.method": "shop.Stock/Find"},
+            {"path": "/shop.Stock/Find", "operation": "shop.Stock/Find"},
+        ),
+        ({"rpc.method": "_OTHER"}, {}),
         ({"http.host": "10.0.0.7:8080"}, {}),
         ({"server.address": "localhost", "server.port": 80}, {}),
         ({"server.address": "two words"}, {}),
@@ -100,3 +105,18 @@ def test_what_is_no_address_is_not_kept(
     profile = fit_profile([write(tmp_path / "a.json", stated("otlp", "cart", attributes))])
     expected = {"service": "cart", "operation": "cart.Handler", **kept}
     assert profile.stages[1].match == SpanMatch(**expected)
+
+
+@pytest.mark.parametrize(("method", "writes"), [("Find", ""), ("Reserve", "shop.Stock/Reserve")])
+def test_methods_in_stable_conventions_say_whether_they_read(
+    method: str, writes: str, tmp_path: Path
+) -> None:
+    """Spans of conventions 1.45 are named by the method in full, and have no `rpc.service`."""
+    name = f"shop.Stock/{method}"
+    stating: dict[str, str | int] = {"rpc.system.name": "grpc", "rpc.method": name, "rpc.status_code": "OK"}
+    traces = stated("otlp", "cart", stating).replace("cart.Handler", name)
+    profile = fit_profile([write(tmp_path / "a.json", traces)])
+    found = next(stage for stage in profile.stages if stage.match and stage.match.operation == name)
+    assert found.match is not None
+    assert found.match.path == f"/{name}"
+    assert found.writes == writes

@@ -26,6 +26,8 @@ _ADDRESS = re.compile(
 )
 # Addresses that say how one replica was reached, not how the service is.
 _ONE_REPLICA = re.compile(r"localhost\Z|[0-9.]+\Z", re.IGNORECASE)
+# A gRPC method's full name.
+_RPC_METHOD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*/[A-Za-z_][A-Za-z0-9_]*\Z")
 MIN_READ_SHARE = 0.5  # of the calls below which something reads, for "what was seen below only reads"
 
 
@@ -200,12 +202,18 @@ def _stated_method(stated: Mapping[str, str]) -> str | None:
 
 
 def _stated_path(stated: Mapping[str, str]) -> str | None:
-    """Route that the spans state, or that of a gRPC method; None if they state neither."""
+    """Route that the spans state, or that of a gRPC method; None if they state neither.
+
+    The stable semantic conventions (1.45) state a method's full name as `rpc.method`. Those up to 1.37 state
+    its service apart, as `rpc.service`.
+    """
     route = stated.get("http.route", "")
     if route.startswith("/"):
         return route
-    service, method = stated.get("rpc.service"), stated.get("rpc.method")
-    return f"/{service}/{method}" if service and method else None
+    service, method = stated.get("rpc.service"), stated.get("rpc.method", "").removeprefix("/")
+    if _RPC_METHOD.match(method):
+        return f"/{method}"
+    return f"/{service}/{method}" if service and method and "/" not in method else None
 
 
 def _stated_address(stated: Mapping[str, str]) -> tuple[str | None, int | None]:

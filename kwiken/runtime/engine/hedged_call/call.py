@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kwiken.runtime.base.caller_task import CallerTask
 from kwiken.runtime.base.errors import DeadlineError, LostError, UnavailableError
 from kwiken.runtime.base.pending_io import settle
 from kwiken.runtime.base.tasks import cancel_and_wait
@@ -30,7 +31,6 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
-from kwiken.runtime.engine.hedged_call.caller_task import CallerTask
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
 from kwiken.runtime.wire.transport import MAX_PRIORITY, Call, Reply, Stream, wire
 
