@@ -183,7 +183,7 @@ MAY_USE: dict[str, set[str]] = {
     "lab": {*NOUNS, "tail", "allocator"},
     "otel": {*NOUNS, "tail", "machine"},
     "runtime": {*NOUNS, "tail", "allocator", "otel", "machine"},
-    "hedge": {*NOUNS, "export", "runtime"},
+    "hedge": {"machine", *NOUNS, "export", "runtime"},
     "loadtest": {"base", "model", "machine"},
     "services": {"base", "model", "runtime", "door"},
     # The command names services as any user does, by MODULE:SERVICE.

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         note_words as note_words,
     )
     from kwiken.apps.console.output import (
-        MIB as MIB,
         Bar as Bar,
         note as note,
         note_written as note_written,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.apps.console.process import silence
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB, read_file
 from kwiken.base.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress
 
-MIB: Final = 1 << 20
 MAX_LINE: Final = 10_000  # characters of one printed line
 MAX_CELL: Final = 1000  # characters of one cell of a table
 
@@ -51,28 +51,17 @@ def read_text(path: str, max_bytes: int) -> str:
 
 
 def _read(path: str, name: str, max_bytes: int) -> bytes:
-    from pathlib import Path  # not at the start, of which it is a tenth
-
     try:
-        if path == "-":
-            data = sys.stdin.buffer.read(max_bytes + 1)
-        else:
-            with Path(path).open("rb") as file:
-                if os.fstat(file.fileno()).st_size > max_bytes:
-                    raise InputError(_too_large(max_bytes), where=name)
-                data = file.read(max_bytes + 1)
+        if path != "-":
+            return read_file(path, max_bytes)
+        data = sys.stdin.buffer.read(max_bytes + 1)
     except IsADirectoryError as error:
         raise InputError("is a folder; a file is needed", where=name) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise InputError(reason_of(error), where=name) from error
     if len(data) > max_bytes:
-        raise InputError(_too_large(max_bytes), where=name)
+        raise InputError(f"is larger than {max_bytes / MIB:g} MiB, the most that is read", where=name)
     return data
-
-
-def _too_large(max_bytes: int) -> str:
-    bound = f"{max_bytes / MIB:g} MiB" if max_bytes >= MIB else f"{max_bytes} bytes"
-    return f"is larger than {bound}, the most that is read"
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
+from kwiken.base.machine import open_regular
 from kwiken.otel.http import scheme_of
 
 HEAD = 1 << 16  # bytes that are read to tell a document from traces
@@ -113,7 +114,7 @@ def kind_of(path: Path) -> str:
         InputError: names a file that cannot be read or is too large.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(HEAD)
             line = head.split(b"\n", 1)[0]
             if b'"intended_s"' in line and bool(_probe(line).intended_s):

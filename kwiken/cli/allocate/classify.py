@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.apps.console import (
-    MIB,
     note_written,
     print_json,
     print_table,
@@ -18,6 +17,7 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 from kwiken.cli.shared import MAX_PROFILES, MAX_WORKLOADS_FILE, json_option, needs_extra, out_option
 
 if TYPE_CHECKING:

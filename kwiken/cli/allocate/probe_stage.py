@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.apps.console import (
-    MIB,
     note,
     note_written,
     print_json,
@@ -17,6 +16,7 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 from kwiken.cli.allocate.probe import run_probe
 from kwiken.cli.shared import Real, json_option, load_service, needs_extra
 

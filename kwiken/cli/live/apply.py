@@ -77,7 +77,7 @@ def _remote(url: str, token_file: str | None) -> tuple[str, str]:
 
 
 def _token_in(file: Path) -> str:
-    from kwiken.runtime.base.files import read_file
+    from kwiken.base.machine import read_file
 
     try:
         return read_file(file, MAX_TOKEN).decode("ascii").strip()

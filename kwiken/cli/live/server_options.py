@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
-from kwiken.apps.console import MIB
+from kwiken.base.machine import MIB
 from kwiken.cli.shared import NOT_NEGATIVE
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.apps.console import (
-    MIB,
     note,
     note_written,
     print_json,
@@ -19,6 +18,7 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 from kwiken.base.printable import printable_json
 from kwiken.cli.planning.copies_and_load import show_thresholds
 from kwiken.cli.planning.load_options import (

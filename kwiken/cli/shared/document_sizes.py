@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.apps.console import MIB
+from kwiken.base.machine import MIB
 
 MAX_NODES_FILE: Final = 64 * MIB
 MAX_WORKLOADS_FILE: Final = 16 * MIB

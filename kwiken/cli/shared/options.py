@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from kwiken.apps.console import MIB, note, read_text
+from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 
 if TYPE_CHECKING:
     from kwiken.model.plan import Plan

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import MIB, note, note_written, read_text, write_text
+from kwiken.apps.console import note, note_written, read_text, write_text
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra, out_option
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kwiken.base.errors import InputError
+from kwiken.base.machine import read_file
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_LINES = 1_000_000
@@ -18,13 +17,10 @@ def read_lines(path: str) -> list[str]:
             the file.
     """
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_file(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot be read: {reason}", where=path) from error
-    if len(data) > MAX_BYTES:
-        raise InputError(f"is larger than {MAX_BYTES // 1024 // 1024} MiB", where=path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

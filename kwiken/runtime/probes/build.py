@@ -13,7 +13,7 @@ from typing import Final
 
 from kwiken.allocator.contention import ProbeError
 from kwiken.base.errors import InputError
-from kwiken.runtime.base.files import open_own, own_folder
+from kwiken.base.machine import open_own, own_folder
 
 SOURCE: Final = Path(__file__).with_name("kernels.c")
 COMPILERS: Final = ("cc", "gcc", "clang")

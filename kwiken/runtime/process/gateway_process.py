@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
+from kwiken.base.machine import read_file
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import SystemClock
-from kwiken.runtime.base.files import read_file
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor

@@ -271,7 +271,7 @@ class TestPacked:
     def test_packed_twice(self, good: Path, tmp_path: Path) -> None:
         inner = gzip.compress((good / "traces.json").read_bytes())
         path = self.packed(tmp_path / "a.json.gz", iter([inner]))
-        refused(run("fit", path), f"{path}: is neither OTLP JSON")
+        refused(run("fit", path), f"{path}: is binary")
 
     def test_what_repeats_itself_as_traces_do_is_read(self, tmp_path: Path) -> None:
         path = self.packed(tmp_path / "a.json.gz", iter([many(300).encode()]))

@@ -235,7 +235,7 @@ class TestOptions:
             (["--cost", "free"], "--cost: must be one of typical, busy, calls, mean, or a file"),
             (["--cost", "busy"], "--cost: busy time was not measured for: spell"),
             (["--cost", ""], "--cost: must be one of typical, busy, calls, mean, or a file"),
-            (["--cost", "/dev/null"], "/dev/null: is empty"),
+            (["--cost", "/dev/null"], "/dev/null: is not a regular file"),
             (["--cost", "/"], "/: is a folder"),
             (["-o", "/no/such/folder/plan.json"], "/no/such/folder/plan.json: its folder does not exist"),
             (["-o", "/"], "/: is a folder"),

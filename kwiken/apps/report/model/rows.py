@@ -11,6 +11,7 @@ import numpy as np
 
 from kwiken.apps.report.model.statistics import Floats
 from kwiken.base.errors import InputError
+from kwiken.base.machine import open_regular
 
 FAILED_MS = 10_000.0  # least latency of a request that failed: the generator's time-out
 MAX_ROWS = 5_000_000
@@ -84,7 +85,7 @@ def read_rows(path: Path) -> Iterable[LoadRow]:
         InputError: names file and line.
     """
     decode = msgspec.json.Decoder(LoadRow).decode
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             if number > MAX_ROWS:
                 raise InputError(f"has more than {MAX_ROWS} lines", where=str(path))

@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection_pb2
 
 from kwiken.base.errors import InputError
+from kwiken.base.machine import read_file
 from kwiken.model.service import TemplatePlace, Templates
-from kwiken.runtime.base.files import read_file
 
 # Both versions of the protocol have the same messages.
 REFLECTION_METHODS: Final = (

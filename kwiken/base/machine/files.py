@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shlex
 import stat
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kwiken.base.errors import InputError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB: Final = 1 << 20
 PRIVATE: Final = 0o600  # readable by this user only
 READABLE: Final = 0o644
 NO_LINK: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 LINKS: Final = frozenset({errno.ELOOP, errno.EMLINK})  # errors by which systems report a link
 
 
-def read_file(path: Path, most: int) -> bytes:
+def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a whole regular file, or the one that a link leads to.
 
     Args:
@@ -34,6 +36,20 @@ def read_file(path: Path, most: int) -> bytes:
     """
     with open(path, "rb", opener=_open) as file:
         return _read(file.fileno(), path, most)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file, or the one that a link leads to, for reading; the caller closes it.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        InputError: a folder, a device or a pipe; names the path.
+    """
+    file = open(path, "rb", opener=_open)  # noqa: SIM115 - the caller closes it
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise InputError("is not a regular file", where=str(path))
 
 
 def own_folder(folder: Path) -> None:
@@ -48,6 +64,8 @@ def own_folder(folder: Path) -> None:
     if found.st_uid != os.geteuid():
         raise InputError("belongs to another user; name a folder of your own", where=str(folder))
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        import shlex
+
         raise InputError(
             f"others may write to it; forbid that with: chmod go-w {shlex.quote(str(folder))}",
             where=str(folder),
@@ -119,14 +137,15 @@ def replace_own(path: Path, data: bytes, mode: int = PRIVATE) -> None:
         raise
 
 
-def _read(number: int, path: Path, most: int) -> bytes:
+def _read(number: int, path: str | os.PathLike[str], most: int) -> bytes:
     if not stat.S_ISREG(os.fstat(number).st_mode):
         raise InputError("is not a regular file", where=str(path))
     # The size that the system reports may be wrong: 0, or too low for a growing file.
     with open(number, "rb", closefd=False) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise InputError(f"is larger than {most} bytes", where=str(path))
+        bound = f"{most / MIB:g} MiB" if most >= MIB else f"{most} bytes"
+        raise InputError(f"is larger than {bound}, the most that is read", where=str(path))
     return data
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.base.files import read_file
+from kwiken.base.machine import read_file
 from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process.gateway_process import _token
 
