@@ -23,7 +23,7 @@ class HedgedSession:
     def __init__(self, hedger: Hedger, session: ClientSession) -> None:
         self.session = session
         self._hedger = hedger
-        self._routes = Routes(hedger.plan)
+        self._routes = Routes(lambda: hedger.plan)
 
     def request(self, method: str, url: str | URL, **settings: Any) -> Opened[ClientResponse]:
         """Send a request, for `await` or `async with` as with aiohttp's own session.

@@ -142,7 +142,7 @@ class Attempts(msgspec.Struct, Generic[T], eq=False, dict=False):
                 if self.refused is None:
                     self.refused = {}
                 self.refused[number] = answer
-                race.failed(LOST)
+                self._lose(number)
             elif race.won(number) == FINISH:
                 self.answer = answer
                 now = ledger.now()
@@ -166,7 +166,14 @@ class Attempts(msgspec.Struct, Generic[T], eq=False, dict=False):
         if self.errors is None:
             self.errors = {}
         self.errors[number] = error
+        self._lose(number)
+
+    def _lose(self, number: int) -> None:
+        """Tell the race of a failed attempt; a copy that failed brings the next one forward."""
         self.race.failed(LOST)
+        if number and self.timer is not None and self.race.copy_failed(self.ledger.now()):
+            self.timer.cancel()
+            self.timer = self.loop.call_later(0.0, self._on_timer)
 
     def _drop(self, answer: T) -> None:
         if self.unused is None:

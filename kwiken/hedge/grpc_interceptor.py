@@ -22,7 +22,7 @@ class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[mi
 
     def __init__(self, hedger: Hedger) -> None:
         self._hedger = hedger
-        self._routes = Routes(hedger.plan)
+        self._routes = Routes(lambda: hedger.plan)
 
     async def intercept_unary_unary(
         self, continuation: Callable[[Any, Any], Awaitable[Any]], client_call_details: Any, request: Any

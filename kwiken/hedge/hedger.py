@@ -78,9 +78,13 @@ class Hedger:
             raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
         stages = {}
         for name, delay in after_ms.items():
+            if not (isinstance(name, str) and name and isinstance(delay, int | float)):
+                raise InputError(
+                    f"must be a name with a delay in milliseconds, not {delay!r}", where=f"stage {name!r}"
+                )
             try:
                 stages[name] = StagePlan(reissue=Reissue(after_ms=delay))
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 raise InputError(str(error), where=f"stage {name!r}") from None
         costs = Costs(model="calls", stages=dict.fromkeys(stages, 1 / len(stages)))
         return cls(

@@ -23,7 +23,7 @@ class HedgedTransport(AsyncBaseTransport):
 
     def __init__(self, hedger: Hedger, inner: AsyncBaseTransport | None = None) -> None:
         self._hedger = hedger
-        self._routes = Routes(hedger.plan)
+        self._routes = Routes(lambda: hedger.plan)
         self._inner = inner or AsyncHTTPTransport()
 
     async def handle_async_request(self, request: Request) -> Response:

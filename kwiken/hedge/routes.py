@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kwiken.base.errors import InputError
@@ -21,16 +21,31 @@ def is_answer(status: int) -> bool:
 
 
 class Routes:
-    """Calls that the stages of a plan stand for.
+    """Calls that the stages of the plan in force stand for.
 
     A stage's call is the one that its `match` in the plan denotes, else the one that its name denotes, such
     as `GET /items/{id}` or `shop.Search/Lookup`.
 
+    Args:
+        plan: function that gives the plan in force.
+
     Raises:
-        InputError: no stage of the plan denotes a call; says what would.
+        InputError: no stage of the plan denotes a call; says what would. Of a plan that comes into force
+            afterwards, such requests go out without copies.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Callable[[], Plan]) -> None:
+        self._in_force = plan
+        self._read(plan())
+        if not self._exact and not self._patterns:
+            raise InputError(
+                "no stage is a call that can be recognised: name stages as 'GET /items/{id}' or"
+                " 'package.Service/Method', or make the plan from traces that state routes",
+                where="plan",
+            )
+
+    def _read(self, plan: Plan) -> None:
+        self._plan = plan
         self._exact: dict[str, list[tuple[ExportedCall, str]]] = {}
         self._patterns: list[tuple[re.Pattern[str], ExportedCall, str]] = []
         for name, entry in plan.stages.items():
@@ -39,12 +54,6 @@ class Routes:
                 self._exact.setdefault(call.path, []).append((call, name))
             elif call is not None and call.regex is not None:
                 self._patterns.append((re.compile(call.regex), call, name))
-        if not self._exact and not self._patterns:
-            raise InputError(
-                "no stage is a call that can be recognised: name stages as 'GET /items/{id}' or"
-                " 'package.Service/Method', or make the plan from traces that state routes",
-                where="plan",
-            )
 
     def find(self, method: str, path: str, host: str = "") -> tuple[str, bool] | None:
         """Stage of a request, and whether the request reads; None for a request that is no stage's.
@@ -58,6 +67,8 @@ class Routes:
             path: path without a query.
             host: name of the callee; empty where it is not known.
         """
+        if (plan := self._in_force()) is not self._plan:
+            self._read(plan)
         found = [(call, name) for call, name in self._fitting(path) if call.method in {None, method}]
         if len(found) > 1:
             found = [(call, name) for call, name in found if call.host == host.lower()]

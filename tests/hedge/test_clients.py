@@ -17,6 +17,7 @@ from aiohttp import web
 
 from kwiken import Budgets, InputError, Plan, SpanMatch, StagePlan
 from kwiken.hedge import HedgedSession, HedgedTransport, HedgedUnaryCalls, Hedger
+from kwiken.hedge.routes import Routes
 from kwiken.model.plan import Costs
 from kwiken.model.service import Reissue
 from tests.support.runtime.waiting import until
@@ -166,6 +167,37 @@ async def test_a_plans_own_match_says_which_requests_are_the_stages() -> None:
     async with shop() as served:
         assert await Httpx(hedger)("GET", f"{served.url}/items/7") == (200, "answer 1")
     assert hedger.counts["lookup"].copies == 1
+
+
+async def test_a_plan_that_comes_into_force_changes_which_requests_are_hedged() -> None:
+    hedger = Hedger.fixed(NAMES)
+    async with shop(slow_s=0.1) as served, aiohttp.ClientSession() as session:
+        hedged = HedgedSession(hedger, session)
+        for names in ({"GET /other": SOON_MS}, {"search": SOON_MS}, NAMES):
+            served.seen.clear()
+            hedger.apply(Hedger.fixed(names).plan)
+            async with hedged.get(f"{served.url}/items/1") as response:
+                await response.read()
+            assert len(served.seen) == (2 if names is NAMES else 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "method", "path", "found"),
+    [
+        (["/a", "GET /a"], "GET", "/a", None),  # which of the two is meant is in doubt
+        (["/a"], "GET", "/a", ("/a", True)),
+        (["/a"], "POST", "/a", ("/a", False)),
+        (["/a/{x}", "/a/b"], "GET", "/a/b", ("/a/b", True)),
+        (["/a/{x}"], "GET", "/a/b/c", None),
+        (["/a/{x}"], "GET", "/a/", None),
+        (["/a.b"], "GET", "/axb", None),
+        (["s.S/M"], "POST", "/s.S/M", ("s.S/M", True)),
+        (["s.S/M"], "GET", "/s.S/M", None),
+    ],
+)
+def test_the_stage_of_a_request(names: list[str], method: str, path: str, found: Any) -> None:
+    plan = Hedger.fixed(dict.fromkeys(names, 1.0)).plan
+    assert Routes(lambda: plan).find(method, path) == found
 
 
 def test_a_plan_without_calls_is_refused() -> None:

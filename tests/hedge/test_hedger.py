@@ -18,6 +18,7 @@ from kwiken.base.errors import DefinitionError
 from kwiken.hedge import Hedger
 from kwiken.model.plan import CatchUpPolicy, Costs, LedgerTerms
 from kwiken.model.service import Reissue
+from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until
 
 SOON_MS = 5.0
@@ -294,6 +295,18 @@ async def test_all_copies_of_the_plan_are_sent_and_no_more() -> None:
     assert calls.started == [0, 1, 2, 3]
 
 
+def test_a_copy_that_fails_brings_the_next_one_forward() -> None:
+    calls = Calls((30.0, 0), (0.0, OSError("refused")), (0.0, OSError("refused")), (0.0, "third"))
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        began, hedger = loop.time(), Hedger(plan_of("s", after_ms=100.0, copies=4), clock=loop.time)
+        assert await hedger.call("s", calls, read=True) == "third"
+        return loop.time() - began
+
+    assert simulate(main) == pytest.approx(0.1, abs=0.005)
+
+
 async def test_stages_share_one_budget_that_only_successes_fill() -> None:
     """Calls of two stages outlast their time-out; copies are bounded by the successes before, then by none."""
     hedger = Hedger(plan_of("a", "b", floor_per_s=0.0))
@@ -425,7 +438,10 @@ async def test_a_random_draw_decides_once_for_all_copies() -> None:
         ({}, 0.05, "after_ms: names no stage"),
         ({"s": -1.0}, 0.05, "stage 's': after_ms must be from 0"),
         ({"s": float("nan")}, 0.05, "stage 's': after_ms must be from 0"),
-        ({"s": "soon"}, 0.05, "stage 's'"),
+        ({"s": "soon"}, 0.05, "stage 's': must be a name with a delay"),
+        ({"s": None}, 0.05, "stage 's': must be a name with a delay"),
+        ({"": 5.0}, 0.05, "stage '': must be a name"),
+        ({3: 5.0}, 0.05, "stage 3: must be a name"),
         ({"s": 5.0}, 0.0, "budget: must be a share"),
         ({"s": 5.0}, 1.5, "budget: must be a share"),
         ({"s": 5.0}, float("nan"), "budget: must be a share"),

@@ -12,15 +12,25 @@ class RefusedError(KwikenError):
 
     Args:
         full: whether the replica holds its largest number of calls.
+        pause_s: time, seconds, during which the replica asks for no calls; 0 if it does not ask.
     """
 
-    def __init__(self, message: str, *, full: bool = False) -> None:
+    def __init__(self, message: str, *, full: bool = False, pause_s: float = 0.0) -> None:
         super().__init__(message)
         self.full = full
+        self.pause_s = pause_s
 
 
 class LostError(KwikenError):
-    """The call was sent and no answer came; it may have run, so only idempotent calls are sent again."""
+    """The call was sent and no answer came; it may have run, so only idempotent calls are sent again.
+
+    Args:
+        pause_s: time, seconds, during which the replica asks for no calls; 0 if it does not ask.
+    """
+
+    def __init__(self, message: str, *, pause_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.pause_s = pause_s
 
 
 class UnfitError(LostError):

@@ -81,7 +81,8 @@ class Program:
         stages: compiled stages, parents before children.
         serial: whether each stage waits for the one before it and none is a fan-out.
         digest: digest of the plan; None without a plan.
-        request_budget: amount that one request may spend on copies, in micro-units: the cost of a request.
+        request_budget: amount that one request may spend on copies, in micro-units: the cost of a request,
+            in which each stage counts as many times as its policy has copies.
         reissues: whether any stage is reissued.
         catches_up: whether any stage helps late requests.
         levers: whether the plan changes anything, so that some requests must run without it as a control
@@ -111,7 +112,9 @@ class Program:
         self.plan = plan
         self.sink = sink
         self.digest = plan.digest if plan is not None else None
-        self.request_budget = sum(stage.cost * stage.definition.fanout for stage in stages)
+        self.request_budget = sum(
+            stage.cost * stage.definition.fanout * max(1, stage.copies) for stage in stages
+        )
         self.reissues = any(stage.reissue.after < inf for stage in stages)
         self.prompt = min(stage.catch_up.after for stage in stages)
         self.catches_up = self.prompt < inf

@@ -13,7 +13,8 @@ Simulated races need no failures, retries or time limits and have code of their 
 tests/tail/simulation/test_races.py holds their copies and latencies equal to this one's.
 
 Reissue policy: SingleR (Kaler, He and Elnikety, SPAA 2017): at age `after` one copy with some probability;
-with several copies, each at the same distance after the one before, and one draw for all. In addition, a call
+with several copies, each at the same distance after the one before, or as soon as one has failed, and one
+draw for all. In addition, a call
 of a request that becomes late gets one of its copies at that moment, `late_at`, whatever its own age (the
 global reissue of Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack
 of budget or of a replica asks again at twice its age: the longer it has waited, the more a copy gains, and
@@ -193,6 +194,21 @@ class Race(msgspec.Struct, eq=False):
         if how == LOST and self.repeatable:
             return RETRY
         return self._end_if_idle()
+
+    def copy_failed(self, now: float) -> bool:
+        """Make the next copy due at once, because a copy has failed; False if none is to come.
+
+        The delay between copies gives the last one time to answer, which is of no use once it has failed. The
+        first copy keeps its age: no copy is sent before `after`.
+
+        Args:
+            now: present moment, seconds.
+        """
+        if self.finished or not now < self.copy_at < inf or now < self.start + self.after:
+            return False
+        self.copy_at = self.copy_due = now
+        self._plan()
+        return True
 
     def stop(self) -> None:
         """End the race because the caller gave up."""

@@ -36,6 +36,7 @@ MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a re
 MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
 LAST_BACKOFF_S = 5.0
+MAX_PAUSE_S = 30.0  # that a replica may ask for: an answer alone must not take it away for longer
 # Share of a stage's replicas that errors alone may eject; at least one, never the last one.
 MAX_OUTLIER_SHARE = 0.5
 MAX_CANDIDATES = 16  # untried replicas among which a further attempt chooses
@@ -51,6 +52,7 @@ class ReplicaState:
         probing: whether a probe was sent and has no result yet.
         ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.
+        paused_until: moment up to which the replica has asked for no calls.
         trial: whether the call just picked is the trial of an ejected replica.
         record: outcome statistics of the replica.
         trouble: reason why its last call failed or why it is ejected; None after an answer.
@@ -64,6 +66,7 @@ class ReplicaState:
         "misses",
         "other_inflight",
         "outlier",
+        "paused_until",
         "probing",
         "record",
         "removed",
@@ -93,6 +96,7 @@ class ReplicaState:
         self.trial = False
         self.removed = False
         self.ejected_until = -inf
+        self.paused_until = -inf
         self.backoff = 0.0
 
     def take(self, now: float) -> int:
@@ -161,7 +165,8 @@ class Picker:
         elif count == 1:
             return live[0]
         else:  # all are ejected: better to try than to give up
-            return self._rng.choice(self._ejected) if self._ejected else None
+            willing = [target for target in self._ejected if target.paused_until <= now]
+            return self._rng.choice(willing) if willing else None
         left, right = self.score(one, now), self.score(other, now)
         low, high = (left, right) if left < right else (right, left)
         if low == high or (low > EQUAL_SCORES * high and len(one.waiting) == len(other.waiting)):
@@ -184,6 +189,7 @@ class Picker:
             left = self._untried(self._ejected, tried)
             if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
                 left = [target for target in left if target.ejected_until <= now and not target.waiting]
+            left = [target for target in left if target.paused_until <= now]
         if not left:
             return None
         nodes = {target.replica.node for target in tried}
@@ -256,12 +262,22 @@ class Picker:
         self._outliers.answered(target.record)
         self._learn(target, took, now)
         if target.ejected:
-            self._readmit(target)
+            self._readmit(target, now)
 
-    def failed(self, target: ReplicaState, ticket: int, now: float) -> None:
-        """Record a refused or lost call: eject the replica, each time for longer."""
+    def failed(self, target: ReplicaState, ticket: int, now: float, *, pause_s: float = 0.0) -> None:
+        """Record a refused or lost call: eject the replica, each time for longer.
+
+        Args:
+            now: present moment, seconds.
+            pause_s: time, seconds, during which the replica asks for no calls; `MAX_PAUSE_S` at most counts.
+                It gets none then, even if all others are ejected too.
+        """
         del target.waiting[ticket]
         self._eject(target, now)
+        if pause_s > 0:
+            target.paused_until = max(target.paused_until, now + min(pause_s, MAX_PAUSE_S))
+            target.ejected_until = max(target.ejected_until, target.paused_until)
+            self._schedule_trial()
 
     def dropped(self, target: ReplicaState, ticket: int, now: float, *, blame: bool) -> bool:
         """Record that a call was given up: the replica would have taken at least until now.
@@ -305,12 +321,12 @@ class Picker:
             self._eject(target, now)
         target.unresponsive_since = inf
 
-    def ended(self, target: ReplicaState, ticket: int) -> None:
+    def ended(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""
         del target.waiting[ticket]
         target.misses = 0
         if target.ejected:
-            self._readmit(target)
+            self._readmit(target, now)
 
     def raised(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record an answer that is an error; eject the replica if the others do not fail likewise."""
@@ -320,7 +336,7 @@ class Picker:
         if target.outlier:
             self._eject(target, now)
         elif target.ejected:
-            self._readmit(target)
+            self._readmit(target, now)
         elif outlying and self._can_spare(target):
             target.outlier = True
             self._eject(target, now)
@@ -370,7 +386,11 @@ class Picker:
         target.ejected = True
         self._schedule_trial()
 
-    def _readmit(self, target: ReplicaState) -> None:
+    def _readmit(self, target: ReplicaState, now: float) -> None:
+        """End an ejection, unless the replica has asked for a pause that is not over."""
+        if target.paused_until > now:
+            self._schedule_trial()
+            return
         target.ejected = False
         target.outlier = False
         target.backoff = 0.0

@@ -58,8 +58,10 @@ class Pages:
 
     async def metrics(self, request: web.BaseRequest) -> web.Response:
         """Answer with the present metrics, in the format that the client accepts."""
-        body, content_type = await self._metrics.text(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        body, headers = await self._metrics.text(
+            request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
+        )
+        return web.Response(body=body, headers=headers)
 
 
 def _number_of(query: Mapping[str, str], name: str) -> int:

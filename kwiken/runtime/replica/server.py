@@ -166,5 +166,7 @@ class ReplicaServer:
 
 
 async def _shown(page: MetricsPage, request: Request) -> Response:
-    body, content_type = await page.text(request.headers.get("accept", ""))
-    return Response(200, body, f"Content-Type: {content_type}\r\n")
+    body, headers = await page.text(
+        request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
+    )
+    return Response(200, body, "".join(f"{name}: {value}\r\n" for name, value in headers.items()))

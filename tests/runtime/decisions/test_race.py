@@ -52,6 +52,34 @@ def test_copies_are_a_hard_cap_and_evenly_apart() -> None:
     assert moments == [1.0, 2.0, 3.0]
 
 
+def test_a_copy_that_fails_brings_the_next_one_forward() -> None:
+    it = race(copies=3, hang_at=inf)
+    it.tick(1.0)
+    it.launched(COPY)
+    assert it.failed(LOST) == WAIT
+    assert it.copy_failed(1.2)
+    assert it.due == 1.2
+    assert it.tick(1.2) == COPY
+    it.launched(COPY)
+    assert it.due == 2.2
+    assert it.failed(FINAL) == WAIT
+    assert not it.copy_failed(1.3), "no other copy would succeed"
+
+
+def test_a_copy_that_fails_brings_none_forward_that_is_not_to_come() -> None:
+    it = race(hang_at=inf)
+    it.tick(1.0)
+    it.launched(COPY)
+    it.failed(LOST)
+    assert not it.copy_failed(1.1), "it was the last"
+    late = race(copies=2, late_at=0.0, hang_at=inf)
+    late.tick(0.0)
+    late.launched(LATE)
+    late.failed(LOST)
+    assert not late.copy_failed(0.5), "the first copy keeps its age"
+    assert late.due == 1.0
+
+
 def test_denied_for_lack_of_budget_asks_again_at_twice_the_age() -> None:
     it = race(hang_at=inf)
     asked = []
@@ -392,6 +420,8 @@ class AnyRace(RuleBasedStateMachine):
             assert step == WAIT, "a failure never ends a race while another attempt runs"
         if FINAL in self.hows:
             assert step in {WAIT, FINISH}, "nothing is sent after a final error"
+        if number and step == WAIT and self.it.copy_failed(self.now):
+            assert self.it.due == self.now
         self.take(step, grant, True)
 
     @rule()

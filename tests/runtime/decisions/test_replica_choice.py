@@ -13,6 +13,7 @@ from kwiken.runtime.decisions.replica_choice import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
     LATENCY_GAIN,
+    MAX_PAUSE_S,
     MAX_SAMPLE_FACTOR,
     MISSES_TO_EJECT,
     Picker,
@@ -181,7 +182,7 @@ def test_handlers_error_on_trial_readmits_too() -> None:
     bad = picker.targets[0]
     picker.failed(bad, bad.take(0.0), 0.0)
     picker.pick(1.0)
-    picker.ended(bad, bad.take(1.0))
+    picker.ended(bad, bad.take(1.0), 1.0)
     assert not bad.ejected
 
 
@@ -498,14 +499,14 @@ class Books:
         if what == "answered":
             picker.answered(target, ticket, now, Reply("ok", inflight=number))
         elif what == "failed":
-            picker.failed(target, ticket, now)
+            picker.failed(target, ticket, now, pause_s=max(0.0, number - 5.0))
         elif what == "dropped":
             if picker.dropped(target, ticket, now, blame=number > 7):
                 self.asked.append(target)
         elif what == "raised":
             picker.raised(target, ticket, now)
         else:
-            picker.ended(target, ticket)
+            picker.ended(target, ticket, now)
 
     def check(self) -> None:
         targets = self.picker.targets
@@ -534,11 +535,55 @@ def test_in_flight_counts_balance_after_any_sequence(
         books.check()
     picker = books.picker
     for target, ticket in books.out:
-        picker.ended(target, ticket)
-    late = books.now + LAST_BACKOFF_S
+        picker.ended(target, ticket, books.now)
+    late = books.now + MAX_PAUSE_S
     for _ in range(len(picker._ejected)):
         picked = picker.pick(late)
         assert picked is not None
         assert picked.ejected, "every ejected replica gets its trial"
         picker.answered(picked, picked.take(late), late, Reply("ok"))
     assert not picker._ejected
+
+
+def test_a_replica_that_asks_for_a_pause_gets_no_calls_until_it_is_over() -> None:
+    picker = picker_of(2)
+    full, other = picker.targets
+    picker.failed(full, full.take(1.0), 1.0, pause_s=8.0)
+    for now in (1.0, 5.0, 8.9):
+        assert picker.pick(now) is other
+        assert picker.pick_other(now, [other]) is None
+        assert picker.pick_other(now, [other], ejected=True) is None
+    assert picker.pick(9.0) is full
+    assert full.trial
+
+
+def test_no_replica_is_left_while_all_ask_for_a_pause() -> None:
+    picker = picker_of(2)
+    for target in list(picker.targets):
+        picker.failed(target, target.take(1.0), 1.0, pause_s=2.0)
+    assert picker.pick(2.9) is None
+    assert picker.pick(3.0) is not None
+
+
+@pytest.mark.parametrize("end", ["answered", "raised", "ended"])
+def test_an_earlier_call_that_ends_does_not_end_a_pause(end: str) -> None:
+    picker = picker_of(2)
+    full, other = picker.targets
+    earlier = full.take(0.5)
+    picker.failed(full, full.take(1.0), 1.0, pause_s=2.0)
+    if end == "answered":
+        picker.answered(full, earlier, 1.5, Reply("ok"))
+    elif end == "raised":
+        picker.raised(full, earlier, 1.5)
+    else:
+        picker.ended(full, earlier, 1.5)
+    assert picker.pick(2.9) is other
+    assert picker.pick(3.0) is full
+
+
+def test_a_pause_is_bounded() -> None:
+    picker = picker_of(1)
+    (only,) = picker.targets
+    picker.failed(only, only.take(0.0), 0.0, pause_s=1e9)
+    assert picker.pick(MAX_PAUSE_S - 0.1) is None
+    assert picker.pick(MAX_PAUSE_S) is only

@@ -97,14 +97,14 @@ class Attempts(msgspec.Struct, eq=False):
             picker.raised(target, attempt.ticket, now)
         elif isinstance(error, RefusedError):
             how = REFUSED
-            picker.failed(target, attempt.ticket, now)
+            picker.failed(target, attempt.ticket, now, pause_s=error.pause_s)
         elif isinstance(error, LostError):
             how = LOST
-            picker.failed(target, attempt.ticket, now)
+            picker.failed(target, attempt.ticket, now, pause_s=error.pause_s)
             self.site.request.record_loss(stage.name, attempt)
         else:
             how = FINAL
-            picker.ended(target, attempt.ticket)
+            picker.ended(target, attempt.ticket, now)
         if self.errors is None:
             self.errors = []
         self.errors.append(error)

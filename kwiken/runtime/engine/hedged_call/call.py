@@ -74,7 +74,7 @@ def call_stage(
             )
     target = picker.pick(now)
     if target is None:
-        raise UnavailableError(f"stage {stage.name!r}: has no replica")
+        raise UnavailableError(f"stage {stage.name!r}: has no replica that takes calls")
     if stage.definition.optional and picker.all_unresponsive(now, timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
     return begin_call(CallSite(shared, request, stage, args, shard, visit), target, now, limit).run()
@@ -261,10 +261,16 @@ class HedgedCall(msgspec.Struct, eq=False):
         return step
 
     def _failed(self, attempt: Attempt, error: Exception) -> int:
-        how = self.attempts.failed(attempt, error, self.site.shared.now())
+        now = self.site.shared.now()
+        how = self.attempts.failed(attempt, error, now)
         if how == REFUSED:
             self.budget.refused(attempt)
-        return self.race.failed(how)
+        step = self.race.failed(how)
+        if attempt.number and step == WAIT and self.race.copy_failed(now):
+            assert self.timer is not None
+            self.timer.cancel()
+            self.timer = call_after(self.site.request.loop, 0.0, self._on_timer)
+        return step
 
     def _follow(self, step: int) -> Attempt | None:
         """Create the attempt that follows a failure, if a replica and the budget allow it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -44,6 +44,8 @@ HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
 MAX_CHANNELS: Final = 10_000  # of one stage: as many as it may have replicas
 MAX_MESSAGES: Final = 100_000  # of one answer's stream
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
+RETRY_PUSHBACK: Final = "grpc-retry-pushback-ms"
+MAX_DIGITS: Final = 9  # of a pushback
 EARLY_S: Final = 0.05  # a deadline error that comes with more time left than this is the service's own
 # Text by which gRPC reports that a call was never sent; the code alone does not tell.
 NEVER_SENT: Final = ("failed to connect to all addresses", "errors resolving", "empty address list")
@@ -232,7 +234,8 @@ class GrpcCaller:
            an idempotent stage's call goes elsewhere free of charge.
         4. The deadline passed.
         5. The service or the connection gave the call up: whether it ran is unknown.
-        6. Any other code is the service's own answer, which another replica would give as well.
+        6. Any other code is the service's own answer, which another replica would give as well. So is an
+           answer of case 3 or 5 with which the service asks for no further attempt.
         """
         stage, code, at = self._stage, error.code(), self._at(replica)
         details = printable(" ".join((error.details() or "no details").split())[:MAX_DETAILS])
@@ -240,12 +243,13 @@ class GrpcCaller:
             return RefusedError(f"{at}: {code.name}: {details}")
         if code is Code.RESOURCE_EXHAUSTED and TOO_LARGE in details:
             return HandlerError(stage.name, "ReplyTooLarge", f"replica {replica.id}: {details}")
-        if code is Code.RESOURCE_EXHAUSTED and stage.idempotent:
-            return RefusedError(f"{at}: {code.name}: {details}", full=True)
+        pause_s = pushback_s(error.trailing_metadata() or ())
+        if code is Code.RESOURCE_EXHAUSTED and stage.idempotent and pause_s is not None:
+            return RefusedError(f"{at}: {code.name}: {details}", full=True, pause_s=pause_s)
         if code is Code.DEADLINE_EXCEEDED and self._now() >= deadline - EARLY_S:
             return DeadlineError(f"{at}: no answer in time")
-        if code in GIVEN_UP:
-            return LostError(f"{at}: {code.name}: {details}")
+        if code in GIVEN_UP and pause_s is not None:
+            return LostError(f"{at}: {code.name}: {details}", pause_s=pause_s)
         return HandlerError(stage.name, code.name, details)
 
     def too_large(self, replica: Replica, most: str) -> HandlerError:
@@ -359,3 +363,17 @@ class GrpcStream(Stream):
         self._values += count
         self._messages.append(message)
         return True
+
+
+def pushback_s(trailing: Iterable[tuple[str, str | bytes]]) -> float | None:
+    """Seconds during which a service asks for no calls; 0 if it does not ask, None for no further attempt.
+
+    gRPC's proposal A6 takes a value that is negative, or no number, for a request not to try again.
+    """
+    for name, value in trailing:
+        if name == RETRY_PUSHBACK:
+            known = (
+                isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS
+            )
+            return int(value) / 1000 if known else None
+    return 0.0

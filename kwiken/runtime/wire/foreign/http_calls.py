@@ -32,6 +32,7 @@ MAX_MESSAGE: Final = 300  # characters of an error's answer that are quoted
 MAX_CONTAINERS: Final = 500_000  # lists and objects of an answer: making them all takes 0.2 s of the loop
 SUCCESS: Final = range(200, 300)
 REDIRECTS: Final = range(300, 400)
+MAX_PAUSE_DIGITS: Final = 9  # of a Retry-After header
 BUSY: Final = frozenset({429, 503})  # the server has no room: the call did not run, as far as it says
 MISDIRECTED: Final = 421  # the server is another one, so the call did not run
 # A proxy or server gave the call up, which may run on behind it.
@@ -171,12 +172,13 @@ class HttpCaller:
         4. Any other status is the service's own answer, which another replica would give as well.
         """
         status, at = reply.status, self._at(replica)
+        pause_s = pause_of(reply.headers.get("retry-after", "")) if status in BUSY else 0.0
         if status in BUSY and self._stage.idempotent:
-            raise RefusedError(f"{at}: answered {status}", full=True)
+            raise RefusedError(f"{at}: answered {status}", full=True, pause_s=pause_s)
         if status == MISDIRECTED:
             raise RefusedError(f"{at}: answered {status}, so it is another server")
         if status in GIVEN_UP or status in BUSY:
-            raise LostError(f"{at}: answered {status}")
+            raise LostError(f"{at}: answered {status}", pause_s=pause_s)
         raise HandlerError(self._stage.name, f"HTTP {status}", _said(status, reply.headers, reply.body))
 
     async def healthy(self, replica: Replica) -> bool:
@@ -189,6 +191,15 @@ class HttpCaller:
                 status = error.status
             return status in SUCCESS or not self._checks_health
         return False
+
+
+def pause_of(retry_after: str) -> float:
+    """Seconds that a Retry-After header states (RFC 9110, section 10.2.3); 0 for a date, or for none.
+
+    Dates would need a clock that agrees with the server's.
+    """
+    digits = retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= MAX_PAUSE_DIGITS
+    return float(retry_after) if digits else 0.0
 
 
 def _quoted(text: str) -> str:

@@ -384,6 +384,29 @@ async def test_health_is_asked_by_the_services_own_check(
         assert await heard
 
 
+@pytest.mark.parametrize(
+    ("code", "pushback", "kind", "pause_s"),
+    [
+        ("UNAVAILABLE", "1500", LostError, 1.5),
+        ("RESOURCE_EXHAUSTED", "1500", LostError, 1.5),  # the stage is not idempotent
+        ("UNAVAILABLE", "-1", HandlerError, None),
+        ("RESOURCE_EXHAUSTED", "soon", HandlerError, None),
+        ("UNAVAILABLE", "9" * 50, HandlerError, None),
+        ("NOT_FOUND", "1500", HandlerError, None),
+    ],
+)
+async def test_pushback_is_a_pause_or_the_end(
+    code: str, pushback: str, kind: type[Exception], pause_s: float | None
+) -> None:
+    async def get(ask: Any, context: Any) -> Any:
+        await context.abort(grpc.StatusCode[code], "no", (("grpc-retry-pushback-ms", pushback),))
+
+    async with grpc_server(get) as replica, calling(service_of(URL, Any)) as transport:
+        with pytest.raises(kind) as caught:
+            await transport.call(replica, call_of("stock", Wanted("tea")))
+        assert getattr(caught.value, "pause_s", None) == pause_s
+
+
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAVAILABLE", "CANCELLED"])
 async def test_failed_calls_leave_no_cycle_of_references(code: str) -> None:
     async def get(ask: Any, context: Any) -> Any:

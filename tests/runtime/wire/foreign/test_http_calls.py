@@ -161,6 +161,28 @@ async def test_a_status_becomes_the_runtimes_error(
         await answered(HttpCall(f"{URL}/p"), answer, Ask("tea"), idempotent=idempotent)
 
 
+@pytest.mark.parametrize(
+    ("status", "header", "pause_s"),
+    [
+        (503, "7", 7.0),
+        (429, "0", 0.0),
+        (503, "Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
+        (503, "-3", 0.0),
+        (503, "1.5", 0.0),
+        (503, "9" * 400, 0.0),
+        (502, "7", 0.0),
+    ],
+)
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_retry_after_is_a_pause(status: int, header: str, pause_s: float, idempotent: bool) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Retry-After": header})
+
+    with pytest.raises((RefusedError, LostError)) as caught:
+        await answered(HttpCall(f"{URL}/p"), answer, Ask("tea"), idempotent=idempotent)
+    assert getattr(caught.value, "pause_s", None) == pause_s
+
+
 async def test_redirects_are_not_followed() -> None:
     async def answer(request: web.Request) -> web.Response:
         assert request.path == "/p"

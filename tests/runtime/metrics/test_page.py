@@ -1,0 +1,52 @@
+"""The page of metrics: its compression, and what a client says that it accepts."""
+
+from __future__ import annotations
+
+import gzip
+
+import aiohttp
+import pytest
+
+from kwiken.runtime import ReplicaServer
+from kwiken.runtime.metrics import MetricsPage
+from kwiken.runtime.metrics.page import accepts_gzip
+from kwiken.runtime.replica import ReplicaMetrics
+from tests.support.services.http import service
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("deflate, GZIP;q=0.5", True),
+        ("br , gzip ; q=1", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.000", False),
+        ("identity", False),
+        ("xgzip", False),
+        (",;,", False),
+    ],
+)
+def test_gzip_is_used_only_where_it_is_accepted(header: str, accepted: bool) -> None:
+    assert accepts_gzip(header) == accepted
+
+
+async def test_a_replicas_metrics_are_compressed_on_request() -> None:
+    server = ReplicaServer(service, "first")
+    server.show(MetricsPage(ReplicaMetrics("echo", server.calls, name="first-7", node="east").shown))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession(auto_decompress=False) as session:
+            url = server.url + "/metrics"
+            async with session.get(url, headers={"Accept-Encoding": "identity"}) as response:
+                plain = await response.read()
+                assert "Content-Encoding" not in response.headers
+            async with session.get(url, headers={"Accept-Encoding": "gzip"}) as response:
+                packed = await response.read()
+                assert response.headers["Content-Encoding"] == "gzip"
+                assert response.headers["Vary"] == "Accept, Accept-Encoding"
+    finally:
+        await server.stop(grace_s=0.0)
+    assert gzip.decompress(packed).splitlines()[:3] == plain.splitlines()[:3]
+    assert len(packed) < len(plain) / 2
