@@ -111,7 +111,12 @@ def _is_plain_path(text: str) -> bool:
 
 
 def call_of(match: SpanMatch | None, target: StageAddress | None) -> ExportedCall | None:
-    """The call of a stage: the map's, else the one its spans' name denotes; None if neither denotes one."""
+    """The call of a stage: the map's, else the one its spans' name denotes; None if neither denotes one.
+
+    Args:
+        match: what the stage's spans say; None if nothing.
+        target: the stage's entry in the map; None if there is none.
+    """
     if target is not None and target.prefix is not None:
         found: ExportedCall | None = ExportedCall(prefix=target.prefix)
     elif target is not None and target.call is not None:
