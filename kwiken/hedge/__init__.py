@@ -14,6 +14,6 @@ if TYPE_CHECKING:
     from kwiken.hedge.grpc_interceptor import HedgedUnaryCalls as HedgedUnaryCalls
     from kwiken.hedge.hedger import Hedger as Hedger
     from kwiken.hedge.httpx_transport import HedgedTransport as HedgedTransport
-    from kwiken.hedge.shared_ledger import Counts as Counts
+    from kwiken.hedge.shared_ledger import HedgeCounts as HedgeCounts
 
 __getattr__ = lazy_names(__name__, __file__)

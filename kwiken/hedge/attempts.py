@@ -26,7 +26,7 @@ Discard = Callable[[T], Awaitable[Any]]
 Accept = Callable[[T], bool]
 
 
-class Attempts(msgspec.Struct, Generic[T], eq=False, dict=False):
+class HedgedAttempts(msgspec.Struct, Generic[T], eq=False, dict=False):
     """Attempts of one call, from the first to the end of the last.
 
     Attributes:

@@ -13,8 +13,8 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.machine import read_file
-from kwiken.hedge.attempts import Accept, Attempts, Discard, Send
-from kwiken.hedge.shared_ledger import Counts, SharedLedger
+from kwiken.hedge.attempts import Accept, Discard, HedgedAttempts, Send
+from kwiken.hedge.shared_ledger import HedgeCounts, SharedLedger
 from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
 from kwiken.model.service import Reissue
 
@@ -113,7 +113,7 @@ class Hedger:
         self._ledger.apply(plan)
 
     @property
-    def counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, HedgeCounts]:
         """Calls so far by stage, as a copy."""
         return self._ledger.counts
 
@@ -152,7 +152,7 @@ class Hedger:
         """
         rule = self._ledger.rule(stage)
         copies = rule.copies if read else 0
-        return Attempts(self._ledger, rule, send, accept, discard, copies).run()
+        return HedgedAttempts(self._ledger, rule, send, accept, discard, copies).run()
 
     def open(self, stage: str, send: Send[T], *, read: bool, accept: Accept[T] | None = None) -> Opened[T]:
         """Make a call whose answer is closed at the end of an `async with` block, as a response is.

@@ -15,7 +15,7 @@ from kwiken.runtime.base.timers import whole_ticks
 from kwiken.runtime.decisions import Ledger, ReissueRule, RequestBudget
 
 
-class Counts(msgspec.Struct):
+class HedgeCounts(msgspec.Struct):
     """Calls of one stage so far.
 
     Attributes:
@@ -48,7 +48,7 @@ class StageRule:
     copies: int
     cost: int
     account: Account
-    counts: Counts
+    counts: HedgeCounts
 
 
 class SharedLedger:
@@ -94,7 +94,7 @@ class SharedLedger:
                 copies=policy.copies if policy is not None else 0,
                 cost=round(plan.cost.stages.get(name, 0.0) * REQUEST),
                 account=old.account if old is not None else Account(),
-                counts=old.counts if old is not None else Counts(),
+                counts=old.counts if old is not None else HedgeCounts(),
             )
         terms, budget = plan.ledger, plan.budgets.reissue * (1 - RESERVE_SHARE)
         dearest = max((rule.cost for rule in rules.values() if rule.copies), default=0)
@@ -118,7 +118,7 @@ class SharedLedger:
         return rule
 
     @property
-    def counts(self) -> dict[str, Counts]:
+    def counts(self) -> dict[str, HedgeCounts]:
         """Calls so far by stage, as a copy."""
         with self._lock:
             return {name: msgspec.structs.replace(rule.counts) for name, rule in self._rules.items()}

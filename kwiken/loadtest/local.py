@@ -22,7 +22,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine import Reading, read_processors, use_between
 from kwiken.loadtest.generator import Client
 from kwiken.loadtest.inputs import Prepared
-from kwiken.loadtest.results import Collector, LoadResult, Outcome, Progress, Records
+from kwiken.loadtest.results import LoadResult, Outcome, Progress, Records, ReportCollector
 from kwiken.loadtest.user import DagUser
 
 _PROGRESS_S = 0.25
@@ -41,7 +41,7 @@ class LocalRun:
     ) -> None:
         self._ready = ready
         self._on_progress = on_progress
-        self._collector = Collector()
+        self._collector = ReportCollector()
         self._progress = Progress()
         self._answered = 0
         self._signal: int | None = None

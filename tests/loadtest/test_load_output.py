@@ -20,14 +20,14 @@ from kwiken.cli.verbs import kwiken
 from kwiken.loadtest import LoadResult, LoadSettings, Progress
 from kwiken.loadtest.inputs.settings import prepare
 from kwiken.loadtest.results.outcome import Outcome
-from kwiken.loadtest.results.report import Collector
+from kwiken.loadtest.results.report import ReportCollector
 from tests.support.loadtest.load_commands import Load, Serve
 
 USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")
 
 
 def result(*outcomes: Outcome, **changed: Any) -> LoadResult:
-    collector = Collector()
+    collector = ReportCollector()
     for outcome in outcomes:
         collector.add(outcome)
     plain = LoadResult(

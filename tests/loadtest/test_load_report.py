@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.loadtest.results.outcome import DROPPED, Outcome
-from kwiken.loadtest.results.report import Collector, LoadReport, ladder
+from kwiken.loadtest.results.report import LoadReport, ReportCollector, ladder
 
 NAN = float("nan")
 
@@ -28,7 +28,7 @@ def dropped(at: float) -> Outcome:
 
 
 def report(*outcomes: Outcome, duration: float = 10.0, warmup: float = 0.0) -> LoadReport:
-    collector = Collector()
+    collector = ReportCollector()
     for outcome in outcomes:
         collector.add(outcome)
     return collector.report(duration_s=duration, warmup_s=warmup, late_ms=5.0)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import source_trees
-from tests.support.project.source_trees import nodes
+from tests.support.project.source_trees import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "kwiken"
@@ -208,6 +208,20 @@ OPEN_MODULES = {
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),
 }
 MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__main__` are not counted
+KNOWN_DOUBLES = {
+    "Answer",
+    "Cluster",
+    "Correction",
+    "Endpoint",
+    "FanOut",
+    "Kind",
+    "Outcome",
+    "Parent",
+    "Request",
+    "StageCalls",
+    "Step",
+    "Stream",
+}
 MAX_WINGS = 13  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
@@ -368,6 +382,17 @@ def test_folders_are_small() -> None:
                     yield f"{folder.relative_to(ROOT)} holds {count}; {most} together is the most"
 
     assert not listed(offences())
+
+
+def test_a_class_name_stands_in_one_package() -> None:
+    """Two classes of one name are told apart by their imports alone; the known doubles may only become fewer."""
+    packages: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                packages.setdefault(node.name, set()).add(module.rpartition(".")[0])
+    doubles = {name for name, found in packages.items() if len(found) > 1}
+    assert doubles == KNOWN_DOUBLES
 
 
 def test_files_are_short() -> None:

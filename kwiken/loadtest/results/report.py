@@ -29,7 +29,7 @@ _MAX_WINDOWS = 120
 _WINDOW_WIDTHS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 
 
-class Collector:
+class ReportCollector:
     """Columns of all outcomes, 35 bytes each, so that percentiles are exact for any part of the run."""
 
     def __init__(self) -> None:

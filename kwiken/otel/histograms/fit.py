@@ -25,7 +25,7 @@ from kwiken.model.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 from kwiken.otel.histograms.buckets import Buckets
 from kwiken.otel.histograms.others import SOURCES, measured_by_others
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery
-from kwiken.otel.histograms.window import Measured, StageFacts, Window, service_in
+from kwiken.otel.histograms.window import HistogramWindow, MeasuredWindow, StageFacts, service_in
 
 MAX_ROWS: Final = 20_000  # requests put together; more would say no more than the buckets do
 MIN_ROWS: Final = 1_000
@@ -122,7 +122,7 @@ def fit_histograms(address: str, *, service: str | None = None) -> HistogramFit:
     )
 
 
-def _measured(query: PrometheusQuery, service: str | None) -> Measured:
+def _measured(query: PrometheusQuery, service: str | None) -> MeasuredWindow:
     """Histograms of the service: of gateways of kwiken, or else of others."""
     found = service_in(query, service)
     if found is None:
@@ -136,7 +136,7 @@ def _measured(query: PrometheusQuery, service: str | None) -> Measured:
             )
         return others
     name, stages, instances = found
-    window = Window(query, instances)
+    window = HistogramWindow(query, instances)
     requests = window.histograms(_REQUESTS, "kw_outcome").get("answered")
     calls = window.histograms(_CALLS, "kw_stage")
     if requests is None or not calls:
@@ -148,7 +148,7 @@ def _measured(query: PrometheusQuery, service: str | None) -> Measured:
     primaries = attempts.get(("primary",), 0.0)
     copies = attempts.get(("reissue",), 0.0) + attempts.get(("catch_up",), 0.0)
     replicas = window.largest('kw_stage_replicas{kw_replica_state="live"}', "kw_stage")
-    return Measured(
+    return MeasuredWindow(
         name,
         stages,
         requests,
@@ -165,7 +165,7 @@ def _ratio(buckets: Buckets) -> float:
     return float((buckets.high_ms[filled] / buckets.low_ms[filled]).max(initial=1.0))
 
 
-def _busy_ms(window: Window) -> dict[str, float]:
+def _busy_ms(window: HistogramWindow) -> dict[str, float]:
     """Mean CPU time of an answered attempt by stage, milliseconds."""
     cpu_s = window.increases("kw_stage_cpu_time_seconds_total", "kw_stage")
     answered: dict[str, float] = defaultdict(float)

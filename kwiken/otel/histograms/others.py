@@ -16,7 +16,7 @@ from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Evidence, http_method, why_write
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
-from kwiken.otel.histograms.window import Measured, StageFacts
+from kwiken.otel.histograms.window import MeasuredWindow, StageFacts
 
 MAX_STAGES: Final = 200  # those with the most time; the time of others is the service's own
 _SHOWN: Final = 20
@@ -138,7 +138,7 @@ SOURCES: Final = (
 )
 
 
-def measured_by_others(query: PrometheusQuery, wanted: str | None) -> Measured | None:
+def measured_by_others(query: PrometheusQuery, wanted: str | None) -> MeasuredWindow | None:
     """Requests and calls of a service, from the first source that has any; None without any source.
 
     Raises:
@@ -193,7 +193,7 @@ def _measured(
     requests: Buckets,
     calls: Mapping[str, Buckets],
     methods: Mapping[str, set[str]],
-) -> Measured:
+) -> MeasuredWindow:
     """Stages of a service, with what is not known of their order.
 
     There are three cases:
@@ -222,7 +222,9 @@ def _measured(
         writes = _writes(methods.get(callee, set()))
         stages.append(StageFacts(callee, before, 1, not writes, 1, SpanMatch(callee, callee), writes))
         before = (callee,) if in_turn else ()
-    return Measured(name, stages, requests, {callee: calls[callee] for callee in busiest}, source.name, order)
+    return MeasuredWindow(
+        name, stages, requests, {callee: calls[callee] for callee in busiest}, source.name, order
+    )
 
 
 def _merged(methods: Mapping[str, set[str]], name: str) -> dict[str, set[str]]:

@@ -36,7 +36,7 @@ class StageFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredWindow:
     """Histograms of one service over the window.
 
     Attributes:
@@ -59,7 +59,7 @@ class Measured:
     copied_share: float = 0.0
 
 
-class Window:
+class HistogramWindow:
     """Series of one service over the window.
 
     Args:

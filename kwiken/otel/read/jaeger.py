@@ -45,7 +45,7 @@ class Reference(msgspec.Struct, gc=False):
     traceID: str = ""  # noqa: N815
 
 
-class Process(msgspec.Struct, gc=False):
+class JaegerProcess(msgspec.Struct, gc=False):
     """Service of a span."""
 
     serviceName: str = UNKNOWN  # noqa: N815
@@ -68,7 +68,7 @@ class Span(msgspec.Struct, gc=False):
     references: list[Reference] | None = None
     parentSpanID: str | None = None  # noqa: N815
     processID: str | None = None  # noqa: N815
-    process: Process | None = None
+    process: JaegerProcess | None = None
     tags: msgspec.Raw = msgspec.Raw()
 
 
@@ -81,7 +81,7 @@ class _Stored(Span, gc=False):
 class _Trace(msgspec.Struct):
     spans: list[Span]
     traceID: str = ""  # noqa: N815
-    processes: dict[str, Process] | None = None
+    processes: dict[str, JaegerProcess] | None = None
 
 
 class JaegerReader:
@@ -262,7 +262,7 @@ def _times(spans: list[Span], trace_id: str, epoch: Epoch) -> tuple[list[int], l
     return starts, ends
 
 
-def _service(span: Span, processes: dict[str, Process]) -> str:
+def _service(span: Span, processes: dict[str, JaegerProcess]) -> str:
     """Service of a span: that of its process in the trace, or of the process inside the span."""
     if span.processID is not None and span.processID in processes:
         return processes[span.processID].serviceName

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.otel.read.columns import UNKNOWN
-from kwiken.otel.read.jaeger import Process, Reference, Span
+from kwiken.otel.read.jaeger import JaegerProcess, Reference, Span
 
 _NO: Final = ("false", "False", "0")
 
@@ -54,7 +54,7 @@ def as_jaeger(data: bytes | memoryview | msgspec.Raw) -> Span | None:
         operationName=span.name or "",
         traceID=span.traceId,
         references=[Reference(span.parentId, traceID=span.traceId)] if span.parentId else None,
-        process=Process(local or UNKNOWN),
+        process=JaegerProcess(local or UNKNOWN),
         tags=msgspec.Raw(msgspec.json.encode(_tags(span))),
     )
 

@@ -24,7 +24,7 @@ LAST_S: Final = 2.0  # longest time for the last spans to reach a collector
 REPORT_FACTOR: Final = 10  # factor between two reported numbers of lost spans
 
 
-class SpanCounts(Protocol):
+class SpanCounters(Protocol):
     """Numbers of records by outcome (`kwiken.otel.SpanCounts`)."""
 
     @property
@@ -54,7 +54,7 @@ class LossReporter:
         name: name of the process in the message.
     """
 
-    def __init__(self, name: str, counts: Callable[[], SpanCounts]) -> None:
+    def __init__(self, name: str, counts: Callable[[], SpanCounters]) -> None:
         self._name = name
         self._counts = counts
         self._said = 0

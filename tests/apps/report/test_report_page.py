@@ -17,10 +17,10 @@ from kwiken.apps.report.charts import CurveView, GanttRequest
 from kwiken.apps.report.charts.gantt import GanttBar, Track
 from kwiken.apps.report.model import (
     ArmCount,
+    CutInterval,
     DemoResult,
     Disturbance,
     Expectation,
-    P99Cut,
     Paused,
     Settings,
     Spent,
@@ -102,9 +102,9 @@ def result_of(names: tuple[str, ...] = NAMES) -> DemoResult:
         dropped=6,
         settling=78,
         cut_p99={
-            "after": P99Cut(cut=0.6, low=0.512, high=0.683),
-            "even": P99Cut(cut=0.35, low=0.2, high=0.4),
-            "after_even": P99Cut(cut=0.38, low=0.1, high=0.5),
+            "after": CutInterval(cut=0.6, low=0.512, high=0.683),
+            "even": CutInterval(cut=0.35, low=0.2, high=0.4),
+            "after_even": CutInterval(cut=0.38, low=0.1, high=0.5),
         },
         arms={
             arm: ArmCount(requests=700, failed=0, seconds=18.5, replica_cpu=0.42)
@@ -268,8 +268,8 @@ def test_the_summary_does_not_gloss_over_a_loss() -> None:
         failed=2,
         cut_p99={
             **result.cut_p99,
-            "after": P99Cut(cut=-0.1, low=-0.2, high=-0.01),
-            "after_even": P99Cut(cut=-0.1, low=-0.3, high=0.1),
+            "after": CutInterval(cut=-0.1, low=-0.2, high=-0.01),
+            "after_even": CutInterval(cut=-0.1, low=-0.3, high=0.1),
         },
     )
     _, page = page_of(replace(material_of(), result=worse))
@@ -278,7 +278,7 @@ def test_the_summary_does_not_gloss_over_a_loss() -> None:
     assert "The spend went past the budget of 5.0%" in page.text
     assert "it was 21.0% and went past the peak of 20.0%. 2 requests failed." in page.text
     lost = msgspec.structs.replace(
-        result, cut_p99={**result.cut_p99, "after_even": P99Cut(cut=-0.1, low=-0.3, high=-0.05)}
+        result, cut_p99={**result.cut_p99, "after_even": CutInterval(cut=-0.1, low=-0.3, high=-0.05)}
     )
     _, page = page_of(replace(material_of(), result=lost))
     assert "here spreading it beat apportioning it" in page.text
@@ -365,7 +365,7 @@ def test_a_direction_is_told_only_where_the_interval_does_not_contain_zero(
     low: float, high: float, words: str
 ) -> None:
     result = result_of()
-    cut = {**result.cut_p99, "after": P99Cut(cut=0.6, low=low, high=high)}
+    cut = {**result.cut_p99, "after": CutInterval(cut=0.6, low=low, high=high)}
     assert of_result(msgspec.structs.replace(result, cut_p99=cut))[0].startswith(words)
 
 

@@ -21,10 +21,10 @@ from kwiken.apps.report import build_page, made_line
 from kwiken.apps.report.charts import pauses_of, pick_requests
 from kwiken.apps.report.model import (
     ArmCount,
+    CutInterval,
     DemoResult,
     Disturbance,
     Expectation,
-    P99Cut,
     Settings,
     Spent,
     StageShare,
@@ -227,10 +227,12 @@ def _drift(before: ArmData, promise: Expectation) -> float:
     return now / learned - 1 if learned > 0 and now > 0 else 0.0
 
 
-def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, P99Cut]:
+def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, CutInterval]:
     pairs = {"after": ("before", "after"), "even": ("before", "even"), "after_even": ("even", "after")}
     return {
-        name: P99Cut(**cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed))
+        name: CutInterval(
+            **cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed)
+        )
         for name, (base, other) in pairs.items()
     }
 

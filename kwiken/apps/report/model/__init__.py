@@ -20,10 +20,10 @@ from kwiken.apps.report.model.page import (
 )
 from kwiken.apps.report.model.result import (
     ArmCount as ArmCount,
+    CutInterval as CutInterval,
     DemoResult as DemoResult,
     Disturbance as Disturbance,
     Expectation as Expectation,
-    P99Cut as P99Cut,
     Paused as Paused,
     Settings as Settings,
     Spent as Spent,

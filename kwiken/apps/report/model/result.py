@@ -34,7 +34,7 @@ class Spent(_Struct, frozen=True):
     calls: int = 0
 
 
-class P99Cut(_Struct, frozen=True):
+class CutInterval(_Struct, frozen=True):
     """Cut of p99 as a fraction of its value before, with the bounds of a 90% interval."""
 
     cut: float
@@ -190,7 +190,7 @@ class DemoResult(_Struct, frozen=True):
     failed: int
     dropped: int
     settling: int
-    cut_p99: dict[str, P99Cut]
+    cut_p99: dict[str, CutInterval]
     arms: dict[str, ArmCount]
     stages: list[StageShare]
     expectation: Expectation

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 NS_PER_MS = 1e6
 
 
-class ServiceTimes(NamedTuple):
+class TimesByService(NamedTuple):
     """Time of services, and of the links between them, on the critical paths of n requests.
 
     Attributes:
@@ -37,7 +37,7 @@ class ServiceTimes(NamedTuple):
     link_ms: Floats
 
 
-def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> ServiceTimes:
+def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> TimesByService:
     """Find the services and links on critical paths, and the time of each in each request.
 
     Backwards from its end, a service waited for the call that ended last; before that for the call that ended
@@ -60,7 +60,7 @@ def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> Servic
     pairs = sorted(
         np.unique(pair).tolist(), key=lambda code: tuple(known[n] for n in divmod(code, len(known) + 1))
     )
-    return ServiceTimes(
+    return TimesByService(
         tuple(known[number] for number in names),
         _summed(len(requests), path.owner[nodes], service[nodes], names, path.own[nodes]),
         tuple((known[code // (len(known) + 1)], known[code % (len(known) + 1)]) for code in pairs),
