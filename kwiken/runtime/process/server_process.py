@@ -26,6 +26,7 @@ from kwiken.model.service import Service
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
+from kwiken.runtime.process.malloc import give_memory_back
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 
@@ -47,6 +48,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], spec: Spec) -> None:
     Args:
         main: server; gets an event that is set when the process is told to stop (SIGTERM, SIGINT).
     """
+    give_memory_back()
     _open_more_files()
     set_up_logs(spec.log_format, process_name(spec))
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own to stderr
