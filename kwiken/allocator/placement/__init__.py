@@ -22,11 +22,13 @@ from kwiken.allocator.placement.nodes import (
 )
 from kwiken.allocator.placement.order import (
     MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
+    AddedNodes as AddedNodes,
     Newcomer as Newcomer,
     PlacedOrNot as PlacedOrNot,
     PlacingStatus as PlacingStatus,
     Scheduler as Scheduler,
     admit_all as admit_all,
+    nodes_to_add as nodes_to_add,
 )
 from kwiken.allocator.placement.placement import (
     VERSION as VERSION,

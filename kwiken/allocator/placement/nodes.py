@@ -38,8 +38,9 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         name: unique name, as in the profiles of workloads.
-        cores: number of cores of one node; a share of a core may be given.
-        memory_gb: memory of one node, in units of GB.
+        cores: number of cores of one node that workloads may use, such as the allocatable ones of a node of
+            Kubernetes; a share of a core may be given.
+        memory_gb: memory of one node that workloads may use, in units of GB.
         speed: speed as a factor of the reference class, for workloads that were not measured on this class;
             None if it is not known.
         cost_per_hour: cost of one node in an hour, in any currency; None for none. All classes have one, or

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.nodes import Cluster, Node, NodeClass
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
 
 MIN_SHARE_ACCEPTED: Final = (
     0.95  # of the performance needed, below which a workload waits (section 3.7 step 6)
 )
+
+
+MAX_CLASSES_TRIED: Final = 16  # of nodes to add, those that perform most for their cost
 
 
 class Scheduler(Protocol):
@@ -212,3 +219,77 @@ def _return(filler: Sizing, replica: SizedReplica, ledger: NodeLedger) -> bool:
         return False
     filler.add(replica.node, replica.size)
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNodes:
+    """Nodes that would make room for a workload that waits: the cheapest number of one class.
+
+    Attributes:
+        count: least number of nodes of the class with which the scheduler gives what it set out for.
+        cost_per_hour: cost of the whole nodes in an hour; without a currency, their number of cores.
+    """
+
+    node_class: str
+    count: int
+    cost_per_hour: float
+
+
+def nodes_to_add(
+    waiting: PlacedOrNot, scheduler: Scheduler, best_effort: Collection[str]
+) -> AddedNodes | None:
+    """Find nodes that would make room for a workload that waits, by placing it on a ledger that has them.
+
+    All that is placed stays where it is, and best-effort work makes room. The new nodes are empty, and each
+    is a zone of its own.
+
+    Args:
+        scheduler: one that takes workloads that have replicas already.
+        best_effort: names of best-effort workloads.
+
+    Returns:
+        The cheapest of the classes; None where no number of nodes of one class is enough.
+    """
+    request, cluster = waiting.request, waiting.sizing.ledger.cluster
+    worth = np.max(request.rate / request.cost, axis=0)
+    found = []
+    for place in np.argsort(-worth, kind="stable")[:MAX_CLASSES_TRIED].tolist():
+        node_class = cluster.classes[place]
+        # More nodes than replicas are of no use.
+        low, high, most = 0, 1, len(request.efficiencies)
+        while not (enough := _placed_with(waiting, scheduler, best_effort, node_class, high)) and high < most:
+            low, high = high, min(2 * high, most)
+        while enough and high - low > 1:
+            middle = (low + high) // 2
+            if _placed_with(waiting, scheduler, best_effort, node_class, middle):
+                high = middle
+            else:
+                low = middle
+        if enough:
+            cost = node_class.cores if node_class.cost_per_hour is None else node_class.cost_per_hour
+            found.append(AddedNodes(node_class.name, high, high * cost))
+    return min(found, key=lambda one: one.cost_per_hour, default=None)
+
+
+def _placed_with(
+    waiting: PlacedOrNot,
+    scheduler: Scheduler,
+    best_effort: Collection[str],
+    node_class: NodeClass,
+    count: int,
+) -> bool:
+    """Whether a workload gets what the scheduler sets out for, with so many nodes more of a class."""
+    request, ledger = waiting.request, waiting.sizing.ledger
+    cluster = ledger.cluster
+    names = (f"new-{number}" for number in itertools.count() if f"new-{number}" not in cluster.index_of)
+    more = [Node(name, node_class.name) for name in itertools.islice(names, count)]
+    grown = NodeLedger(Cluster(cluster.classes, (*cluster.nodes, *more)))
+    for node in range(len(cluster.nodes)):
+        for draw in ledger.residents(node):
+            if draw.owner != request.name and draw.owner not in best_effort:
+                grown.take(draw)
+    trial = Sizing(request, grown)
+    for replica in waiting.sizing.replicas:
+        trial.add(replica.node, replica.size)
+    scheduler.place(trial)
+    return scheduler.satisfied(trial)

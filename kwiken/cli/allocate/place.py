@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kwiken.allocator.placement import (
+        AddedNodes,
         Caution,
         Cluster,
         DrawKind,
@@ -51,6 +52,7 @@ SCHEDULERS: Final = (
     "thrifty",
     "quasar",
     "paragon",
+    "paragon-margin",
     "paragon-statistical",
     "interference-only",
     "heterogeneity-only",
@@ -58,6 +60,8 @@ SCHEDULERS: Final = (
     "reservation",
     "exact",
 )
+WAITING: Final = 3  # exit code
+MAX_WAITING_TOLD: Final = 20  # workloads for which it is found what would make room
 MAX_NEIGHBOURS_SHOWN: Final = 12
 MAX_REPLICAS_SHOWN: Final = 60
 UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
@@ -114,7 +118,8 @@ def command(
     """Place WORKLOADS on NODES, with as little as meets their targets.
 
     Workloads are served by priority. One that cannot come near its target waits, and the nearest target that
-    it could meet is shown. Best-effort work fills what is left, and makes room for others.
+    it could meet is shown, and what would make room. Best-effort work fills what is left, and makes room for
+    others. Exit code 3 when a workload with a target waits; the placement is written all the same.
     """
     if picture is not None:
         require("place --picture", "report")
@@ -133,6 +138,8 @@ def command(
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     with progress("placing"):
         admissions, ledger, placement = _place(requests, cluster, chosen, seed, running)
+    with progress("finding what makes room"):
+        room = _missing_room(admissions, chosen, seed)
     told = explain_placement(admissions, ledger) if explain else None
     with progress("comparing schedulers"):
         compared = _compare(requests, cluster, seed, running) if compare else None
@@ -143,15 +150,30 @@ def command(
 
         write_text(picture, draw_placement(admissions, ledger))
     if as_json:
-        print_json({"placement": placement, "explanation": told, "schedulers": compared})
-        return
-    to_stdout = out != "-" and picture != "-"
-    _show(placement, wanted, to_stdout=to_stdout)
-    if told is not None:
-        _explain(told)
-    if compared is not None:
-        _show_compared(compared)
-    note_written(out)
+        print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room})
+    else:
+        _show(placement, wanted, room, to_stdout=out != "-" and picture != "-")
+        if told is not None:
+            _explain(told)
+        if compared is not None:
+            _show_compared(compared)
+        note_written(out)
+    if any(placed.status == "queued" for placed in placement.workloads):
+        click.get_current_context().exit(WAITING)
+
+
+def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> dict[str, AddedNodes | None]:
+    """What would make room for each workload that waits, the highest priority first."""
+    from kwiken.allocator.placement import nodes_to_add
+    from kwiken.allocator.placement.schedulers import scheduler
+
+    best_effort = {one.request.name for one in admissions if one.request.workload.best_effort}
+    # The exact scheduler moves nothing that runs, and takes seconds for each trial.
+    chosen = scheduler(SCHEDULERS[0] if name == "exact" else name, seed=seed)
+    waiting = sorted(
+        (one for one in admissions if one.queued), key=lambda one: -one.request.workload.priority
+    )
+    return {one.request.name: nodes_to_add(one, chosen, best_effort) for one in waiting[:MAX_WAITING_TOLD]}
 
 
 def _check_profiles(
@@ -244,7 +266,13 @@ def _compare(
     return rows
 
 
-def _show(placement: Placement, wanted: Sequence[Workload], *, to_stdout: bool) -> None:
+def _show(
+    placement: Placement,
+    wanted: Sequence[Workload],
+    room: Mapping[str, AddedNodes | None],
+    *,
+    to_stdout: bool,
+) -> None:
     columns = ("workload", "status", "target", "expected", "needed", "surely", "replicas", "cost/h", "on")
     rows = [
         (
@@ -271,8 +299,21 @@ def _show(placement: Placement, wanted: Sequence[Workload], *, to_stdout: bool) 
                 f"free nodes can promise is {_in_unit(measure, placed.nearest)}, and that of all nodes, if "
                 f"they were empty, {_in_unit(measure, placed.nearest_empty)}"
             )
+            if placed.name in room:
+                note(f"{placed.name}: {_in_words(room[placed.name])}")
         for victim, count in placed.evicted.items():
             note(f"{placed.name} evicts {count} replica{'s' if count != 1 else ''} of {victim}")
+
+
+def _in_words(added: AddedNodes | None) -> str:
+    """What would make room, as a phrase."""
+    if added is None:
+        return "no number of nodes of one class makes room, with as many replicas as it may have"
+    nodes = "node" if added.count == 1 else "nodes"
+    return (
+        f"{added.count} more {nodes} of class {added.node_class} would make room, at a cost of "
+        f"{added.cost_per_hour:.4g} an hour"
+    )
 
 
 def _in_unit(measure: str, performance: float) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from kwiken.cli.shared.lazy_group import LazyCommand as LazyCommand, LazyGroup as LazyGroup
     from kwiken.cli.shared.options import (
+        LATENCY_FORM as LATENCY_FORM,
         NOT_NEGATIVE as NOT_NEGATIVE,
         OBJECTIVES as OBJECTIVES,
         POSITIVE as POSITIVE,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         load_plan as load_plan,
         load_profile as load_profile,
         load_service as load_service,
+        milliseconds as milliseconds,
         needs_extra as needs_extra,
         once_option as once_option,
         out_option as out_option,

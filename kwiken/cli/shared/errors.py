@@ -40,6 +40,8 @@ def in_options(error: InputError, ctx: click.Context) -> InputError | None:
         ctx: context of the verb, with the values of its parameters.
     """
     where, message = error.where, error.problem
+    if where is not None and _is_file(where, ctx):
+        return None  # what stands in backticks is a field of the file
     place = _told(where, ctx) if where is not None else None
     words = _QUOTED.sub(lambda found: _told(found[1], ctx) or found[0], message)
     if place is None and words == message:
@@ -51,8 +53,8 @@ def _told(name: str, ctx: click.Context) -> str | None:
     """Name of a parameter on the command line: its file if it takes one, else its option; None for others."""
     if name.startswith("-"):
         return None  # an option already
-    if any(_takes_file(param) and ctx.params.get(str(param.name)) == name for param in ctx.command.params):
-        return None  # the name of a file, which may equal a parameter's
+    if _is_file(name, ctx):
+        return None  # its name may equal a parameter's
     for param in ctx.command.params:
         if _plain(name) in {_plain(known) for known in (str(param.name), *param.opts)}:
             value = ctx.params.get(str(param.name))
@@ -60,6 +62,11 @@ def _told(name: str, ctx: click.Context) -> str | None:
                 return "<stdin>" if value == "-" else value
             return None if isinstance(param, click.Argument) else _option(param)
     return None
+
+
+def _is_file(name: str, ctx: click.Context) -> bool:
+    """Whether a name is that of a file on the command line."""
+    return any(_takes_file(param) and ctx.params.get(str(param.name)) == name for param in ctx.command.params)
 
 
 def _option(param: click.Parameter) -> str:

@@ -78,6 +78,23 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return seconds
 
 
+_LATENCY: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|)", re.ASCII)
+MIN_LATENCY_MS, MAX_LATENCY_MS = 0.001, 1e9
+
+
+def milliseconds(text: str) -> float | None:
+    """Latency of a text such as 60ms, 0.2s or 60, milliseconds; None if it is none.
+
+    A number without a unit is in milliseconds, as all latencies that kwiken prints.
+    """
+    found = _LATENCY.fullmatch(text)
+    ms = float(found[1]) * (1e3 if found[2] == "s" else 1.0) if found is not None else 0.0
+    return ms if MIN_LATENCY_MS <= ms <= MAX_LATENCY_MS else None
+
+
+LATENCY_FORM: Final = "60ms, 0.2s or 60, which are milliseconds, from 0.001 to 1e+09 ms"
+
+
 def _during_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
     """Click callback: parse START/END or START/DURATION into seconds since 1970; UTC without a zone."""
     if value is None:

@@ -50,7 +50,8 @@ def kubernetes_patches(placement: Placement, *, where: str) -> str:
         if not _HOST_NAME.match(node.name):
             raise InputError(f"node {node.name!r} is no name of a Kubernetes node", where=where)
     groups = _groups(placement, where)
-    return dump([((), _deployment(group)) for group in groups], _header(placement, "kubectl apply -k"))
+    header = [*_header(placement, "kubectl apply -k"), *_fullest(placement)]
+    return dump([((), _deployment(group)) for group in groups], header)
 
 
 def compose_override(placement: Placement, *, where: str) -> str:
@@ -82,6 +83,25 @@ def _header(placement: Placement, command: str) -> list[str]:
     if waiting:
         lines.append(f"Without replicas, because they wait for room: {printable(', '.join(waiting))}.")
     return lines
+
+
+def _fullest(placement: Placement) -> list[str]:
+    """Say what must be allocatable on the nodes: the most that is requested together on one of each class."""
+    used = {node.name: [0.0, 0.0] for node in placement.nodes}
+    for workload in placement.workloads:
+        for replica in workload.replicas:
+            for place, amount in enumerate(_drawn(replica)):
+                used[replica.node][place] += amount
+    most: dict[str, tuple[float, float]] = {}
+    for node in placement.nodes:
+        before, now = most.get(node.node_class, (0.0, 0.0)), used[node.name]
+        most[node.node_class] = max(before[0], now[0]), max(before[1], now[1])
+    return [
+        f"Must be allocatable on a node of class {printable(name)}: {_millicores(cores)} of CPU, "
+        f"{_mebibytes(memory_gb)}Mi of memory."
+        for name, (cores, memory_gb) in most.items()
+        if cores
+    ]
 
 
 def _groups(placement: Placement, where: str) -> list[_Group]:

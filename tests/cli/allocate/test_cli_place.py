@@ -10,6 +10,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kwiken.allocator.placement import Placement, nodes_from_toml
+from kwiken.allocator.placement.schedulers import SCHEDULERS
+from kwiken.cli.allocate import place
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "allocator"
@@ -51,7 +53,7 @@ def test_the_most_extreme_predictions_are_placed(
     extreme = tmp_path / "profiles.json"
     extreme.write_text(json.dumps(document))
     result = run("place", NODES, WORKLOADS, "--profiles", str(extreme), "--compare", "--explain")
-    assert result.exit_code in {0, 1}, result.stderr
+    assert result.exit_code in {0, 1, 3}, result.stderr
     assert "unexpected" not in result.stderr
 
 
@@ -83,6 +85,13 @@ def test_json_explains_and_compares(profiles: str) -> None:
     shown = run(*arguments[:-1])
     assert "factors of each replica" in shown.stdout
     assert "every scheduler" in shown.stdout
+
+
+def test_every_scheduler_can_be_chosen(profiles: str) -> None:
+    assert sorted(place.SCHEDULERS) == sorted(SCHEDULERS)
+    result = run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "paragon-margin", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["placement"]["scheduler"] == "paragon-margin"
 
 
 def test_more_confidence_costs_no_less(profiles: str) -> None:
@@ -129,11 +138,35 @@ def test_a_target_that_nobody_can_meet_names_the_nearest(profiles: str, tmp_path
         '[[workloads]]\nname = "look-up"\nmemory_gb = 2\ntarget = { p99_ms = 50, rate_per_s = 1e6 }\n'
     )
     result = run("place", NODES, str(huge), "--profiles", profiles)
-    assert result.exit_code == 0
+    assert result.exit_code == 3
+    assert "look-up: no number of nodes of one class makes room" in result.stderr
     assert re.search(
         r"look-up waits: it needs 1e\+06 requests/s; the nearest that the free nodes can promise is \d+",
         result.stderr,
     )
+
+
+def test_what_would_make_room_does(profiles: str, tmp_path: Path) -> None:
+    workloads, out = tmp_path / "workloads.toml", tmp_path / "placement.json"
+    workloads.write_text(
+        '[[workloads]]\nname = "look-up"\nmemory_gb = 2\ntarget = { p99_ms = 50, rate_per_s = 200 }\n'
+    )
+    head = (EXAMPLE / "nodes.toml").read_text().partition("[[nodes]]")[0]
+    few = tmp_path / "few.toml"
+    few.write_text(head + '[[nodes]]\nname = "only"\nclass = "small"\n')
+    arguments = (str(workloads), "--profiles", profiles, "-o", str(out))
+    result = run("place", str(few), *arguments)
+    assert result.exit_code == 3, result.stderr
+    assert Placement.from_json(out.read_text(), where="p").workloads[0].status == "queued"
+    told = re.search(
+        r"look-up: (\d+) more nodes? of class (\w+) would make room, at a cost of", result.stderr
+    )
+    assert told is not None, result.stderr
+    for short, exit_code in ((0, 0), (1, 3)):
+        if count := int(told[1]) - short:
+            added = f'[[nodes]]\nname = "more"\nclass = "{told[2]}"\ncount = {count}\n'
+            few.write_text(few.read_text().partition('[[nodes]]\nname = "more"')[0] + added)
+            assert run("place", str(few), *arguments).exit_code == exit_code
 
 
 def test_copies_and_threads_of_a_plan_draw_cores_too(profiles: str, tmp_path: Path) -> None:
@@ -190,9 +223,18 @@ class TestBadInput:
 
     def test_a_class_that_nobody_measured(self, profiles: str, tmp_path: Path) -> None:
         file = tmp_path / "n.toml"
-        file.write_text((EXAMPLE / "nodes.toml").read_text().replace('"medium"', '"odd"'))
+        text = re.sub("speed = .*", "", (EXAMPLE / "nodes.toml").read_text())
+        file.write_text(text.replace('"medium"', '"odd"'))
         refused(
             run("place", str(file), WORKLOADS, "--profiles", profiles), "knows the classes .*, and not 'odd'"
+        )
+
+    def test_a_file_without_nodes_names_the_field_that_it_lacks(self, profiles: str, tmp_path: Path) -> None:
+        file = tmp_path / "n.toml"
+        file.write_text('[[classes]]\nname = "large"\ncores = 4\nmemory_gb = 8\n')
+        refused(
+            run("place", str(file), WORKLOADS, "--profiles", profiles),
+            r"n\.toml: .*missing required field `nodes`",
         )
 
     def test_confidence_out_of_range(self, profiles: str) -> None:

@@ -11,11 +11,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kwiken.allocator.placement import Placement
+from kwiken.cli.allocate import size
 from kwiken.model.plan import Plan
 from kwiken.model.profile import Origin, profile_to_json
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.stragglers import straggling_profile
-from tests.support.project.commands import refused, run
+from tests.support.project.commands import ROOT, refused, run
 
 AT = ("--target-p99", "90ms", "--rate", "150")
 
@@ -45,6 +46,27 @@ def test_sizes_are_shown_and_both_documents_written(files: Path, tmp_path: Path)
     assert f"to run it: kwiken up MODULE:SERVICE {words}" in result.stderr
 
 
+def test_the_nodes_of_the_example_are_taken(files: Path) -> None:
+    nodes = ROOT / "examples" / "allocator" / "nodes.toml"
+    result = run(
+        "size", str(files / "profile.json"), "--target-p99", "120", "--rate", "50", "--nodes", str(nodes)
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "target 120 ms" in result.stdout
+
+
+@pytest.mark.parametrize("sure", [0.0, 1.1])
+def test_how_sure_the_target_is_comes_first_and_too_small_a_chance_is_not_called_met(
+    sure: float, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(size, "SURE", sure)
+    first, *_ = run("size", str(files / "profile.json"), *AT).stdout.splitlines()
+    told = re.fullmatch(r"(not surely met|met): p99 is within 90 ms in (\d+)% of the resamples(.*)", first)
+    assert told is not None, first
+    assert told[1] == ("met" if sure == 0 else "not surely met")
+    assert ("110% count as met" in told[3]) == (sure > 0)
+
+
 def test_without_nodes_counts_of_replicas_are_told_of_our_own_services_alone(
     files: Path, tmp_path: Path
 ) -> None:
@@ -71,6 +93,7 @@ def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path:
     told = json.loads(result.stdout)
     assert told["p99_ms"] <= told["target_p99_ms"] == 90.0
     assert told["placement"] is None
+    assert told["met"] is (told["probability"] >= size.SURE)
     assert told["cost"] == sum(stage["replicas"] for stage in told["stages"])
     text = "".join(ET.fromstring(picture.read_text()).itertext())
     assert all(words in text for words in ("p99 of whole requests", "target 90 ms", "without copies"))
@@ -79,7 +102,7 @@ def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--target-p99", "50", "--rate", "1"), "'50' is not a latency; write 50ms or 0.2s"),
+        (("--target-p99", "50us", "--rate", "1"), "'50us' is not a latency; write 60ms, 0.2s or 60"),
         (("--target-p99", "-5ms", "--rate", "1"), "'-5ms' is not a latency"),
         (("--target-p99", "50min", "--rate", "1"), "'50min' is not a latency"),
         (("--target-p99", "0ms", "--rate", "1"), "'0ms' is not a latency"),

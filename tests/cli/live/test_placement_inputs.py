@@ -208,11 +208,11 @@ def node_of(placed: Placed) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (("pack=50",), "must be SERVICE=MS with a service of hello, not 'pack=50'"),
+        (("pack=50",), "must be SERVICE=TIME with a service of hello, not 'pack=50'"),
         (("50", "hello=60"), "service 'hello' is given twice"),
-        (("soon",), "must be from 0.001 to 1e[+]09 milliseconds, not 'soon'"),
-        (("hello=nan",), "must be from 0.001 to 1e[+]09 milliseconds, not 'nan'"),
-        (("0",), "must be from 0.001 to 1e[+]09 milliseconds, not '0'"),
+        (("soon",), "'soon' is not a latency; write 60ms, 0.2s or 60"),
+        (("hello=nan",), "'nan' is not a latency; write 60ms, 0.2s or 60"),
+        (("0",), "'0' is not a latency; write 60ms, 0.2s or 60"),
     ],
 )
 def test_targets_of_services_that_make_no_sense_are_refused(
@@ -225,13 +225,13 @@ def test_targets_of_services_that_make_no_sense_are_refused(
 def test_targets_of_services_are_read_by_name() -> None:
     pack = load_service("kwiken.services.trio:pack")
     assert service_targets([SERVICE], ["80"]) == {"hello": 80.0}
-    assert service_targets([SERVICE, pack], ["pack=70", "hello=0.5"]) == {"pack": 70.0, "hello": 0.5}
+    assert service_targets([SERVICE, pack], ["pack=70ms", "hello=0.5s"]) == {"pack": 70.0, "hello": 500.0}
     assert service_targets([SERVICE, pack], []) == {}
 
 
 def test_several_services_need_their_names_at_a_target(tmp_path: Path) -> None:
     pack = load_service("kwiken.services.trio:pack")
-    with pytest.raises(InputError, match="must be SERVICE=MS with a service of hello, pack, not '50'"):
+    with pytest.raises(InputError, match="must be SERVICE=TIME with a service of hello, pack, not '50'"):
         keeping(tmp_path, target_p99=("50",)).read([SERVICE, pack])
 
 

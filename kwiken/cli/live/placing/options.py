@@ -5,19 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inputs
+from kwiken.cli.shared import LATENCY_FORM, milliseconds
 
 if TYPE_CHECKING:
     from kwiken.model.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
-MIN_TARGET_MS: Final = 0.001
-MAX_TARGET_MS: Final = 1e9
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class PlacementOptions:
         nodes: path of the document of nodes; None for none.
         workloads: path of the document of workloads, whose targets are kept; None for none.
         profiles: path of their predictions; None for none.
-        target_p99: p99 latencies to keep of whole services, as texts: `MS`, or `SERVICE=MS`, milliseconds.
+        target_p99: p99 latencies to keep of whole services, as texts: `TIME`, or `SERVICE=TIME`.
     """
 
     placement: str | None
@@ -94,8 +93,9 @@ def placement_options(main: F) -> F:
     @click.option(
         "--target-p99",
         multiple=True,
-        metavar="[SERVICE=]MS",
-        help="p99 latency of the whole service to keep, milliseconds; repeatable for several services.",
+        metavar="[SERVICE=]TIME",
+        help="p99 of the whole service to keep, such as 60ms, 0.2s, or 60 for milliseconds; repeatable for "
+        "several services.",
     )
     @functools.wraps(main)
     def placed(
@@ -118,7 +118,7 @@ def service_targets(services: Sequence[Service], texts: Sequence[str]) -> dict[s
 
     Args:
         services: services that are started; with one, a text may be the number alone.
-        texts: texts of the option, `SERVICE=MS` or `MS` each.
+        texts: texts of the option, `SERVICE=TIME` or `TIME` each.
 
     Raises:
         InputError: a text of another form, a number out of range, an unknown service, or one given twice.
@@ -131,17 +131,12 @@ def service_targets(services: Sequence[Service], texts: Sequence[str]) -> dict[s
             name = names[0]
         if name not in names:
             raise InputError(
-                f"must be SERVICE=MS with a service of {', '.join(names)}, not {text!r}", where="--target-p99"
+                f"must be SERVICE=TIME with a service of {', '.join(names)}, not {text!r}",
+                where="--target-p99",
             )
         if name in targets:
             raise InputError(f"service {name!r} is given twice", where="--target-p99")
-        try:
-            targets[name] = float(number)
-        except ValueError:
-            targets[name] = float("nan")
-        if not MIN_TARGET_MS <= targets[name] <= MAX_TARGET_MS:  # NaN fails too
-            raise InputError(
-                f"must be from {MIN_TARGET_MS:g} to {MAX_TARGET_MS:g} milliseconds, not {number!r}",
-                where="--target-p99",
-            )
+        if (target_ms := milliseconds(number)) is None:
+            raise InputError(f"{number!r} is not a latency; write {LATENCY_FORM}", where="--target-p99")
+        targets[name] = target_ms
     return targets
