@@ -14,6 +14,7 @@ from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.placement import Scheduler, SizedReplica
 
+MIN_GAIN_OF_EVICTION: Final = 0.05  # of the performance needed, below which nothing is evicted
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
 LEAST_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
@@ -54,7 +55,7 @@ class Measures:
                 Shortage(
                     workload=name,
                     reason=f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give "
-                    f"{after.performance:.4g}/s",
+                    f"{after.performance:.4g}/s" + " on too few nodes" * (not after.enough_nodes),
                 )
             )
         return actions
@@ -85,7 +86,8 @@ class Measures:
         sizing = self._sizings[name]
         for place in reversed(range(len(sizing.replicas))):
             kept = sizing.supposed(place, None)
-            if len(sizing.replicas) > 1 and kept.performance >= SPARE_LEFT * kept.needed:
+            enough = len(sizing.replicas) > 1 and kept.enough_nodes
+            if enough and kept.performance >= SPARE_LEFT * kept.needed:
                 key, gone = self._replicas.remove(name, place)
                 return Stop(workload=name, key=key, node=self._replicas.node(gone), reason=reason)
         sizes = [replica.size for replica in sizing.replicas]
@@ -142,7 +144,9 @@ class Measures:
                         continue
                     grown = sizing.supposed(place, size)
                     gain = min(grown.performance, grown.needed) - best.performance
-                    if gain > 0:
+                    evicts = not self._replicas.ledger.fits(replica.node, more, memory)
+                    worth = grown.met or gain >= MIN_GAIN_OF_EVICTION * grown.needed
+                    if gain > 0 and (worth or not evicts):
                         choices.append((gain / more, place, size, more, memory))
             if not choices:
                 break
@@ -153,15 +157,24 @@ class Measures:
         return [*evicted, *(self._replicas.resized(name, place, reason) for place in resized)]
 
     def _out(self, name: str, reason: str) -> list[Action]:
-        """More replicas; first beside best-effort work, then in its place."""
+        """More replicas; first beside best-effort work, then in its place where that wins enough."""
         replicas, sizing = self._replicas, self._sizings[name]
         kept = len(sizing.replicas)
         self._scheduler.place(sizing)
         aside: list[tuple[str, str, SizedReplica]] = []
+        worth, before = 0, sizing.forecast()  # as many evictions as win enough, and what there is after them
         while not sizing.forecast().met and (victim := replicas.victim()) is not None:
             filler, place = victim
             aside.append((filler, *replicas.remove(filler, place)))
             sizing.clear(kept)
+            self._scheduler.place(sizing)
+            now = sizing.forecast()
+            if now.met or now.performance - before.performance >= MIN_GAIN_OF_EVICTION * now.needed:
+                worth, before = len(aside), now
+        if worth < len(aside):  # the last ones win too little
+            sizing.clear(kept)
+            while len(aside) > worth:
+                replicas.restore(*aside.pop())
             self._scheduler.place(sizing)
         evicted = [
             Stop(workload=filler, key=key, node=replicas.node(replica), reason=f"makes room for {name}")

@@ -240,6 +240,11 @@ def request_for(
     het, class_deviation = _by_class(profile, cluster, where)
     rate = profile.base * np.exp(profile.up.mean[order][:, None] + het[None, :])
     counts = np.arange(1, min(workload.max_replicas, int(profile.replicas[-1])) + 1)
+    if len(counts) < workload.min_nodes:
+        raise InputError(
+            f"its profile knows up to {len(counts)} replicas, and min_nodes is {workload.min_nodes}",
+            where=where,
+        )
     known = np.log(profile.replicas)
     efficiency = np.exp(np.interp(np.log(counts), known, profile.out.mean)) / counts
     z = caution.quantile

@@ -38,16 +38,18 @@ class Forecast(msgspec.Struct, frozen=True, eq=False):
         performance: predicted performance, work per second.
         deviation: standard deviation of its natural logarithm, in log units.
         needed: performance that the prediction must reach: the target with headroom, work per second.
+        enough_nodes: whether the replicas stand on as many nodes as the workload has to.
     """
 
     performance: float
     deviation: float
     needed: float
+    enough_nodes: bool
 
     @property
     def met(self) -> bool:
-        """Whether the target is met as surely as asked."""
-        return self.performance >= self.needed * (1 - REL_ROUNDING)
+        """Whether the target is met as surely as asked, on enough nodes."""
+        return self.enough_nodes and self.performance >= self.needed * (1 - REL_ROUNDING)
 
 
 @dataclass(eq=False, slots=True)
@@ -259,7 +261,7 @@ class Sizing:
         request = self.request
         performance = self._performance(by_size, count)
         if performance <= 0:  # there is no replica, or contention takes everything
-            return Forecast(0.0, 0.0, request.required)
+            return Forecast(0.0, 0.0, request.required, enough_nodes=request.workload.best_effort)
         total = math.fsum(by_size.values())
         # The error of a size, and of a class, is common to all replicas that have it: it adds up within the
         # size, and as independent errors over the sizes, weighted by shares of the performance.
@@ -273,7 +275,8 @@ class Sizing:
             + (by_sizes + by_classes) / total**2
         )
         needed = request.required * (1.0 + request.caution.headroom(deviation))
-        return Forecast(performance, deviation, needed)
+        # With more than one, each replica has a node of its own.
+        return Forecast(performance, deviation, needed, count >= request.workload.min_nodes)
 
     def _summed(self) -> _Sums:
         """Performance of all replicas. What was summed before stays, and replicas that came are added."""

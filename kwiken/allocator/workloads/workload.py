@@ -103,6 +103,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         priority: order of admission and of eviction; a higher number is served first, and evicted last.
         max_replicas: most replicas of the workload.
         spread: what no two replicas may share.
+        min_nodes: least number of nodes that its replicas stand on, each on one of its own; 2 for a workload
+            that has to go on answering while one node is lost.
         service: name of the service that the workload is a part of; empty for none.
         stage: name of the stage of that service; empty for the whole service.
         shard: shard of the stage that the replicas hold; None for all shards.
@@ -118,6 +120,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     priority: int = 0
     max_replicas: int = 100
     spread: Spread = Spread.NONE
+    min_nodes: int = 1
     service: str = ""
     stage: str = ""
     shard: int | None = None
@@ -131,6 +134,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError(f"memory_gb must be above 0 and at most {MAX_MEMORY_GB:g}, not {self.memory_gb}")
         if not 1 <= self.max_replicas <= MAX_REPLICAS:
             raise ValueError(f"max_replicas must be from 1 to {MAX_REPLICAS}, not {self.max_replicas}")
+        self._check_nodes()
         if abs(self.priority) > MAX_PRIORITY:
             raise ValueError(f"priority must be from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {self.priority}")
         if (self.target is None) != self.best_effort:
@@ -141,6 +145,12 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("command is for best-effort work alone")
         if self.shard is not None and (self.shard < 0 or not self.stage):
             raise ValueError("shard counts from 0, and needs the stage that it belongs to")
+
+    def _check_nodes(self) -> None:
+        if not 1 <= self.min_nodes <= self.max_replicas:
+            raise ValueError(f"min_nodes must be from 1 to max_replicas, not {self.min_nodes}")
+        if self.min_nodes > 1 and (self.spread is Spread.NONE or self.best_effort):
+            raise ValueError("min_nodes above 1 needs a target, and spread = node or zone")
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -296,3 +296,30 @@ def test_a_service_that_turns_requests_away_gets_more_although_its_answers_are_q
     assert isinstance(action, Resize)
     assert "service s: 50.0% of the requests were turned away" in action.line
     assert adaptation.performance("w")[0] >= 400
+
+
+def test_nothing_is_evicted_for_less_than_a_twentieth_of_what_is_needed() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes), ask("batch", None, nodes))
+    before = where(adaptation, "batch")
+    plant = Plant(adaptation)
+    plant.run(60, rate=100_000)  # a node has room for 800/s
+    assert where(adaptation, "batch") == before
+    plant.run(3600, rate=10)
+    plant.run(60, rate=1200)
+    assert len(where(adaptation, "batch")) < len(before)
+
+
+def test_a_workload_of_two_nodes_has_them_and_gets_another_when_one_is_lost() -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = started(nodes, ask("w", 100, nodes, spread=Spread.NODE, min_nodes=2))
+    assert len({node for node, _ in where(adaptation).values()}) == 2
+    lost = next(iter(where(adaptation).values()))[0]
+    (start,) = adaptation.nodes_lost([lost], 0.0)
+    assert isinstance(start, Start)
+    assert lost not in {node for node, _ in where(adaptation).values()}
+    assert len({node for node, _ in where(adaptation).values()}) == 2
+    Plant(adaptation).run(7200, rate=1)  # what is given back is not the second node
+    assert len({node for node, _ in where(adaptation).values()}) == 2
+    actions = adaptation.nodes_lost([next(iter(where(adaptation).values()))[0]], 1e6)
+    assert "on too few nodes" in actions[-1].line

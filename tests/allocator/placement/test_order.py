@@ -17,8 +17,9 @@ from kwiken.allocator.placement import (
     resume,
 )
 from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import Spread
+from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0}
@@ -132,3 +133,26 @@ def test_nothing_moves_when_nothing_changed() -> None:
         Placement.from_json(first.to_json(), where="p"), {one.name: one for one in asked}, ledger
     )
     assert written(nodes, admit_all(asked, ledger, QUASAR, running)).workloads == first.workloads
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULERS if name != "reservation"])
+def test_every_scheduler_gives_a_workload_as_many_nodes_as_it_must_have(name: str) -> None:
+    nodes = cluster({"top": 4})
+    (found,) = admit_all([ask("a", 5e3, nodes, min_nodes=3)], NodeLedger(nodes), scheduler(name))
+    assert found.status is PlacingStatus.MET
+    assert len({replica.node for replica in found.sizing.replicas}) == 3
+
+
+def test_too_few_nodes_leave_a_workload_short_and_counts_that_make_no_sense_are_refused() -> None:
+    nodes = cluster({"top": 1})
+    (found,) = admit_all([ask("a", 5e3, nodes, min_nodes=2)], NodeLedger(nodes), scheduler("thrifty"))
+    assert (found.status, len(found.sizing.replicas)) == (PlacingStatus.SHORT, 1)
+    for fields in (
+        {"min_nodes": 0},
+        {"min_nodes": 9, "max_replicas": 8},
+        {"min_nodes": 2, "spread": Spread.NONE},
+    ):
+        with pytest.raises(ValueError, match="min_nodes"):
+            ask("a", 5e3, nodes, **fields)
+    with pytest.raises(InputError, match="knows up to 100 replicas, and min_nodes is 101"):
+        ask("a", 5e3, nodes, min_nodes=101, max_replicas=200)

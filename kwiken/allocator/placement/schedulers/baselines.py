@@ -42,7 +42,8 @@ def reservation(request: PlacementRequest, factor: float = 1.0) -> Reservation:
         return Reservation(request.typical_size, most)
     enough = request.typical_count
     count = most if enough is None else enough
-    return Reservation(request.typical_size, min(most, math.ceil(count * factor - 1e-9)))
+    count = max(math.ceil(count * factor - 1e-9), request.workload.min_nodes)
+    return Reservation(request.typical_size, min(most, count))
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _variables(
 
 def _target(program: _Program, request: PlacementRequest, ledger: NodeLedger, x: list[list[int]]) -> None:
     """One number of replicas is chosen, and their rates meet the target at its efficiency."""
-    counts = range(1, len(request.efficiency) + 1)
+    counts = range(request.workload.min_nodes, len(request.efficiency) + 1)
     y = program.columns(len(counts), upper=1)
     flat = [column for here in x for column in here]
     program.row([(column, 1.0) for column in y], low=1, high=1)

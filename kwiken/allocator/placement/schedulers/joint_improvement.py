@@ -63,15 +63,15 @@ def improve(newcomers: Sequence[Newcomer], choose: Choose) -> None:
 def _try(some: Sequence[Newcomer], everyone: Sequence[Newcomer], choose: Choose, factors: Floats) -> None:
     """Place some workloads anew, one after another; undo that unless it is better, and worse for nobody."""
     before = [[(one.node, one.size) for one in each.sizing.replicas[each.kept :]] for each in some]
-    met, cost = _met(everyone), _cost(some)
+    given, cost = _given(everyone), _cost(some)
     for each in some:
         each.sizing.clear(each.kept)
     for each, dearer in zip(some, factors, strict=True):
         each.sizing.refresh()
         choose(each.sizing, dearer)
-    found = _met(everyone)
-    unharmed = all(new or not old for new, old in zip(found, met, strict=True))
-    if unharmed and (sum(found) > sum(met) or _cost(some) < cost * (1 - MIN_GAIN)):
+    found = _given(everyone)
+    unharmed = all(new >= old for new, old in zip(found, given, strict=True))
+    if unharmed and (found.count(math.inf) > given.count(math.inf) or _cost(some) < cost * (1 - MIN_GAIN)):
         return
     for each in some:
         each.sizing.clear(each.kept)
@@ -80,11 +80,11 @@ def _try(some: Sequence[Newcomer], everyone: Sequence[Newcomer], choose: Choose,
             each.sizing.add(node, size)
 
 
-def _met(newcomers: Sequence[Newcomer]) -> list[bool]:
-    """Which targets are met beside the neighbours of now."""
+def _given(newcomers: Sequence[Newcomer]) -> list[float]:
+    """Performance beside the neighbours of now, work per second; infinite where the target is met."""
     for each in newcomers:
         each.sizing.refresh()
-    return [each.sizing.meets() for each in newcomers]
+    return [math.inf if each.sizing.meets() else each.sizing.performance() for each in newcomers]
 
 
 def _cost(some: Sequence[Newcomer]) -> float:

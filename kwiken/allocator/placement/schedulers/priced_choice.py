@@ -97,13 +97,15 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
     groups = nodes if not sizing.anti_affinity.closes_other_nodes else ledger.cluster.zones[nodes]
     if sizing.anti_affinity.shares_nodes:
         groups = np.arange(len(nodes))
+    needed = request.required / request.efficiency[kept:] - there
+    needed[: max(0, request.workload.min_nodes - kept - 1)] = np.inf
     return _Options(
         nodes=nodes,
         groups=np.asarray(groups, dtype=np.int64),
         fits=fits,
         cost=np.where(fits, cost, np.inf),
         worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left[:, None], 0.0),
-        needed=request.required / request.efficiency[kept:] - there,
+        needed=needed,
     )
 
 
