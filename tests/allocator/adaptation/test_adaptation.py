@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Mapping
@@ -323,3 +324,37 @@ def test_a_workload_of_two_nodes_has_them_and_gets_another_when_one_is_lost() ->
     assert len({node for node, _ in where(adaptation).values()}) == 2
     actions = adaptation.nodes_lost([next(iter(where(adaptation).values()))[0]], 1e6)
     assert "on too few nodes" in actions[-1].line
+
+
+def test_the_lowest_priority_is_evicted_first() -> None:
+    nodes = cluster({"quick": 2})
+    fillers = [ask(name, None, nodes, priority=priority) for name, priority in (("high", 5), ("low", 1))]
+    for asked in (fillers, fillers[::-1]):
+        adaptation = started(
+            nodes,
+            ask("w", 200, nodes),
+            *(dataclasses.replace(one, efficiency=one.efficiency[:1]) for one in asked),
+        )
+        assert where(adaptation, "high")
+        assert where(adaptation, "low")
+        evicted = [one.workload for one in Plant(adaptation).run(60, rate=1000) if isinstance(one, Stop)]
+        assert evicted[0] == "low"
+
+
+def test_giving_back_takes_a_whole_minute_of_quiet() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    Plant(adaptation).run(60, rate=600)
+    actions = [adaptation.observe(1000 + 5.0 * window, {"w": seen(1.0, 100.0)}) for window in range(12)]
+    assert actions[:11] == [[]] * 11
+    assert actions[11]
+
+
+def test_a_straggler_stays_where_the_only_other_node_is_worse() -> None:
+    nodes = cluster({"quick": 2, "slow": 1})
+    adaptation = started(nodes, ask("w", 1000, nodes, spread=Spread.NODE, max_replicas=2))
+    first, second = where(adaptation)
+    slow = seen(9.0, latency_ms={first: 20.0, second: 5.0})
+    for window in range(20):
+        assert adaptation.observe(window * WINDOW_S, {"w": slow}) == []
+    assert {node for node, _ in where(adaptation).values()} == {"quick-0", "quick-1"}

@@ -12,15 +12,17 @@ from kwiken.allocator.placement import (
     NodeLedger,
     Placement,
     PlacementRequest,
+    Sizing,
     admit_all,
     document,
     resume,
+    trim,
 )
 from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
 from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
-from tests.support.runtime.clusters import cluster, over_sources, profile, requested
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0}
 RATES: dict[float, float] = {2: 6e3, 4: 11e3, 8: 20e3}
@@ -156,3 +158,38 @@ def test_too_few_nodes_leave_a_workload_short_and_counts_that_make_no_sense_are_
             ask("a", 5e3, nodes, **fields)
     with pytest.raises(InputError, match="knows up to 100 replicas, and min_nodes is 101"):
         ask("a", 5e3, nodes, min_nodes=101, max_replicas=200)
+
+
+def test_the_lowest_priority_is_evicted_first_whatever_its_place() -> None:
+    nodes = cluster({"top": 1})
+    half = {4.0: 11e3}  # two of them fill the node
+    for priorities in ((0, 5), (5, 0)):
+        ledger = NodeLedger(nodes)
+        asked = [
+            requested(None, profile(half, SPEEDS, name=f"of-{one}"), nodes, priority=one, max_replicas=1)
+            for one in priorities
+        ]
+        filled = [one.sizing for one in admit_all(asked, ledger, QUASAR)]
+        assert [len(sizing.replicas) for sizing in filled] == [1, 1]
+        new = requested(10e3, profile(half, SPEEDS, name="new"), nodes)
+        (found,) = admit_all([new], ledger, QUASAR, filled)
+        assert [name for name, _ in found.evicted] == ["of-0"]
+
+
+def test_trimming_drops_the_replicas_that_the_target_does_not_need() -> None:
+    nodes = cluster({"top": 4})
+    sizing = Sizing(ask("a", 30e3, nodes), NodeLedger(nodes))
+    for node in range(4):
+        sizing.add(node, 2)
+    trim(sizing)
+    assert sizing.meets()
+    assert len(sizing.replicas) == 2
+    assert sizing.ledger.free_cores.sum() >= 16
+
+
+def test_scores_are_moved_by_their_deviation_to_the_side_of_caution() -> None:
+    nodes = cluster({"top": 1})
+    scores = {"tolerated": known([0.5] * len(SOURCES), 0.1), "caused": known([0.3] * len(SOURCES), 0.1)}
+    found = requested(5e3, profile(RATES, SPEEDS, **scores), nodes, caution=Caution(confidence=0.95))
+    assert found.tolerated == pytest.approx([0.5 - 1.645 * 0.1] * len(SOURCES), abs=1e-3)
+    assert found.caused == pytest.approx([0.3 + 1.645 * 0.1] * len(SOURCES), abs=1e-3)

@@ -279,3 +279,11 @@ def test_a_target_asks_for_what_decides_whether_the_target_is_met(world: World) 
     assert near != far
     plain = found.proposals()
     assert found.proposals(1e-9 * base) == plain  # every place meets this: nothing to decide
+
+
+def test_a_run_moves_the_prediction_by_what_the_variances_say(few: Classification) -> None:
+    """The mean of a Gaussian after an observation: the whole gain, no part of it."""
+    place = next(one for one in AXES if few.predict(one)[1] ** 2 > 4 * few.noise)
+    before, deviation = few.predict(place)
+    after, _ = few.observed(Run(place, float(np.exp(before + 0.3)))).predict(place)
+    assert after - before == pytest.approx(0.3 * deviation**2 / (deviation**2 + few.noise))
