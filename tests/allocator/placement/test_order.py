@@ -189,7 +189,8 @@ def test_trimming_drops_the_replicas_that_the_target_does_not_need() -> None:
 
 def test_scores_are_moved_by_their_deviation_to_the_side_of_caution() -> None:
     nodes = cluster({"top": 1})
-    scores = {"tolerated": known([0.5] * len(SOURCES), 0.1), "caused": known([0.3] * len(SOURCES), 0.1)}
-    found = requested(5e3, profile(RATES, SPEEDS, **scores), nodes, caution=Caution(confidence=0.95))
+    tolerated, caused = (known([mean] * len(SOURCES), 0.1) for mean in (0.5, 0.3))
+    scored = profile(RATES, SPEEDS, tolerated=tolerated, caused=caused)
+    found = requested(5e3, scored, nodes, caution=Caution(confidence=0.95))
     assert found.tolerated == pytest.approx([0.5 - 1.645 * 0.1] * len(SOURCES), abs=1e-3)
     assert found.caused == pytest.approx([0.3 + 1.645 * 0.1] * len(SOURCES), abs=1e-3)
