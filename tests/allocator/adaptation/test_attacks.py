@@ -133,7 +133,7 @@ class TestNodes:
         nodes = cluster({"quick": 2})
         adaptation = started(nodes, ask("w", 1500, nodes))
         first = adaptation.nodes_lost(["quick-1"], 0.0)
-        assert [type(action) for action in first] == [Shortage]
+        assert [type(action) for action in first if not isinstance(action, Resize)] == [Shortage]
         assert adaptation.nodes_lost(["quick-1"], 1.0) == []
         assert adaptation.lost == ["quick-1"]
         assert {type(action) for action in adaptation.node_back("quick-1")} == {Start}

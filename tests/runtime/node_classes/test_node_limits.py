@@ -189,10 +189,10 @@ async def test_a_command_keeps_its_arguments_its_environment_and_its_processors(
 
 PARENT = """
 import asyncio, os, sys
-from kwiken.runtime.node_classes import Limit, Method, NodeLimits
+from kwiken.runtime.node_classes import Limit, LimitMethod, NodeLimits
 
 async def main():
-    async with NodeLimits(Method[sys.argv[1]]) as limits:
+    async with NodeLimits(LimitMethod[sys.argv[1]]) as limits:
         limits.add_node("node", Limit(cores=1))
         process = await limits.start(
             [sys.executable, "-c", "import os, time; os.fork(); time.sleep(600)"],

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Sizing, by_cost, by_quality, contention_loss, walk
+from kwiken.allocator.placement import (
+    ROUNDING,
+    Sizing,
+    by_cost,
+    by_quality,
+    contention_loss,
+    contention_on,
+    walk,
+)
 from kwiken.allocator.placement.schedulers.baselines import reservation
+from kwiken.allocator.placement.schedulers.joint_improvement import put
 from kwiken.allocator.placement.schedulers.paragon import _tolerable
+from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
 from kwiken.allocator.workloads import Spread
 
 
@@ -72,11 +83,14 @@ def paragon(sizing: Sizing, *, by_class: bool = True, kept: float = 0.0) -> None
 
 
 def thrifty(sizing: Sizing) -> None:
-    """Quasar's walk, and walks by cost for each largest size, over all nodes: the cheapest that meets it."""
+    """Quasar's walk, walks by cost for each largest size, and priced choices: the cheapest that meets it."""
     request, kept = sizing.request, len(sizing.replicas)
     best: tuple[tuple[bool, float], list[tuple[int, int]]] = ((False, 0.0), [])
-    for rank, largest in [(by_quality, None), *((by_cost, n) for n in reversed(range(len(request.cores))))]:
-        walk(sizing, rank, largest)
+    ranks = [(by_quality, None), *((by_cost, n) for n in reversed(range(len(request.cores))))]
+    ways: list[Callable[[], None]] = [partial(walk, sizing, rank, largest) for rank, largest in ranks]
+    choices = priced_choices(sizing, contention_on(request, sizing.ledger))
+    for way in ways + [partial(put, sizing, choice) for choice in choices]:
+        way()
         found = sizing.forecast()
         met = found.met and request.required > 0
         if (worth := (met, -sizing.cost if met else found.performance)) > best[0]:

@@ -172,7 +172,7 @@ def test_the_advice_tells_the_delay_and_what_another_one_would_do() -> None:
     (step,) = (each for each in found.steps if isinstance(each, HedgedAlready))
     assert (step.stage, step.after_ms, step.copies) == ("index:idx.Search/Find", 30.0, 0.07)
     assert step.instead_ms is not None
-    assert step.instead_ms < 15
+    assert step.instead_ms <= 15  # half of the present delay, where no plan has another one
     # All calls that were hedged after 30 ms would have answered by the difference sooner.
     assert step.instead_p99_ms == pytest.approx(step.p99_ms - (30 - step.instead_ms), abs=0.1)
 
