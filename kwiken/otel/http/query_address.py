@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from kwiken.base.errors import InputError
+from kwiken.base.machine import open_regular
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SCHEMES: Final = ("jaeger", "prometheus")
@@ -105,7 +105,7 @@ class QueryAddress:
         if file is None:
             return {}
         try:
-            with Path(file).open("rb") as opened:
+            with open_regular(file) as opened:
                 text = opened.read(MAX_TOKEN + 1).strip()
         except (OSError, ValueError) as error:
             raise InputError(f"the token cannot be read: {error}", where=file) from error

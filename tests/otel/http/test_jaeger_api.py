@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -196,3 +197,9 @@ def test_connection_refused_and_an_answer_too_large(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(jaeger_api, "JAEGER", JAEGER._replace(size=1000))
     with jaeger(answer().encode()) as (host, _), pytest.raises(InputError, match="larger than"):
         fit_profile([f"jaeger://{host}/front"])
+
+
+def test_a_token_is_not_waited_for_at_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: is not a regular file"):
+        fit_profile([f"jaeger://127.0.0.1:9/a?token-file={tmp_path / 'pipe'}"])
