@@ -8,9 +8,8 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.export.plans import ExportedCall, call_named, call_of
-from kwiken.model.plan import Plan
+from kwiken.model.plan import SAFE_METHODS, Plan
 
-READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 TOO_MANY: Final = 429
 SERVER_ERROR: Final = 500
 
@@ -75,7 +74,7 @@ class Routes:
         if len(found) != 1:
             return None
         call, name = found[0]
-        return name, method in READS or call.method == method
+        return name, method in SAFE_METHODS or call.method == method
 
     def _fitting(self, path: str) -> Iterator[tuple[ExportedCall, str]]:
         if path in self._exact:

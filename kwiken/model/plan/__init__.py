@@ -23,6 +23,7 @@ from kwiken.model.plan.ledger_terms import (
 )
 from kwiken.model.plan.plan import (
     MAX_THREADS as MAX_THREADS,
+    SAFE_METHODS as SAFE_METHODS,
     VERSION as VERSION,
     Budgets as Budgets,
     CatchUpPolicy as CatchUpPolicy,

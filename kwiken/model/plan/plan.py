@@ -13,6 +13,7 @@ from kwiken.base.parsing import convert, parse_json
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.service import Reissue, Service
 
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))  # of HTTP: their requests read
 VERSION = 1
 MAX_BYTES = 16 << 20
 MAX_THREADS = 1024

@@ -14,11 +14,11 @@ from itertools import pairwise
 from typing import Final
 
 from kwiken.base.errors import InputError
+from kwiken.model.plan import SAFE_METHODS
 from kwiken.model.profile.notes import IdempotenceUnknown
 from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
 
 MAX_NAMES_SHOWN = 8
-SAFE_METHODS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))
 # fmt: off
 WRITE_WORDS: Final = frozenset(

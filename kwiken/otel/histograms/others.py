@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import SpanMatch
+from kwiken.model.plan import SAFE_METHODS, SpanMatch
 from kwiken.model.profile import Evidence, http_method, why_write
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
@@ -20,7 +20,6 @@ from kwiken.otel.histograms.window import MeasuredWindow, StageFacts
 
 MAX_STAGES: Final = 200  # those with the most time; the time of others is the service's own
 _SHOWN: Final = 20
-_READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _NO_METHOD: Final = "the metrics do not say whether its calls read"
 Labels = tuple[str, ...]  # names of a label; the first that a series has counts
 
@@ -234,7 +233,7 @@ def _merged(methods: Mapping[str, set[str]], name: str) -> dict[str, set[str]]:
 def _writes(methods: set[str]) -> str:
     """Why calls of these methods or operations are taken for writes; empty for reads."""
     reasons = [
-        why_write(each, http_method(each), Evidence()) if each not in _READS else ""
+        why_write(each, http_method(each), Evidence()) if each not in SAFE_METHODS else ""
         for each in sorted(methods)
     ]
     return next(filter(None, reasons), "") if reasons else _NO_METHOD
