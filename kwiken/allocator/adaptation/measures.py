@@ -32,9 +32,8 @@ class Measures:
         self._sizings = replicas.sizings
         self._scheduler = scheduler
         self._short: set[str] = set()  # workloads whose shortage was told
-        self._moving: dict[
-            str, tuple[str, SizedReplica]
-        ] = {}  # by key of the new replica, the one it replaces
+        # By key of the new replica, the one it replaces.
+        self._moving: dict[str, tuple[str, SizedReplica]] = {}
 
     def fit(self, name: str, reason: str, *, tell_again: bool = False) -> list[Action]:
         """Give a workload what it needs, and say what is missing after that.

@@ -15,11 +15,8 @@ from kwiken.allocator.placement.nodes import Cluster, Node, NodeClass
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
 
-MIN_SHARE_ACCEPTED: Final = (
-    0.95  # of the performance needed, below which a workload waits (section 3.7 step 6)
-)
-
-
+# Of the performance needed, below which a workload waits (section 3.7 step 6).
+MIN_SHARE_ACCEPTED: Final = 0.95
 MAX_CLASSES_TRIED: Final = 16  # of nodes to add, those that perform most for their cost
 
 

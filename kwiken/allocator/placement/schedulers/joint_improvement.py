@@ -53,31 +53,51 @@ def improve(newcomers: Sequence[Newcomer], choose: Choose) -> None:
     rng = np.random.default_rng(SEED)
     count, nodes = len(newcomers), len(newcomers[0].sizing.ledger.cluster.nodes)
     pairs = count * (count - 1) // 2
+    given = _given(newcomers)
     for number in range(min(MAX_TRIES, TRIES_OF_PAIR * max(pairs, 1))):
         some = rng.choice(count, size=min(count, 1 + number % 3), replace=False).tolist()
         scale = MAX_DEARER * rng.random() if number >= count else 0.0
         factors = np.exp(scale * rng.standard_normal((len(some), nodes)))
-        _try([newcomers[place] for place in some], newcomers, choose, factors)
+        given = _tried(newcomers, some, given, choose, factors)
 
 
-def _try(some: Sequence[Newcomer], everyone: Sequence[Newcomer], choose: Choose, factors: Floats) -> None:
-    """Place some workloads anew, one after another; undo that unless it is better, and worse for nobody."""
+def _tried(
+    newcomers: Sequence[Newcomer], places: Sequence[int], given: list[float], choose: Choose, factors: Floats
+) -> list[float]:
+    """Place some workloads anew, one after another; undo that unless it is better, and worse for nobody.
+
+    Args:
+        places: positions of these workloads among the newcomers.
+        given: what all newcomers have, as `_given` says.
+
+    Returns:
+        What all newcomers have after that.
+    """
+    some = [newcomers[place] for place in places]
     before = [[(one.node, one.size) for one in each.sizing.replicas[each.kept :]] for each in some]
-    given, cost = _given(everyone), _cost(some)
+    cost = _cost(some)
     for each in some:
         each.sizing.clear(each.kept)
     for each, dearer in zip(some, factors, strict=True):
         each.sizing.refresh()
         choose(each.sizing, dearer)
-    found = _given(everyone)
-    unharmed = all(new >= old for new, old in zip(found, given, strict=True))
-    if unharmed and (found.count(math.inf) > given.count(math.inf) or _cost(some) < cost * (1 - MIN_GAIN)):
-        return
+    # Most tries harm one of the few workloads that moved, so the others are asked only after these.
+    if not _harmed(_given(some), [given[place] for place in places]):
+        found = _given(newcomers)
+        better = found.count(math.inf) > given.count(math.inf) or _cost(some) < cost * (1 - MIN_GAIN)
+        if better and not _harmed(found, given):
+            return found
     for each in some:
         each.sizing.clear(each.kept)
     for each, replicas in zip(some, before, strict=True):
         for node, size in replicas:
             each.sizing.add(node, size)
+    return given
+
+
+def _harmed(now: Sequence[float], before: Sequence[float]) -> bool:
+    """Whether any workload has less than before."""
+    return any(new < old for new, old in zip(now, before, strict=True))
 
 
 def _given(newcomers: Sequence[Newcomer]) -> list[float]:

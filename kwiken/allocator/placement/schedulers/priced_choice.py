@@ -73,8 +73,8 @@ def priced_choices(
 
 def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
     request, ledger = sizing.request, sizing.ledger
-    nodes = contention.nodes[~contention.refused & sizing.open_nodes()[contention.nodes]]
-    loss = contention.loss[~contention.refused & sizing.open_nodes()[contention.nodes]]
+    open_now = ~contention.refused & sizing.open_nodes()[contention.nodes]
+    nodes, loss = contention.nodes[open_now], contention.loss[open_now]
     number = np.zeros(len(nodes), dtype=np.int64)  # of the replica on its node
     if sizing.anti_affinity.shares_nodes:
         most = len(request.efficiencies) - len(sizing.replicas)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -61,18 +60,12 @@ class ThriftyScheduler:
     def place(self, sizing: Sizing) -> None:
         """Keep what meets the target at the lowest cost, or else performs most."""
         kept, contention = len(sizing.replicas), _shortlist(sizing)
-        best: tuple[bool, float] = (False, 0.0)
-        chosen: list[tuple[int, int]] = []
         trial, walks = _walks(sizing, contention)
         walks += [partial(put, trial, choice) for choice in priced_choices(sizing, contention)]
-        for each in walks:
-            each()
-            if (worth := _worth(trial)) > best:
-                best, chosen = worth, [(one.node, one.size) for one in trial.replicas[kept:]]
-            trial.clear(kept)
+        met, chosen = _best(trial, walks)
         for node, size in chosen:
             sizing.add(node, size)
-        if not best[0] and not self.satisfied(sizing):
+        if not met and not self.satisfied(sizing):
             sizing.clear(kept)
             walk(sizing, by_quality)
 
@@ -87,18 +80,30 @@ class ThriftyScheduler:
 
 def _choose(sizing: Sizing, dearer: Floats) -> None:
     """Place a workload by prices with some nodes made dearer; nothing where no choice meets the target."""
-    kept, best = len(sizing.replicas), math.inf
-    chosen: list[tuple[int, int]] = []
     trial = sizing if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
-    for choice in priced_choices(sizing, _shortlist(sizing), dearer):
-        put(trial, choice)
-        if trial.meets():
-            cost = trial.cost
-            if cost < best:
-                best, chosen = cost, [(one.node, one.size) for one in trial.replicas[kept:]]
-        trial.clear(kept)
-    for node, size in chosen:
+    choices = priced_choices(sizing, _shortlist(sizing), dearer)
+    met, chosen = _best(trial, [partial(put, trial, choice) for choice in choices])
+    for node, size in chosen if met else ():
         sizing.add(node, size)
+
+
+def _best(trial: Sizing, ways: Iterable[Callable[[], None]]) -> tuple[bool, list[tuple[int, int]]]:
+    """Try ways to place a workload, and take each back.
+
+    Args:
+        trial: replicas so far, to which each way adds others.
+
+    Returns:
+        Whether the best way meets the target, and the nodes and sizes of its replicas.
+    """
+    kept, best = len(trial.replicas), (False, 0.0)
+    chosen: list[tuple[int, int]] = []
+    for way in ways:
+        way()
+        if (worth := _worth(trial)) > best:
+            best, chosen = worth, [(one.node, one.size) for one in trial.replicas[kept:]]
+        trial.clear(kept)
+    return best[0], chosen
 
 
 def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:
