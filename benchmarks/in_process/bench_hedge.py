@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-import uvloop
-
 from benchmarks.harness import Row, paired, timed
 from benchmarks.in_process.bench_race import floor
-from benchmarks.in_process.calls import echo, repeat
+from benchmarks.in_process.calls import echo, on_each_loop, repeat
 from kwiken.hedge import Hedger
 
 MOST: float = 1.3  # times the price of the baseline
@@ -20,14 +18,7 @@ DELAY_MS = 1000.0  # of copies, which none of these calls lasts for
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    rows = []
-    for label, new_loop in (("asyncio", asyncio.new_event_loop), ("uvloop", uvloop.new_event_loop)):
-        loop = new_loop()
-        try:
-            rows += on(loop, label, quick=quick)
-        finally:
-            loop.close()
-    return rows
+    return on_each_loop(lambda loop, label: on(loop, label, quick=quick))
 
 
 def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-import uvloop
-
 from benchmarks.harness import Row, in_turn, paired, side_by_side
-from benchmarks.in_process.calls import chain_of, echo, hedged, repeat
+from benchmarks.in_process.calls import chain_of, echo, hedged, on_each_loop, repeat
 from kwiken.runtime.engine import Executor
 
 CALLS = 10
@@ -54,14 +52,7 @@ async def plain() -> int:
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    rows = []
-    for label, new_loop in (("asyncio", asyncio.new_event_loop), ("uvloop", uvloop.new_event_loop)):
-        loop = new_loop()
-        try:
-            rows += on(loop, label, quick=quick)
-        finally:
-            loop.close()
-    return rows
+    return on_each_loop(lambda loop, label: on(loop, label, quick=quick))
 
 
 def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]:

@@ -7,11 +7,26 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import uvloop
+
+from benchmarks.harness import Row
 from kwiken.model.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
 from kwiken.model.service import Partial, Reissue, Service
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+
+
+def on_each_loop(benchmark: Callable[[asyncio.AbstractEventLoop, str], list[Row]]) -> list[Row]:
+    """Rows of a benchmark on asyncio's own loop and on uvloop's, each with its name."""
+    rows = []
+    for label, new_loop in (("asyncio", asyncio.new_event_loop), ("uvloop", uvloop.new_event_loop)):
+        loop = new_loop()
+        try:
+            rows += benchmark(loop, label)
+        finally:
+            loop.close()
+    return rows
 
 
 async def echo(value: int) -> int:

@@ -8,12 +8,11 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from benchmarks.harness import Row, in_turn
-from benchmarks.placement.instances import FAMILIES, SEEDS, cluster_of, instance
+from benchmarks.placement.instances import FAMILIES, PLAIN, SEEDS, cluster_of, instance, node_classes
 from kwiken.allocator.placement import (
     Caution,
     Cluster,
     Node,
-    NodeClass,
     NodeLedger,
     PlacementRequest,
     Sizing,
@@ -39,7 +38,6 @@ MIN_ARRIVALS_PER_S = 1000.0
 TARGET_MEAN, TARGET_P90 = 5.0, 15.0  # %, over the joint optimum, of the default scheduler
 SOLVER_S = 20.0  # longest search for an optimum; its best answer so far counts then
 GREEDY = ("quasar", "thrifty", "exact", "paragon", "least-loaded", "reservation")
-CLASSES = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -49,10 +47,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 def cluster(nodes: int, rng: np.random.Generator) -> Cluster:
     """Nodes of four classes in equal parts on average, in three zones."""
-    classes = tuple(
-        NodeClass(name=f"class-{place}", cores=cores, memory_gb=memory_gb, cost_per_hour=cost)
-        for place, (cores, memory_gb, _, cost) in enumerate(CLASSES)
-    )
+    classes = node_classes(PLAIN)
     drawn = rng.integers(len(classes), size=nodes)
     return Cluster(
         classes,
@@ -68,7 +63,7 @@ def workload(
     up = np.log(cores / 8) * rng.uniform(0.6, 1.0)
     counts = np.arange(1, most + 1)
     sigma = rng.uniform(0, 0.03)
-    het = np.log([speed for _, _, speed, _ in CLASSES]) + rng.normal(0, 0.15, len(CLASSES))
+    het = np.log([speed for _, _, speed, _ in PLAIN]) + rng.normal(0, 0.15, len(PLAIN))
     name = f"w{number}"
 
     def spread(mean: np.ndarray) -> Estimate:
@@ -83,7 +78,7 @@ def workload(
         up=spread(up),
         replicas=counts,
         out=spread(np.log(counts / (1 + sigma * (counts - 1)))),
-        classes=tuple(f"class-{place}" for place in range(len(CLASSES))),
+        classes=tuple(f"class-{place}" for place in range(len(PLAIN))),
         het=spread(het),
         tolerated=spread(rng.uniform(0.3, 1.0, len(SOURCES))),
         caused=spread(rng.uniform(0.0, 0.25, len(SOURCES))),

@@ -6,6 +6,7 @@ tried out while a scheduler is changed uses `TRIAL_SEEDS`, never `SEEDS`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,7 @@ CAUTION: Final = Caution(confidence=0.5, shortfall=0.0, later_loss=0.05)
 MOST_REPLICAS: Final = 8
 SIZES: Final = ((1.0, 2.0), (2.0, 3.0), (4.0, 6.0), (8.0, 16.0))  # cores, GB
 
-_PLAIN: Final = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
+PLAIN: Final = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
 _UNEQUAL: Final = ((32, 128, 1.0, 1.90), (16, 32, 1.3, 0.95), (8, 64, 0.7, 0.35), (2, 8, 0.5, 0.06))
 
 
@@ -52,7 +53,7 @@ class Family:
 
     nodes: int
     workloads: int
-    classes: tuple[tuple[float, float, float, float], ...] = _PLAIN
+    classes: tuple[tuple[float, float, float, float], ...] = PLAIN
     zones: int = 0
     spreads: tuple[Spread, ...] = (Spread.NODE,)
     load: float
@@ -112,6 +113,14 @@ def instance(family: Family, seed: int) -> list[PlacementRequest]:
     return requests
 
 
+def node_classes(drawn: Iterable[tuple[float, float, float, float]]) -> tuple[NodeClass, ...]:
+    """Classes of nodes by cores, GB, speed and cost per hour."""
+    return tuple(
+        NodeClass(name=f"class-{place}", cores=cores, memory_gb=memory_gb, cost_per_hour=cost)
+        for place, (cores, memory_gb, _, cost) in enumerate(drawn)
+    )
+
+
 def cluster_of(family: Family, seed: int) -> Cluster:
     """Nodes of an instance.
 
@@ -120,10 +129,7 @@ def cluster_of(family: Family, seed: int) -> Cluster:
         seed: seed of the drawing.
     """
     rng = np.random.default_rng((seed, 1))
-    classes = tuple(
-        NodeClass(name=f"class-{place}", cores=cores, memory_gb=memory_gb, cost_per_hour=cost)
-        for place, (cores, memory_gb, _, cost) in enumerate(family.classes)
-    )
+    classes = node_classes(family.classes)
     kinds = rng.integers(len(classes), size=family.nodes).tolist()
     zones = [f"zone-{n % family.zones}" if family.zones else "" for n in range(family.nodes)]
     return Cluster(
