@@ -9,21 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from kwiken.model.profile import Profile
 from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
 
-FIELD = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "field"
 FORMS = ("otlp", "jaeger")
-
-
-def field_file(name: str) -> Path:
-    """A file of cases from the field; skips where it is missing."""
-    path = FIELD / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip(f"../shared/data/field/{name}.json.gz is not there")
-    return path
 
 
 @dataclass

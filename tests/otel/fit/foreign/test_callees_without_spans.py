@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 
 from kwiken.otel.fit import fit_profile
-from tests.support.otel.field import (
-    FORMS,
-    Trace,
-    blamed,
-    excess_ms,
-    field_file,
-    filed,
-    requests,
-    without_kinds,
-)
+from tests.support.otel.field import FORMS, Trace, blamed, excess_ms, filed, requests, without_kinds
+from tests.support.otel.field_data import field_file
 
 
 def pay_ms(trace: Trace) -> float:

@@ -10,7 +10,8 @@ import pytest
 
 from kwiken.model.profile import Profile
 from kwiken.otel.fit import fit_profile
-from tests.support.otel.field import FORMS, Trace, field_file, filed, requests
+from tests.support.otel.field import FORMS, Trace, filed, requests
+from tests.support.otel.field_data import field_file
 
 FAILURES: list[dict[str, Any]] = [
     {"http__status_code": "503"},

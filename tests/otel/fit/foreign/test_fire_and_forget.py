@@ -9,7 +9,8 @@ import pytest
 
 from kwiken.model.profile import Profile
 from kwiken.otel.fit import fit_profile
-from tests.support.otel.field import FORMS, Trace, blamed, field_file, filed, requests, without_kinds
+from tests.support.otel.field import FORMS, Trace, blamed, filed, requests, without_kinds
+from tests.support.otel.field_data import field_file
 
 
 def services(profile: Profile) -> set[str]:

@@ -11,7 +11,8 @@ import pytest
 
 from kwiken.model.profile import Profile
 from kwiken.otel.fit import fit_profile, list_kinds
-from tests.support.otel.field import FORMS, Trace, field_file, filed, requests
+from tests.support.otel.field import FORMS, Trace, filed, requests
+from tests.support.otel.field_data import field_file
 
 # Attributes of the producer and of the consumer, and their kinds.
 SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {

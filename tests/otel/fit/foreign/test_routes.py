@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
-from tests.support.otel.field import FORMS, Trace, field_file, filed, requests
+from tests.support.otel.field import FORMS, Trace, filed, requests
+from tests.support.otel.field_data import field_file
 
 Stated = dict[str, Any]
 ROUTES: dict[str, tuple[str, Stated, Stated]] = {

@@ -15,12 +15,12 @@ from tests.support.otel.field import (
     Trace,
     blamed,
     excess_ms,
-    field_file,
     filed,
     requests,
     with_shared_ids,
     without_kinds,
 )
+from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import Span
 
 
