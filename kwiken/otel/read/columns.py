@@ -162,6 +162,7 @@ class Names:
     stated: dict[int, Mapping[str, str]] = field(default_factory=dict)
     from_paths: dict[int, int] = field(default_factory=dict)
     _said: dict[object, Said] = field(default_factory=dict)
+    _instances: dict[bytes, int] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
@@ -280,8 +281,29 @@ class Names:
             self.texts.append(text[:MAX_NAME])
         return number
 
-    def instance(self, attributes: Mapping[str, object]) -> int:
-        """Number of the text that names the instance of a service; `NO_TEXT` where none is stated."""
+    def instance(
+        self,
+        raw: bytes,
+        attributes: Callable[[bytes], Mapping[str, object]],
+        marks: tuple[bytes, ...] = INSTANCE_MARKS,
+    ) -> int:
+        """Number of the text that names the instance of a service; `NO_TEXT` where none is stated.
+
+        Args:
+            raw: attributes of the service or of a span, undecoded.
+            attributes: decoder of them.
+            marks: what they hold, undecoded, if they state an instance.
+        """
+        if not any(raw.find(mark) >= 0 for mark in marks):
+            return NO_TEXT
+        known = self._instances.get(raw)
+        if known is None:
+            if len(self._instances) >= _MAX_CACHED:
+                self._instances.clear()
+            known = self._instances[raw] = self._instance(attributes(raw))
+        return known
+
+    def _instance(self, attributes: Mapping[str, object]) -> int:
         stated = next((attributes[key] for key in INSTANCE if attributes.get(key) not in (None, "")), None)
         if stated is None or len(self.texts) >= MAX_NAMES // 2:  # an instance for each call says nothing
             return NO_TEXT

@@ -10,7 +10,6 @@ from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query
 from kwiken.otel.read.columns import (
     ERROR,
     FOLLOWS,
-    INSTANCE_MARKS,
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
@@ -34,6 +33,7 @@ _STORED_DOT: Final = "@"
 _MIN_TAGS: Final = 4  # bytes; `[]` and `null` hold none
 _SCALARS: Final = (str, int, float, bool, type(None))
 _NO: Final = (None, False, 0, "", "false", "False", "0")
+_NONE: Final[tuple[Attributes, Attributes]] = ((), ())  # of a span without tags
 _Note = tuple[int, float, float]
 
 
@@ -127,16 +127,17 @@ class JaegerReader:
         batch, spans = self._store.batch, trace.spans
         starts, ends = _times(spans, trace.traceID, self._store.epoch)
         parents, follows = _parents(spans)
-        for place, span in enumerate(spans):
-            if span.duration is None:
-                follows[place] |= UNFINISHED
+        if None in (lasting := [span.duration for span in spans]):
+            for place, duration in enumerate(lasting):
+                follows[place] |= UNFINISHED if duration is None else 0
         # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
         notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
         for place, raw in enumerate(tags, len(batch)):
-            share = share_of_attributes(self._attributes(raw)) if states_share(raw) else None
-            if share is not None:
-                batch.shares[place] = share
+            if len(raw) > _MIN_TAGS and states_share(raw):
+                share = share_of_attributes(self._attributes(raw))
+                if share is not None:
+                    batch.shares[place] = share
         said = self._said(trace, tags, notes)
         ops, callees = [each.op for each in said], [each.callee for each in said]
         self._store.names.state(ops, lambda place: self._attributes(tags[place]))
@@ -164,7 +165,8 @@ class JaegerReader:
         for span, raw, note in zip(trace.spans, tags, notes, strict=True):
             service = known.get(span.processID or "") or _service(span, processes)
             if note is None:
-                found.append(said(service, 0, UNSET, span.operationName, *self._wanted(raw)))
+                stated = self._wanted(raw) if len(raw) > _MIN_TAGS else _NONE
+                found.append(said(service, 0, UNSET, span.operationName, *stated))
             else:
                 failed = raw.find(_ERROR_MARK) >= 0 and self._failed(raw)
                 op = names.operation(service, span.operationName)
@@ -175,8 +177,6 @@ class JaegerReader:
         """Tags of a span that the conventions read, and among them the paths."""
         found: list[tuple[str, object]] = []
         paths: list[tuple[str, object]] = []
-        if len(raw) <= _MIN_TAGS:
-            return found, paths
         for tag in self._tags.decode(raw):
             key, value = tag.key, tag.value
             if key in WANTED:
@@ -190,19 +190,17 @@ class JaegerReader:
 
     def _instances(self, trace: _Trace, tags: list[bytes]) -> list[int]:
         """Number of the instance of each span's service: that of its process, else that of its own tags."""
-        known = {key: self._instance(bytes(each.tags)) for key, each in (trace.processes or {}).items()}
+        instance, decoded = self._store.names.instance, self._attributes
+        known = {key: instance(bytes(each.tags), decoded) for key, each in (trace.processes or {}).items()}
         found = []
         for span, raw in zip(trace.spans, tags, strict=True):
             code = known.get(span.processID or "", NO_TEXT)
             if code == NO_TEXT and span.process is not None:
-                code = self._instance(bytes(span.process.tags))
-            found.append(self._instance(raw, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code)
+                code = instance(bytes(span.process.tags), decoded)
+            if code == NO_TEXT and len(raw) > _MIN_TAGS:
+                code = instance(raw, decoded, SPAN_INSTANCE_MARKS)
+            found.append(code)
         return found
-
-    def _instance(self, tags: bytes, marks: tuple[bytes, ...] = INSTANCE_MARKS) -> int:
-        if not any(tags.find(mark) >= 0 for mark in marks):
-            return NO_TEXT
-        return self._store.names.instance(self._attributes(tags))
 
     def _kind(self, mark: bytes, tags: bytes) -> int:
         """Number of the request class that a span states."""

@@ -12,7 +12,6 @@ import msgspec
 from kwiken.otel.conventions import FAILED, KINDS, OK, PATHS, QUERIES, UNSET, WANTED, folded_query
 from kwiken.otel.read.columns import (
     ERROR,
-    INSTANCE_MARKS,
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
@@ -106,7 +105,6 @@ class OtlpReader:
         self._resource = msgspec.json.Decoder(ResourceSpans)
         self._attributes = msgspec.json.Decoder(list[_Attribute])
         self._services: dict[bytes, str] = {}
-        self._instances: dict[bytes, int] = {}
         self._own = OwnReader(store.names, self._plain)
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
@@ -155,14 +153,15 @@ class OtlpReader:
         names.state(callees, lambda place: self._plain(attributes[place]))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
-        stated = [
-            self._instance(bytes(part.resource.attributes) if part.resource is not None else b"")
-            for part in resources
-            for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans)
-            for _ in scope.spans
-        ]
+        stated = []
+        for part in resources:
+            code = names.instance(
+                bytes(part.resource.attributes) if part.resource is not None else b"", self._plain
+            )
+            count = sum(len(scope.spans) for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans))
+            stated += [code] * count
         batch.instances += [
-            self._instance(raw, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code
+            names.instance(raw, self._plain, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code
             for code, raw in zip(stated, attributes, strict=True)
         ]
         if own.notes:
@@ -229,17 +228,6 @@ class OtlpReader:
                 self._services.clear()
             self._services[raw] = service
         return service
-
-    def _instance(self, raw: bytes, marks: tuple[bytes, ...] = INSTANCE_MARKS) -> int:
-        """Number of the instance that the attributes of a resource or a span name; `NO_TEXT` for none."""
-        if not any(raw.find(mark) >= 0 for mark in marks):
-            return NO_TEXT
-        known = self._instances.get(raw)
-        if known is None:
-            if len(self._instances) >= _MAX_CACHED:
-                self._instances.clear()
-            known = self._instances[raw] = self._store.names.instance(self._plain(raw))
-        return known
 
     def _plain(self, raw: bytes) -> dict[str, Any]:
         if not raw or raw == b"null":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -149,7 +150,7 @@ class Callees:
         """
         if self._calls is None or not len(rows):
             return None
-        codes = instances_of(self._forest, self._calls)[rows]
+        codes = self._codes[rows]
         known = np.unique(codes[codes != NO_TEXT])
         if not 0 < len(known) <= MAX_REPLICAS:
             return None
@@ -158,6 +159,11 @@ class Callees:
         place = np.array([names.index(texts[code]) for code in known.tolist()])
         nearest = np.minimum(np.searchsorted(known, codes), len(known) - 1)
         return np.where(codes == NO_TEXT, -1, place[nearest]), tuple(names)
+
+    @cached_property
+    def _codes(self) -> Ints:
+        assert self._calls is not None  # of spans, no instances are asked
+        return instances_of(self._forest, self._calls)
 
     def _method(self, clients: Ints) -> str | None:
         """HTTP method in the names of the clients' spans; None if they state none, or several."""
