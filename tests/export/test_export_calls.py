@@ -173,9 +173,9 @@ class TestMerging:
         with pytest.raises(InputError) as refusal:
             grpc_config(plan_with(stages), {})
         words = str(refusal.value)
-        assert "stage 'lookup' (and 1 more; `template` writes a map with all) names no gRPC method" in words
+        assert "stage 'lookup' (and 1 more; --template writes a map with all) names no gRPC method" in words
         assert "'lookup' of 'cart'" in words
-        assert 'name its call in `map`: {"lookup": "package.Service/Method"}' in words
+        assert 'name its call in --map: {"lookup": "package.Service/Method"}' in words
 
     def test_only_reissued_stages_need_a_call(self) -> None:
         stages: dict[str, Any] = {"lookup": stage("a.B/C", LATE), "own time": stage("whatever")}

@@ -242,7 +242,7 @@ class TestValues:
 
     @pytest.mark.parametrize("host", ["hotel_rates", "a..b", "a.-b", "a" * 64])
     def test_a_host_that_no_mesh_has(self, host: str) -> None:
-        with pytest.raises(InputError, match=r"stage 'a': .* is no name of a host in a mesh; .*`map`"):
+        with pytest.raises(InputError, match=r"stage 'a': .* is no name of a host in a mesh; .*--map"):
             istio_documents(plan_with({"a": stage("/x", LATE, service=host)}), {})
 
     def test_routes_of_like_names_are_told_apart(self) -> None:

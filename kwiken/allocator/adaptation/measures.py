@@ -50,13 +50,10 @@ class Measures:
             self._short.discard(name)
         elif name not in self._short or actions:
             self._short.add(name)
-            actions.append(
-                Shortage(
-                    workload=name,
-                    reason=f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give "
-                    f"{after.performance:.4g}/s" + " on too few nodes" * (not after.enough_nodes),
-                )
-            )
+            can = f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give {after.performance:.4g}/s"
+            if after.performance >= after.needed and not after.enough_nodes:
+                can += ", but on too few nodes"
+            actions.append(Shortage(workload=name, reason=can))
         return actions
 
     def grow(self, name: str, reason: str) -> list[Action]:

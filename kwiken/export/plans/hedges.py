@@ -140,8 +140,8 @@ def _how_to_name(plan: Plan, lost: Sequence[str], needs: str) -> str:
     else:
         what = "names no HTTP path or gRPC method at a host"
         entry = _json({first: entry_for(match)})
-    others = f" (and {len(lost) - 1} more; `template` writes a map with all)" if len(lost) > 1 else ""
-    return f"stage {first!r}{others} {what}: {spans}; name its call in `map`: {entry}"
+    others = f" (and {len(lost) - 1} more; --template writes a map with all)" if len(lost) > 1 else ""
+    return f"stage {first!r}{others} {what}: {spans}; name its call in --map: {entry}"
 
 
 def _json(entry: Mapping[str, object]) -> str:

@@ -91,7 +91,7 @@ def _by_host(found: Sequence[Hedge], where: str) -> dict[str, list[Hedge]]:
         host = hedge.call.host
         if len(host) > 253 or not _HOST.match(host):  # noqa: PLR2004 - a DNS name's length
             raise InputError(
-                f"stage {hedge.stages[0]!r}: {host!r} is no name of a host in a mesh; give its host in `map`",
+                f"stage {hedge.stages[0]!r}: {host!r} is no name of a host in a mesh; give its host in --map",
                 where=where,
             )
         groups.setdefault(host, []).append(hedge)

@@ -151,7 +151,8 @@ async def test_best_effort_commands_run_on_their_nodes_and_end_with_the_cluster(
     await until(lambda: naps[0] is None or not naps[0].alive)
 
 
-async def test_nodes_that_are_lost_together_are_given_up_together() -> None:
+async def test_nodes_that_are_lost_together_are_given_up_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kwiken.runtime.upkeep.upkeep.CHECK_S", 2.0)  # no look falls between the two losses
     running = Running(3, rate=160.0)
     async with running.up() as cluster:
         lost = nodes_of(cluster)
