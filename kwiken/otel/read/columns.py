@@ -291,8 +291,8 @@ class Names:
 
         Args:
             raw: attributes of the service or of a span, undecoded.
-            attributes: decoder of them.
-            marks: what they hold, undecoded, if they state an instance.
+            attributes: decoder from the raw bytes to names and values.
+            marks: byte strings of which the raw attributes hold one if they state an instance.
         """
         if not any(raw.find(mark) >= 0 for mark in marks):
             return NO_TEXT
