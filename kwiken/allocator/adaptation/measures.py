@@ -50,10 +50,11 @@ class Measures:
             self._short.discard(name)
         elif name not in self._short or actions:
             self._short.add(name)
-            can = f"{reason}; {after.needed:.4g}/s are needed, and the nodes can give {after.performance:.4g}/s"
+            can = f"the nodes can give {after.performance:.4g}/s"
             if after.performance >= after.needed and not after.enough_nodes:
                 can += ", but on too few nodes"
-            actions.append(Shortage(workload=name, reason=can))
+            why = f"{reason}; {after.needed:.4g}/s are needed, and {can}"
+            actions.append(Shortage(workload=name, reason=why))
         return actions
 
     def grow(self, name: str, reason: str) -> list[Action]:
