@@ -45,17 +45,22 @@ def compared(
 
     Args:
         search: search with all levers.
+        given: cheapest sizes with the reissues planned for the replicas as recorded; None for no room.
         answer: the joint search's answer for the target.
         target_ms: p99 to reach, milliseconds.
+        seed: seed of the requests that answers are verified on.
     """
     cost = answer.cost
     alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
+    replicas_first = _replicas_then_reissues(search, target_ms, cost, seed)
+    reissues_first = _reissues_then_replicas(search, given, target_ms, cost, seed)
     return [
         _together(search, given, answer, seed),
         _replicas_alone(alone, target_ms, cost, seed),
         _reissues_alone(copies, target_ms, cost, seed),
-        _replicas_then_reissues(alone, copies, target_ms, cost, seed),
-        _reissues_then_replicas(alone, given, target_ms, cost, seed),
+        replicas_first,
+        reissues_first,
+        _cheaper(replicas_first, reissues_first),
     ]
 
 
@@ -113,31 +118,44 @@ def _count(trials: StageTrials, stage: int, size: StageSize, share: float) -> in
     return math.ceil(trials.busy_cores(stage, size.node_class) / share - 1e-9)
 
 
-def _replicas_then_reissues(alone: Search, copies: Search, target_ms: float, cost: float, seed: int) -> Arm:
-    """Replicas for the target without copies; then copies on these replicas."""
-    trials = alone.trials
-    met, nearest = reached(trials, alone.cheapest, target_ms, seed=seed)
-    with_copies = [
-        None if one is None else checked(trials, copies.least_p99(one.cost, one.sizes).sizes, seed=seed)
-        for one in (met, nearest)
-    ]
+def _replicas_then_reissues(search: Search, target_ms: float, cost: float, seed: int) -> Arm:
+    """Replicas for the target without copies; then copies on these replicas; then the trim."""
+    alone, copies, trials = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY), search.trials
+
+    def cheapest(goal: float) -> FoundSizes:
+        replicas = alone.cheapest(goal)
+        return search.trim(copies.least_p99(replicas.cost, replicas.sizes), goal)
+
+    met, nearest = reached(trials, cheapest, target_ms, seed=seed)
     same = checked(trials, copies.least_p99(cost, alone.least_p99(cost).sizes).sizes, seed=seed)
-    first, second = with_copies
-    if first is None and second is not None and second.p99_ms <= target_ms:
-        first, second = second, None
-    return Arm("replicas, then reissues", first, second, same)
+    return Arm("replicas, then reissues, trimmed", met, nearest, same)
 
 
 def _reissues_then_replicas(
-    alone: Search, given: Sizes | None, target_ms: float, cost: float, seed: int
+    search: Search, given: Sizes | None, target_ms: float, cost: float, seed: int
 ) -> Arm:
-    """Reissues planned on the replicas as recorded, and kept; then replicas for the target."""
-    name = "reissues, then replicas"
+    """Reissues planned on the replicas as recorded; then replicas for the target; then the trim."""
+    name = "reissues, then replicas, trimmed"
     if given is None:
         return Arm(name, None, None, None)
-    trials = alone.trials
-    met, nearest = reached(trials, lambda goal: alone.cheapest(goal, given), target_ms, seed=seed)
+    alone, trials = search.only(REPLICAS_ONLY), search.trials
+    met, nearest = reached(
+        trials, lambda goal: search.trim(alone.cheapest(goal, given), goal), target_ms, seed=seed
+    )
     same = None
     if trials.supply.cost(given) <= cost:
         same = checked(trials, alone.least_p99(cost, given).sizes, seed=seed)
     return Arm(name, met, nearest, same)
+
+
+def _cheaper(first: Arm, second: Arm) -> Arm:
+    """The better answer of two ways, each by its own measure."""
+    met = [arm.at_target for arm in (first, second) if arm.at_target is not None]
+    near = [arm.nearest for arm in (first, second) if arm.nearest is not None]
+    same = [arm.at_cost for arm in (first, second) if arm.at_cost is not None]
+    return Arm(
+        "the cheaper of both orders, trimmed",
+        min(met, key=lambda one: (one.cost, one.p99_ms), default=None),
+        None if met else min(near, key=lambda one: one.p99_ms, default=None),
+        min(same, key=lambda one: one.p99_ms, default=None),
+    )

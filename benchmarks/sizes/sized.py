@@ -13,13 +13,13 @@ from kwiken.allocator.placement import Cluster
 from kwiken.model.profile import Profile, costs
 from kwiken.tail.queueing.load import load_model
 
-SPARE = 2.0
+SPARE = 2.0  # cost of the sizes whose p99 is the target, as a multiple of the cheapest that serve at all
 LEAST_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost
 CREATED = "2026-01-01T00:00:00Z"
 
 
 def study_beside_replicas(
-    profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None
+    profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None, *, spare: float = SPARE
 ) -> tuple[SizeStudy, SizeOutcome, list[Arm]]:
     """Size a service, together and in other ways, for a p99 that replicas alone are known to reach.
 
@@ -28,16 +28,17 @@ def study_beside_replicas(
         rate_per_s: requests a second.
         seed: seed of all draws.
         cluster: nodes; None for cores of one kind.
+        spare: cost of the sizes whose p99 is the target, as a multiple of the cheapest that serve at all.
 
     Returns:
-        A sizing; the sizes of replicas alone whose p99 is the target: the least that was found at `SPARE`
+        A sizing; the sizes of replicas alone whose p99 is the target: the least that was found at `spare`
         times the cost of the cheapest sizes that can serve at all; and the alternatives.
     """
     supply = Supply([stage.name for stage in profile.stages], {}, cluster)
     trials = StageTrials(load_model(profile, seed=seed), rate_per_s, supply, seed=seed)
     alone = Search(trials, costs(profile), 0.0, REPLICAS_ONLY)
-    spare = SPARE * trials.supply.cost(alone.cheapest_start())
-    outcome = checked(trials, alone.least_p99(spare).sizes, seed=seed + VERIFY_SEED)
+    cost = spare * trials.supply.cost(alone.cheapest_start())
+    outcome = checked(trials, alone.least_p99(cost).sizes, seed=seed + VERIFY_SEED)
     assert outcome is not None
     settings = SizeSettings(
         target_p99_ms=outcome.p99_ms,

@@ -195,7 +195,7 @@ class Search:
             target_ms: p99 to reach, milliseconds.
             start: sizes to start from; None for the cheapest.
         """
-        best = self._trim(self._walk(self.found(start or self.cheapest_start()), target_ms), target_ms)
+        best = self.trim(self._walk(self.found(start or self.cheapest_start()), target_ms), target_ms)
         if best.p99_ms > target_ms:
             return best
 
@@ -203,7 +203,7 @@ class Search:
             return other.p99_ms <= target_ms and other.cost < than.cost - MIN_SAVING
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
-            return self._trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
+            return self.trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
 
         return self._exchanged(best, walked, better)
 
@@ -324,8 +324,13 @@ class Search:
     def _over_budget(self, sizes: Sizes) -> bool:
         return self.spent(sizes) > self._max_reissue + ROUNDING
 
-    def _trim(self, found: FoundSizes, target_ms: float) -> FoundSizes:
-        """Give back what the target does not need, the largest saving first."""
+    def trim(self, found: FoundSizes, target_ms: float) -> FoundSizes:
+        """Give back what the target does not need, the largest saving first.
+
+        Args:
+            found: sizes to make cheaper; kept as they are where they miss the target.
+            target_ms: p99 that stays met, milliseconds.
+        """
         while found.p99_ms <= target_ms:
             kept = [one for one in self._savings(found) if self.p99_ms(one) <= target_ms]
             if not kept:
