@@ -21,8 +21,9 @@ from kwiken.allocator.capacity import SizeStudy
 from kwiken.model.profile import Profile
 
 SEARCH_RATE_PER_S = 400.0
-SEEDS = range(100, 112)  # of the generated DAGs
-SEARCH_SEEDS = range(100, 101)
+# Fresh ones after the goal of the search was mended, which seed 100 had shown to give up too early.
+SEEDS = range(112, 124)  # of the generated DAGs
+SEARCH_SEEDS = range(112, 113)
 QUICK_SEEDS = range(1)
 SPARES = (1.3, 2.0, 4.0)  # costs of replicas alone that give the targets, as multiples of the cheapest
 LEAST_GAIN = 5.0  # % of cost that the joint search has to save beside two steps

@@ -47,15 +47,22 @@ def reached(
 
     The trials leave out that parents shift arrivals, and their p99 is that of the requests that were searched
     on. So the goal of the search is corrected by the ratio of the verified p99, and the search is repeated.
+    Where the trials know nothing that meets the goal, there are two cases:
+
+    1. They may be too pessimistic. The sizes of their least p99 are verified once; where those meet the
+       target, the goal becomes that p99 in the trials, raised by what the target leaves.
+    2. Otherwise nothing in reach meets the target.
 
     Args:
+        trials: simulated stages, of which the sizes are verified.
         cheapest: function that searches for the cheapest sizes that meet a goal in the trials, milliseconds.
         target_ms: p99 to reach, milliseconds.
+        seed: seed of the requests that sizes are verified on.
 
     Returns:
         The cheapest verified sizes, or None; and, where there are none, the verified sizes of the least p99.
     """
-    goal, met, nearest = target_ms, None, None
+    goal, met, nearest, pessimistic = target_ms, None, None, False
     tried: set[Sizes] = set()
     for _ in range(MAX_ROUNDS):
         found = cheapest(goal)
@@ -65,14 +72,17 @@ def reached(
         tried.add(found.sizes)
         if outcome.p99_ms > target_ms:
             nearest = outcome if nearest is None or outcome.p99_ms < nearest.p99_ms else nearest
-            if found.p99_ms > goal:
-                break  # the trials know nothing better
-            goal = min(goal, found.p99_ms) * target_ms / outcome.p99_ms
+            if found.p99_ms <= goal:
+                goal = found.p99_ms * target_ms / outcome.p99_ms
+            elif pessimistic:
+                break
+            else:
+                goal, pessimistic = 0.0, True  # case 1: the least p99 that the trials know
         else:
             met = outcome if met is None or outcome.cost < met.cost else met
-            if outcome.p99_ms > NEAR * target_ms or nearest is not None:
+            if outcome.p99_ms > NEAR * target_ms or (nearest is not None and not pessimistic):
                 break
-            goal *= min(MAX_RELAXED, target_ms / outcome.p99_ms)
+            goal = max(goal, found.p99_ms) * min(MAX_RELAXED, target_ms / outcome.p99_ms)
     return met, nearest if met is None else None
 
 

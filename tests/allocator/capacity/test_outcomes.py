@@ -1,0 +1,60 @@
+"""Correction of a search's goal by verified p99: trials that are too optimistic, or too pessimistic."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kwiken.allocator.capacity import outcomes
+from kwiken.allocator.capacity.search import FoundSizes
+from kwiken.allocator.capacity.supply import StageSize
+
+TARGET_MS = 110.0
+
+
+def searched(goal: float, *, factor: float) -> FoundSizes:
+    """Cheapest of 1 to 40 replicas whose p99 in the trials meets a goal; the trials err by a factor."""
+    known = [(count, factor * (90.0 + 400.0 / count)) for count in range(1, 41)]
+    count, p99 = next((one for one in known if one[1] <= goal), known[-1])
+    return FoundSizes((StageSize(count, 0),), p99, float(count))
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.2])
+def test_a_target_in_reach_is_met_however_the_trials_err(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verified(_: Any, sizes: Any, *, seed: int) -> Any:
+        del seed
+        count = sizes[0].replicas
+        return SimpleNamespace(sizes=sizes, cost=float(count), p99_ms=90.0 + 400.0 / count)
+
+    monkeypatch.setattr(outcomes, "checked", verified)
+    met, nearest = outcomes.reached(
+        None,  # type: ignore[arg-type] # only `checked` uses the trials
+        lambda goal: searched(goal, factor=factor),
+        TARGET_MS,
+        seed=0,
+    )
+    assert nearest is None
+    assert met is not None
+    assert met.p99_ms <= TARGET_MS
+    assert met.cost == 20.0
+
+
+def test_the_nearest_is_returned_where_nothing_meets_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        outcomes,
+        "checked",
+        lambda _, sizes, seed: SimpleNamespace(sizes=sizes, cost=1.0, p99_ms=111.0 + seed),
+    )
+    met, nearest = outcomes.reached(
+        None,  # type: ignore[arg-type] # only `checked` uses the trials
+        lambda goal: searched(goal, factor=2.0),
+        TARGET_MS,
+        seed=0,
+    )
+    assert met is None
+    assert nearest is not None
+    assert nearest.p99_ms == 111.0
