@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from benchmarks.sizes.arms import compared
+from benchmarks.sizes.sized_profiles import DAG_RATE_PER_S, dag_profile
 from kwiken.allocator.capacity import SizeSettings, study_size
+from kwiken.allocator.capacity.outcomes import start_with_given
+from kwiken.allocator.capacity.search import Search
 from kwiken.allocator.capacity.study import VERIFY_SEED
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.model.profile import costs
+from kwiken.tail.queueing.load import load_model
 from tests.support.models.stragglers import straggling_profile
 
 TARGET_MS = 90.0
@@ -30,3 +39,13 @@ def test_alternatives_are_judged_alike() -> None:
     assert together.at_cost.p99_ms <= study.outcome.p99_ms
     assert all(size.level == 0 for size in alone.at_cost.sizes)
     assert alone.at_target is None or alone.at_target.cost >= study.outcome.cost
+
+
+def test_a_start_with_planned_copies_serves_its_calls() -> None:
+    profile = dag_profile(112)  # copies at its last stage but two would overload the fewest replicas
+    supply = Supply([stage.name for stage in profile.stages], {}, None)
+    trials = StageTrials(load_model(profile, seed=112), DAG_RATE_PER_S, supply, seed=112)
+    search = Search(trials, costs(profile), 0.05)
+    start = start_with_given(search)
+    assert start is not None
+    assert math.isfinite(search.p99_ms(start))

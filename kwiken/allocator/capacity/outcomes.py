@@ -111,10 +111,13 @@ def start_with_given(search: Search) -> Sizes | None:
         if policy is not None:
             policies[stage] = policy
     trials.give(policies)
-    return tuple(
-        replace(size, level=FIXED_LEVEL if stage in policies and size.replicas != 1 else 0)
-        for stage, size in enumerate(search.cheapest_start())
-    )
+    sizes = []
+    for stage, size in enumerate(search.cheapest_start()):
+        copied = replace(size, level=FIXED_LEVEL)
+        # The fewest replicas may serve the calls, and not the copies of them.
+        possible = stage in policies and size.replicas != 1 and trials.trial(stage, copied) is not None
+        sizes.append(copied if possible else replace(size, level=0))
+    return tuple(sizes)
 
 
 def joint(search: Search, given: Sizes | None) -> Callable[[float], FoundSizes]:
