@@ -21,6 +21,7 @@ from kwiken.allocator.contention.measured_stage import (
     StageProbe as StageProbe,
     appended as appended,
     measured_runs as measured_runs,
+    variation_of as variation_of,
     without_workloads as without_workloads,
     workload_entry as workload_entry,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ import numpy as np
 
 from kwiken.allocator.contention.ramp import Scores
 from kwiken.allocator.contention.stage_plan import ProbeSetting
+from kwiken.allocator.workloads import MAX_WORK_VARIATION, Measure
 from kwiken.base.arrays import Floats
 
 MEDIAN_WIDENING: Final = 1.25  # of a median's standard error over a mean's, where errors are normal
 SHARED_ROUNDS: Final = 3.0  # rounds that the spread of all settings together counts for in each setting's own
 
+MIN_CALLS_FOR_VARIATION: Final = 30  # calls below which the variation of their work is not told
 MAX_RUN_DEVIATION: Final = 1.0  # above, only that nothing is known of the ratio
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
@@ -46,12 +49,29 @@ class StageProbe:
         scores: by source of contention, what the stage tolerates and causes.
         rough: sources whose kernels did not come near a line when they were calibrated.
         played_by: what played sizes and classes of nodes, in words.
+        work_variation: coefficient of variation of the processor time of calls, 0 or more; None where it
+            could not be told.
     """
 
     runs: tuple[MeasuredRun, ...]
     scores: Mapping[str, Scores]
     rough: tuple[str, ...] = ()
     played_by: str = ""
+    work_variation: float | None = None
+
+
+def variation_of(calls: int, total: float, squares: float) -> float | None:
+    """Coefficient of variation from sums over calls; None below `MIN_CALLS_FOR_VARIATION` calls.
+
+    Args:
+        calls: number of calls in the sums.
+        total: sum of their work, in any unit.
+        squares: sum of the squares of their work, in that unit squared.
+    """
+    if calls < MIN_CALLS_FOR_VARIATION or total <= 0:
+        return None
+    mean = total / calls
+    return math.sqrt(max(0.0, squares / calls - mean**2)) / mean
 
 
 def measured_runs(settings: Sequence[ProbeSetting], rounds: Floats) -> tuple[MeasuredRun, ...]:
@@ -88,7 +108,10 @@ def measured_runs(settings: Sequence[ProbeSetting], rounds: Floats) -> tuple[Mea
 
 def workload_entry(name: str, found: StageProbe) -> str:
     """The table `[[workloads]]` of a stage."""
-    lines = ["[[workloads]]", f"name = {_quoted(name)}", 'measure = "rate"', "runs = ["]
+    lines = ["[[workloads]]", f"name = {_quoted(name)}", f'measure = "{Measure.CAPACITY.value}"']
+    if found.work_variation is not None:
+        lines.append(f"work_variation = {min(found.work_variation, MAX_WORK_VARIATION):.3g}")
+    lines.append("runs = [")
     for run in found.runs:
         setting = run.setting
         told = (

@@ -36,7 +36,7 @@ class NeighbourCost:
 class ReplicaFactors:
     """The factors of one replica's predicted performance (Quasar section 3.5).
 
-    `rate` is the product of `base`, `size`, `node_class`, `contention` and `efficiency`.
+    `rate` is the product of `base`, `size`, `node_class`, `latency`, `contention` and `efficiency`.
 
     Attributes:
         cores: number of cores.
@@ -44,6 +44,8 @@ class ReplicaFactors:
         base: performance of a replica of the reference size on the reference class, work per second.
         size: factor of the size.
         node_class: factor of the node's class.
+        latency: share of the capacity that is left when requests may wait no longer than the target allows; 1
+            where performance was measured at the latency.
         contention: factor of the neighbours: 1 less the loss that the prediction accounts for.
         source: source of contention at which the most is lost now; empty where nothing is.
         efficiency: factor of there being as many replicas.
@@ -57,6 +59,7 @@ class ReplicaFactors:
     base: float
     size: float
     node_class: float
+    latency: float
     contention: float
     source: str
     efficiency: float
@@ -104,6 +107,7 @@ def _factors(admission: PlacedOrNot, ledger: NodeLedger, count: int) -> list[Rep
         node_class = ledger.cluster.class_of[replica.node]
         alone = float(request.rate[replica.size, node_class])
         by_class = float(request.class_factor[node_class])
+        capacity = float(request.capacity[replica.size, node_class])
         rate, efficiency = admission.sizing.rate(place), float(request.efficiency[count - 1])
         outside = np.maximum(ledger.pressure[:, replica.node] - request.caused, 0.0)
         losses = contention_loss(outside[:, None], request.tolerated)[:, 0]
@@ -114,8 +118,9 @@ def _factors(admission: PlacedOrNot, ledger: NodeLedger, count: int) -> list[Rep
                 cores=float(request.cores[replica.size]),
                 memory_gb=float(request.memory_gb[replica.size]),
                 base=request.base,
-                size=alone / (request.base * by_class),
+                size=capacity / (request.base * by_class),
                 node_class=by_class,
+                latency=alone / capacity,
                 contention=rate / alone,
                 source=SOURCES[int(losses.argmax())] if losses.any() else "",
                 efficiency=efficiency,

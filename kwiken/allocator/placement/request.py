@@ -14,12 +14,13 @@ import numpy as np
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind
 from kwiken.allocator.placement.nodes import Cluster
-from kwiken.allocator.workloads import Workload, WorkloadProfile
+from kwiken.allocator.workloads import UNKNOWN_VARIATION, Measure, Workload, WorkloadProfile, rate_within
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
 REL_ROUNDING: Final = 1e-9  # of performance
+MAX_AMPLIFIED: Final = 4.0  # factor by which the room for waiting enlarges an error of the capacity
 MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
 
 
@@ -37,7 +38,10 @@ class PlacementRequest:
         memory_gb: (k,) memory of a replica by size, in units of GB.
         base: performance of a replica of the reference size on the reference class, work per second.
         class_factor: (c,) performance by class of the cluster, as a factor of the reference class.
-        rate: (k, c) performance of one replica alone, by size and class of the cluster, work per second.
+        capacity: (k, c) performance of one replica alone that is never idle, by size and class of the
+            cluster, work per second.
+        rate: (k, c) the same of one replica that keeps the latency of its target, work per second; equal to
+            the capacity where performance was measured at the latency, or no latency is promised.
         cost: (k, c) cost of one replica in an hour, by size and class.
         efficiency: (m,) share of the sum of rates that n = 1 ... m replicas reach together.
         base_deviation: standard deviation of the log of all rates together, in log units.
@@ -60,6 +64,7 @@ class PlacementRequest:
     memory_gb: Floats
     base: float
     class_factor: Floats
+    capacity: Floats
     rate: Floats
     cost: Floats
     efficiency: Floats
@@ -229,7 +234,7 @@ def request_for(
     """
     where = f"workload {workload.name!r}"
     target = workload.target
-    if target is not None and target.measure is not profile.measure:
+    if target is not None and not target.told_by(profile.measure):
         raise InputError(
             f"its target is in {target.measure.value} and its profile in {profile.measure.value}", where=where
         )
@@ -238,7 +243,14 @@ def request_for(
     order = np.lexsort((memory_gb, cores, profile.up.mean))
     order = order[_useful(cores[order], memory_gb[order])]
     het, class_deviation = _by_class(profile, cluster, where)
-    rate = profile.base * np.exp(profile.up.mean[order][:, None] + het[None, :])
+    rate = capacity = profile.base * np.exp(profile.up.mean[order][:, None] + het[None, :])
+    amplified = np.ones(len(order))
+    if profile.measure is Measure.CAPACITY and target is not None and target.p99_ms is not None:
+        variation = UNKNOWN_VARIATION if profile.work_variation is None else profile.work_variation
+        servers = np.maximum(1.0, np.floor(cores[order]))[:, None] * np.ones(len(het))
+        rate = rate_within(capacity, servers, target.p99_ms, variation)
+        # An error of the capacity is a larger share of what the waiting leaves of it.
+        amplified = np.minimum(np.median(capacity / rate, axis=1), MAX_AMPLIFIED)
     counts = np.arange(1, min(workload.max_replicas, int(profile.replicas[-1])) + 1)
     if len(counts) < workload.min_nodes:
         raise InputError(
@@ -258,11 +270,12 @@ def request_for(
         memory_gb=memory_gb[order],
         base=profile.base,
         class_factor=np.exp(het),
+        capacity=capacity,
         rate=rate,
         cost=_costs(cluster, cores[order], memory_gb[order]),
         efficiency=efficiency,
         base_deviation=profile.base_deviation,
-        size_deviation=profile.up.deviation[order],
+        size_deviation=_size_deviation(profile, order, amplified),
         class_deviation=class_deviation,
         count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
         tolerated=tolerated,
@@ -270,6 +283,12 @@ def request_for(
         corrections=_corrections(profile, cluster, order),
         shares=dict(shares or {}),
     )
+
+
+def _size_deviation(profile: WorkloadProfile, order: Ints, amplified: Floats) -> Floats:
+    """(k,) deviation by size, in log units, with what amplifies the errors of base and size alike."""
+    own, common = profile.up.deviation[order] ** 2, profile.base_deviation**2
+    return np.asarray(np.sqrt(amplified**2 * (own + common) - common))
 
 
 def _useful(cores: Floats, memory_gb: Floats) -> Bools:

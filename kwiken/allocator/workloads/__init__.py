@@ -17,6 +17,10 @@ from kwiken.allocator.workloads.completion import (
 )
 from kwiken.allocator.workloads.gradient_descent import GradientDescent as GradientDescent
 from kwiken.allocator.workloads.identity import KnownProfiles as KnownProfiles
+from kwiken.allocator.workloads.latency_limit import (
+    UNKNOWN_VARIATION as UNKNOWN_VARIATION,
+    rate_within as rate_within,
+)
 from kwiken.allocator.workloads.measurements import (
     Measured as Measured,
     Measurements as Measurements,
@@ -32,6 +36,7 @@ from kwiken.allocator.workloads.profile import (
 from kwiken.allocator.workloads.selection import Chosen as Chosen, candidates as candidates, choose as choose
 from kwiken.allocator.workloads.sources import SOURCES as SOURCES
 from kwiken.allocator.workloads.workload import (
+    MAX_WORK_VARIATION as MAX_WORK_VARIATION,
     Measure as Measure,
     Spread as Spread,
     Target as Target,

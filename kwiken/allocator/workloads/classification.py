@@ -194,6 +194,7 @@ class Classification:
                 Correction(size=place.size, replicas=place.replicas, node_class=place.node_class, mean=mean)
                 for place, mean in self.corrections.items()
             ),
+            work_variation=self.measured.work_variation,
         )
 
     def _columns(self, place: RunSetting) -> Ints:

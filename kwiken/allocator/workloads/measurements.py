@@ -13,7 +13,12 @@ import numpy as np
 
 from kwiken.allocator.workloads.profile import MAX_BASE, MAX_COLUMNS, MIN_BASE, Size
 from kwiken.allocator.workloads.sources import SOURCES
-from kwiken.allocator.workloads.workload import MAX_NAME_LENGTH, MAX_WORKLOADS, Measure
+from kwiken.allocator.workloads.workload import (
+    MAX_NAME_LENGTH,
+    MAX_WORKLOADS,
+    Measure,
+    WorkVariation,
+)
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json, to_str
@@ -67,6 +72,7 @@ class Measured:
         caused: by source: measured pressure that one replica exerts, from 0 to 1.
         tolerated_deviation: by source: standard deviation of `tolerated` from 0 to 1, where it is known.
         caused_deviation: by source: standard deviation of `caused` from 0 to 1, where it is known.
+        work_variation: coefficient of variation of the work of calls, 0 or more; None where it is not known.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Measured:
     caused: Mapping[str, float]
     tolerated_deviation: Mapping[str, float] = field(default_factory=dict)
     caused_deviation: Mapping[str, float] = field(default_factory=dict)
+    work_variation: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +180,7 @@ class _Workload(_Struct, frozen=True):
     caused: dict[str, float] = {}
     tolerated_deviation: dict[str, float] = {}
     caused_deviation: dict[str, float] = {}
+    work_variation: WorkVariation | None = None
 
 
 class _Document(_Struct, frozen=True):
@@ -345,6 +353,7 @@ def _measured(workload: _Workload, known: Measurements, path: str) -> Measured:
         workload.caused,
         workload.tolerated_deviation,
         workload.caused_deviation,
+        workload.work_variation,
     )
 
 

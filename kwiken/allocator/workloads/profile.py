@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from kwiken.allocator.workloads.sources import SOURCES
-from kwiken.allocator.workloads.workload import Measure
+from kwiken.allocator.workloads.workload import Measure, WorkVariation
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json
@@ -91,6 +91,7 @@ class WorkloadProfile:
         assumed: sources that nobody measured: tolerated is taken as 1 and caused as 0, with deviation 0.
         identity: fingerprint of the program and its data; empty for none.
         corrections: places where measured performance departs from the product.
+        work_variation: coefficient of variation of the work of calls, 0 or more; None where it is not known.
     """
 
     name: str
@@ -108,6 +109,7 @@ class WorkloadProfile:
     assumed: tuple[str, ...] = field(default=())
     identity: str = ""
     corrections: tuple[Correction, ...] = ()
+    work_variation: float | None = None
 
     def of_size(self, size: Size) -> WorkloadProfile:
         """The same predictions for replicas of one size only."""
@@ -170,6 +172,7 @@ class _Profile(_Struct, frozen=True):
     assumed: list[str] = []
     identity: str = ""
     corrections: list[Correction] = []
+    work_variation: WorkVariation | None = None
 
 
 class _Document(_Struct, frozen=True):
@@ -244,6 +247,7 @@ def _written(profile: WorkloadProfile) -> _Profile:
         assumed=list(profile.assumed),
         identity=profile.identity,
         corrections=list(profile.corrections),
+        work_variation=profile.work_variation,
     )
 
 
@@ -278,6 +282,7 @@ def _read(profile: _Profile) -> WorkloadProfile:
         assumed=tuple(profile.assumed),
         identity=profile.identity,
         corrections=tuple(profile.corrections),
+        work_variation=profile.work_variation,
     )
 
 

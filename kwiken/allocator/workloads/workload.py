@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -19,16 +19,23 @@ MAX_PRIORITY: Final = 1000
 MAX_MEMORY_GB: Final = 1e6
 
 
+MAX_WORK_VARIATION: Final = 100.0  # coefficient of variation of the work of calls
+WorkVariation = Annotated[float, msgspec.Meta(ge=0, le=MAX_WORK_VARIATION)]
+
+
 class Measure(StrEnum):
     """Performance measure of a workload, the unit of its target and of its profile.
 
     Attributes:
         RATE: requests per second that meet the latency target.
+        CAPACITY: requests per second of replicas that are never idle, whatever the latency. A target of a p99
+            at a rate takes it too, and leaves room for waiting.
         COMPLETIONS: completions per second: the inverse of the completion time.
         IPS: instructions per second.
     """
 
     RATE = "rate"
+    CAPACITY = "capacity"
     COMPLETIONS = "completions"
     IPS = "ips"
 
@@ -80,6 +87,14 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.p99_ms is not None:
             return Measure.RATE
         return Measure.COMPLETIONS if self.completion_s is not None else Measure.IPS
+
+    def told_by(self, measure: Measure) -> bool:
+        """Whether performance in a measure tells if the target is met.
+
+        Args:
+            measure: performance measure of the workload's profile or measurements.
+        """
+        return measure is self.measure or (self.measure is Measure.RATE and measure is Measure.CAPACITY)
 
     @property
     def required(self) -> float:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     Required = Mapping[str, float | None]  # by name of a workload: performance that meets its target
 
 MAX_MEASUREMENTS: Final = 64 * MIB
-UNITS: Final = {"rate": "requests/s", "completions": "completions/s", "ips": "instructions/s"}
+UNITS: Final = {
+    "rate": "requests/s",
+    "capacity": "requests/s, never idle",
+    "completions": "completions/s",
+    "ips": "instructions/s",
+}
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
 KINDS: Final = {
     "size": "by size",
@@ -109,7 +114,7 @@ def _required(workload: Workload, measured: Sequence[Measured], where: str) -> f
     if workload.target is None:
         return None
     for each in measured:
-        if each.name == workload.name and each.measure != workload.target.measure:
+        if each.name == workload.name and not workload.target.told_by(each.measure):
             told = f"has a target of {workload.target.measure}, and is measured as {each.measure}"
             raise InputError(f"workload {each.name!r} {told}", where=where)
     return workload.target.required

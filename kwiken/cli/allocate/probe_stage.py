@@ -259,7 +259,8 @@ def _plus_minus(value: float, deviation: float) -> str:
 def _told(workload: str, found: StageProbe) -> dict[str, Any]:
     return {
         "name": workload,
-        "measure": "rate",
+        "measure": "capacity",
+        "work_variation": found.work_variation,
         "played_by": found.played_by,
         "rough": found.rough,
         "runs": [

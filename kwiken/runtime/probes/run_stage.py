@@ -30,8 +30,10 @@ from kwiken.runtime.wire.transport import wire
 
 CONTROL_BYTES: Final = 4096
 # Fields of the page, 8 bytes each: written by the prober, then by this process.
-RUN, READY, DONE, DONE_AT_NS = range(0, 32, 8)
+RUN, READY, DONE, DONE_AT_NS, WORK_NS, WORK_SQUARED = range(0, 48, 8)
 CALLERS: Final = 2  # calls at once: a handler that awaits leaves the processor to another
+MAX_WORK_NS: Final = 10**11  # work of one call that counts at most, so that the sums cannot overflow
+SQUARED_UNIT_NS: Final = 1000  # unit of the work whose squares are summed
 PAUSE_S: Final = 0.002  # between looks at the page while paused
 
 
@@ -84,6 +86,9 @@ async def _call(calls: StageCalls, turns: Iterator[Recorded], page: SharedPage) 
         if ended.ending is not Ending.ANSWERED:
             raise KwikenError(f"a recorded call fails: {_reason(ended.body)}")
         page.write(DONE, page.read(DONE) + 1)
+        work_ns = min(round(ended.busy_ms * 1e6), MAX_WORK_NS)
+        page.write(WORK_NS, page.read(WORK_NS) + work_ns)
+        page.write(WORK_SQUARED, page.read(WORK_SQUARED) + (work_ns // SQUARED_UNIT_NS) ** 2)
         page.write(DONE_AT_NS, time.monotonic_ns())
 
 

@@ -30,6 +30,7 @@ from kwiken.allocator.contention import (
     Scores,
     StageProbe,
     measured_runs,
+    variation_of,
 )
 from kwiken.runtime.base.process_id import family
 from kwiken.runtime.node_classes import Limit, NodeLimits
@@ -37,7 +38,17 @@ from kwiken.runtime.probes.facts import MachineFacts
 from kwiken.runtime.probes.kernel import Kernel
 from kwiken.runtime.probes.machine import MachineProber
 from kwiken.runtime.probes.record_inputs import RecordedRun
-from kwiken.runtime.probes.run_stage import CONTROL_BYTES, DONE, DONE_AT_NS, READY, RUN, SharedPage
+from kwiken.runtime.probes.run_stage import (
+    CONTROL_BYTES,
+    DONE,
+    DONE_AT_NS,
+    READY,
+    RUN,
+    SQUARED_UNIT_NS,
+    WORK_NS,
+    WORK_SQUARED,
+    SharedPage,
+)
 from kwiken.runtime.probes.sandbox import Sandbox
 
 RECORD_S: Final = 120.0  # for the service to be set up and to answer the requests
@@ -107,6 +118,7 @@ class StageProber:
                 stack.enter_context(self._off_the_victim())
                 measured = _Measurement(limits, replicas, self._window_s)
                 runs = await self._runs(measured, plan)
+                variation = measured.work_variation()
                 await measured.measure(plan.reference)
                 measured.pin(self._facts.victim)
                 scores, rough = {}, []
@@ -114,7 +126,7 @@ class StageProber:
                     calibrated = await self._calibrated(measured, source)
                     rough += [] if calibrated.linear else [source]
                     scores[source] = await self._ramp(measured, calibrated)
-        return StageProbe(runs, scores, tuple(rough), limits.method.value)
+        return StageProbe(runs, scores, tuple(rough), limits.method.value, variation)
 
     @contextlib.contextmanager
     def _off_the_victim(self) -> Iterator[None]:
@@ -253,6 +265,15 @@ class _Measurement:
             if fewest >= MIN_CALLS or (fewest > 1 and turn >= MAX_STRETCH):
                 return sum(rates)
         raise ProbeError(f"{self._playing[0].name} completes fewer than 2 calls within {CALLS_S:g} s")
+
+    def work_variation(self) -> float | None:
+        """Coefficient of variation of the processor time of calls so far; None where it cannot be told."""
+        pages = [each.page for each in self._replicas]
+        return variation_of(
+            sum(page.read(DONE) for page in pages),
+            sum(page.read(WORK_NS) for page in pages) / SQUARED_UNIT_NS,
+            sum(page.read(WORK_SQUARED) for page in pages),
+        )
 
     def pin(self, processor: int) -> None:
         """Keep the replicas on one processor, where contention kernels press on them."""

@@ -12,9 +12,10 @@ from kwiken.allocator.contention import (
     StageProbe,
     appended,
     measured_runs,
+    variation_of,
     workload_entry,
 )
-from kwiken.allocator.workloads import Size, measurements_from_text
+from kwiken.allocator.workloads import Measure, Size, measurements_from_text
 from kwiken.runtime.probes import RECORDED_HISTORY
 
 BASE = ProbeSetting(Size(0.5, 1.0), 1, "speed-1", 1.0)
@@ -64,11 +65,22 @@ def test_an_entry_keeps_what_was_measured() -> None:
     probe = StageProbe(
         (MeasuredRun(BASE, 812.5, 0.0), MeasuredRun(HALF, 405.0, 0.021)),
         {"cpu-int": Scores(0.75, 0.25, 0.04, 0.125)},
+        work_variation=0.25,
     )
     text = appended(RECORDED_HISTORY.read_text(), [workload_entry('a "b"', probe)])
     (measured,) = measurements_from_text(text, where="mine").workloads
     assert measured.name == 'a "b"'
+    assert (measured.measure, measured.work_variation) == (Measure.CAPACITY, 0.25)
     assert [(run.performance, run.deviation) for run in measured.runs] == [(812.5, 0.0), (405.0, 0.021)]
     assert (measured.tolerated, measured.caused) == ({"cpu-int": 0.75}, {"cpu-int": 0.25})
     assert measured.tolerated_deviation == {"cpu-int": 0.04}
     assert measured.caused_deviation == {"cpu-int": 0.125}
+
+
+def test_the_variation_of_work_comes_from_sums() -> None:
+    work = np.random.default_rng(5).gamma(4.0, 25.0, 1000)
+    found = variation_of(len(work), float(work.sum()), float((work**2).sum()))
+    assert found == pytest.approx(work.std() / work.mean())
+    assert variation_of(10, 100.0, 1000.0) is None  # too few calls
+    assert variation_of(100, 0.0, 0.0) is None  # calls that took no measurable time
+    assert variation_of(100, 1000.0, 9999.9) == 0.0  # rounding makes no negative variance

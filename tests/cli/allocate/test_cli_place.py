@@ -75,7 +75,7 @@ def test_json_explains_and_compares(profiles: str) -> None:
     told = json.loads(result.stdout)
     for factor in told["explanation"]["factors"]:
         product = factor["base"]
-        for name in ("size", "node_class", "contention", "efficiency"):
+        for name in ("size", "node_class", "latency", "contention", "efficiency"):
             product *= factor[name]
         assert factor["rate"] == pytest.approx(product)
     rates = [one["rate"] for one in told["explanation"]["factors"] if one["workload"] == "look-up"]
