@@ -3,4 +3,5 @@
 from __future__ import annotations
 
 from kwiken.apps.demo_place.judgement import verdict as verdict
-from kwiken.apps.demo_place.run import PlacedArm as PlacedArm, run_demo as run_demo
+from kwiken.apps.demo_place.outcome import PlacedArm as PlacedArm
+from kwiken.apps.demo_place.run import run_demo as run_demo

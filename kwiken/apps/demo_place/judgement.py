@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.apps.demo_place.run import DemoPlaceResult, PlacedArm
+from kwiken.apps.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's
 MAX_LATE_MS: Final = 25.0  # p99 of the delay of requests
@@ -17,7 +17,7 @@ class Verdict:
 
     Attributes:
         told: whether the machine was quiet enough for a verdict.
-        kept: whether every target was kept, before the loss of a node and again after it.
+        kept: whether every target was kept: at first, after the load grew, and after a node was lost.
     """
 
     told: bool
@@ -28,7 +28,7 @@ class Verdict:
 def verdict(outcome: DemoPlaceResult) -> Verdict:
     """Judge a run."""
     *others, ours = outcome.arms
-    busy = max(outcome.loss.busy, *(arm.busy for arm in outcome.arms))
+    busy = max(outcome.growth.busy, outcome.loss.busy, *(arm.busy for arm in outcome.arms))
     late_ms = max(arm.late_p99_ms for arm in outcome.arms)
     if busy > MAX_BUSY or late_ms > MAX_LATE_MS:
         line = (
@@ -42,17 +42,22 @@ def verdict(outcome: DemoPlaceResult) -> Verdict:
         for arm in others
     ]
     lines.append(f"{_spent(ours)}, beside {ours.best_effort_cores:.2f} cores of best-effort work.")
-    loss = outcome.loss
-    again = loss.kept_again_s
-    lines.append(
-        f"After {loss.node} was stopped, all targets were kept again within {again:.1f} s; {loss.failed} of "
-        f"{loss.requests} requests failed."
-        if again is not None
-        else f"After {loss.node} was stopped, the targets were not all kept again; {loss.failed} of "
-        f"{loss.requests} requests failed."
-    )
-    kept = all(service.met for service in ours.services) and again is not None
+    lines.append(_recovery("After the load grew", outcome.growth))
+    lines.append(_recovery(f"After {outcome.loss.node} was lost", outcome.loss))
+    recovered = all(change.kept_again_s is not None for change in (outcome.growth, outcome.loss))
+    kept = recovered and all(service.met for service in ours.services)
     return Verdict(told=True, kept=kept, lines=lines)
+
+
+def _recovery(after: str, change: Recovery) -> str:
+    """Whether the targets were kept again after a change, and what failed."""
+    again = change.kept_again_s
+    kept = (
+        "the targets were not all kept again"
+        if again is None
+        else (f"all targets were kept again within {again:.1f} s")
+    )
+    return f"{after}, {kept}; {change.failed} of {change.requests} requests failed."
 
 
 def _spent(arm: PlacedArm) -> str:

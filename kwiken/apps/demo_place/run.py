@@ -1,205 +1,178 @@
-"""Run of the demonstration: measure, place by several schedulers, load each placement, then lose a node."""
+"""Run of the demonstration by the operator's verbs: probe, classify, place, and up under changing load."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
-import random
+import itertools
+import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, get_type_hints
+
+import msgspec
 
 from kwiken.allocator.adaptation import Adaptation
-from kwiken.allocator.placement import NodeLedger, Placement, admit_all, document
+from kwiken.allocator.placement import (
+    Caution,
+    Cluster as Nodes,
+    Placement,
+    PlacementRequest,
+    nodes_from_toml,
+    request_for,
+)
 from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
+from kwiken.apps.demo_place.outcome import (
+    DemoPlaceResult,
+    Loss,
+    PlacedArm,
+    Recovery,
+    ServiceOutcome,
+    kept_again_s,
+)
 from kwiken.apps.demo_place.scene import (
     BATCH,
-    CONFIDENCE,
+    BATCH_STAGE,
+    CALL_MS,
+    GROWING,
+    GROWTH,
     MODULE,
     SERVICES,
-    SMALL,
-    nodes,
-    played,
-    rate_per_s,
-    requests,
-    target_ms,
+    ServiceLoad,
+    emulated,
+    loads,
+    nodes_toml,
+    requests_text,
+    workloads_toml,
 )
-from kwiken.apps.demo_place.traffic import FAILED_MS, LoadStream, p99_ms, send, time_of_call
+from kwiken.apps.demo_place.traffic import FAILED_MS, LoadPhase, Stream, p99_ms, send
+from kwiken.apps.demo_place.verbs import WAITS, run_verb
 from kwiken.base.machine import Reading, read_processors, use_between
+from kwiken.runtime.base.target import load_target
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout, ReplicaPlace
+from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep import Assignment, Upkeep, clusters_on_nodes
 
-SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one stays up and loses a node
-CALL_S: Final = 0.045  # wanted time of one call on a small replica
-FIRST_ROUNDS: Final = 40
-TRIES: Final = 3  # to find the rounds: a part of the time does not depend on them
-TRY_S: Final = 0.8
-MEASURE_S: Final = 3.0
+SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one is kept at its targets
+CONFIDENCE: Final = 0.95
 WARM_S: Final = 3.0  # of load before what counts
-ARM_S: Final = 14.0
-AFTER_LOSS_S: Final = 25.0
-STEP_S: Final = 0.5  # of the time to recovery
-STEADY_S: Final = 8.0  # least time for which targets must be kept to count as kept again
+ARM_S: Final = 12.0
+AFTER_GROWTH_S: Final = 24.0
+AFTER_LOSS_S: Final = 24.0
+TRY_S: Final = 0.2  # processor time of the tries that find the rounds of a call
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceOutcome:
-    """One service under one placement.
+class _Prepared:
+    """What probe and classify found, with the documents that follow from them."""
 
-    Attributes:
-        target_ms: largest p99 latency, milliseconds.
-        p99_ms: p99 latency, milliseconds; None where the service had no room, or where more than one in a
-            hundred requests failed.
-    """
-
-    service: str
-    target_ms: float
-    p99_ms: float | None
-    requests: int
-    failed: int
-    replicas: int
-    nodes: list[str]
-
-    @property
-    def met(self) -> bool:
-        """Whether the target was kept."""
-        return self.p99_ms is not None and self.p99_ms <= self.target_ms
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlacedArm:
-    """One placement under load.
-
-    Attributes:
-        cores: number of cores of the services' replicas.
-        cost_per_hour: cost of those replicas in an hour.
-        best_effort_cores: number of cores of best-effort work.
-        busy: share of the machine's processors in use, by anybody, 0 to 1.
-        late_p99_ms: p99 of the delay with which requests were sent, milliseconds.
-    """
-
-    scheduler: str
-    services: list[ServiceOutcome]
-    cores: float
-    cost_per_hour: float
-    best_effort_cores: float
-    busy: float
-    late_p99_ms: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """What followed the loss of a node.
-
-    Attributes:
-        kept_again_s: time until every target was kept again, seconds; None if that was not seen.
-        failed: number of requests that failed in that phase.
-        actions: actions with their reasons, each after its moment in seconds since the loss.
-        busy: share of the machine's processors in use, by anybody, 0 to 1.
-    """
-
-    node: str
-    services: list[str]
-    kept_again_s: float | None
-    failed: int
-    requests: int
-    actions: list[tuple[float, str]]
-    busy: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemoPlaceResult:
-    """Result of the demonstration.
-
-    Attributes:
-        call_ms: time of one call on a small replica on a quick node, by service, milliseconds.
-        arms: placements in the order in which they ran.
-        loss: what followed the loss of a node, under the last placement.
-    """
-
-    call_ms: dict[str, float]
-    rate_per_s: dict[str, float]
-    arms: list[PlacedArm]
-    loss: Loss
+    nodes: Nodes
+    targets: Mapping[str, ServiceLoad]
+    requests: Sequence[PlacementRequest]
+    bodies: Mapping[str, Sequence[str]]
 
 
 async def run_demo(*, seed: int, say: Say, log: Path) -> DemoPlaceResult:
-    """Run the demonstration; about two and a half minutes.
+    """Run the demonstration; about three and a half minutes.
 
     Args:
+        seed: seed of arrivals and of the choice of requests.
         say: told what happens, line by line.
-        log: file that the log lines of gateways and replicas are appended to.
+        log: file that the output of verbs, gateways and replicas is appended to; the documents of the run are
+            written beside it.
+
+    Raises:
+        KwikenError: a verb or a process fails.
     """
-    chance = random.Random(seed)  # noqa: S311 - a load, not a secret
     settings = ClusterSettings(grace_s=1.0, log=log)
-    rounds, call_s = await _measure(say, settings)
-    for name, seconds in call_s.items():
-        say(
-            f"{name}: a call takes {1e3 * seconds:.0f} ms on a small replica on a quick node; the target is "
-            f"a p99 of {target_ms(seconds):.0f} ms at {rate_per_s(seconds):.1f} requests a second"
-        )
+    prepared = await _prepare(log.parent, say, log)
     arms: list[PlacedArm] = []
+    growth: Recovery | None = None
     loss: Loss | None = None
     for name in SCHEDULERS:
-        async with _placed(name, call_s, settings) as placed:
-            say(f"placed by {name}, and loaded for {WARM_S + ARM_S:.0f} s")
-            streams = placed.streams(rounds, call_s)
-            arms.append(await _arm(placed, streams, call_s, chance))
-            if name == SCHEDULERS[-1]:
-                loss = await _lose(placed, streams, call_s, chance, say)
+        await _place(name, log.parent, say, log)
+        last = name == SCHEDULERS[-1]
+        async with _placed(name, log.parent, prepared, settings, keep=last) as placed:
+            say(f"placed by {name}, and loaded for {WARM_S + ARM_S:.0f} s by a client of its own process")
+            if not last:
+                arms.append(await _arm(placed, prepared, seed))
+                continue
+            found, growth, loss = await _kept(placed, prepared, seed, say)
+            arms.append(found)
+    assert growth is not None
     assert loss is not None
-    rates = {name: rate_per_s(seconds) for name, seconds in call_s.items()}
     return DemoPlaceResult(
-        call_ms={name: 1e3 * seconds for name, seconds in call_s.items()},
-        rate_per_s=rates,
+        targets_ms={name: one.p99_ms for name, one in prepared.targets.items()},
+        rate_per_s={name: one.rate_per_s for name, one in prepared.targets.items()},
         arms=arms,
+        growth=growth,
         loss=loss,
     )
 
 
-async def _measure(say: Say, settings: ClusterSettings) -> tuple[dict[str, int], dict[str, float]]:
-    """Rounds of work of a call, and its time on a small replica on a quick node, seconds, by service."""
-    there = played()
-    quick = [name for name, node in there.items() if node.node_class == "quick"][: len(SERVICES)]
-    places = dict(zip(SERVICES, quick, strict=True))
-    rounds: dict[str, int] = {}
-    call_s: dict[str, float] = {}
+async def _prepare(folder: Path, say: Say, log: Path) -> _Prepared:
+    """Probe the services and the best-effort work, classify them, and state targets."""
+    measurements = folder / "measurements.toml"
+    measurements.unlink(missing_ok=True)
+    bodies: dict[str, list[str]] = {}
+    for name, stage in SERVICES.items():
+        text = requests_text(await _rounds(name, stage))
+        (folder / f"{name}.jsonl").write_text(text)
+        bodies[name] = text.splitlines()
+    probed = [(name, name, stage) for name, stage in SERVICES.items()] + [(BATCH, *BATCH_STAGE)]
+    with tempfile.TemporaryDirectory() as empty:  # the services need no files of a working folder
+        for name, service, stage in probed:
+            await run_verb(
+                "probe", "stage", f"{MODULE}:{service}", "--stage", stage, "--name", name,
+                "--requests", f"{service}.jsonl", "--working-folder", empty, "-o", measurements.name,
+                folder=folder, say=say, log=log,
+            )  # fmt: skip
+    await run_verb(
+        "classify", measurements.name, "-o", "workloads-profile.json", folder=folder, say=say, log=log
+    )
+    profiles = folder / "workloads-profile.json"
+    found = profiles_from_json(profiles.read_bytes(), where=profiles.name)
+    targets = loads(found)
+    for name, one in targets.items():
+        say(f"{name}: a p99 of {one.p99_ms:.0f} ms at {one.rate_per_s:.1f} requests a second is asked for")
+    (folder / "nodes.toml").write_text(nodes_toml())
+    (folder / "workloads.toml").write_text(workloads_toml(targets))
+    cluster = nodes_from_toml(nodes_toml(), where="nodes.toml")
+    workloads = workloads_from_toml(workloads_toml(targets), where="workloads.toml")
+    by_name = {profile.name: profile for profile in found}
+    requests = [
+        request_for(one, by_name[one.name], cluster, Caution(confidence=CONFIDENCE)) for one in workloads
+    ]
+    return _Prepared(nodes=cluster, targets=targets, requests=requests, bodies=bodies)
 
-    async def one(service: str, cluster: Cluster) -> None:
-        url = cluster.gateway_url + "/v1/request"
-        rounds[service] = FIRST_ROUNDS
-        for _ in range(TRIES):
-            factor = CALL_S / await time_of_call(url, rounds[service], TRY_S)
-            rounds[service] = max(1, round(rounds[service] * factor))
-        call_s[service] = await time_of_call(url, rounds[service], MEASURE_S)
 
-    replicas = {name: {SERVICES[name]: [ReplicaPlace(node, SMALL)]} for name, node in places.items()}
-    async with clusters_on_nodes(
-        _starts(places, settings), {name: there[name] for name in quick}, replicas
-    ) as on_nodes:
-        counts = Counter(node.node_class for node in there.values())
-        told = " and ".join(f"{count} {name}" for name, count in counts.items())
-        say(f"this machine emulates {told} nodes, by {on_nodes.limits.method.value}")
-        say("measuring what one call of each service takes")
-        await asyncio.gather(*(one(service, cluster) for service, cluster in on_nodes.clusters.items()))
-    order = list(SERVICES)
-    return {name: rounds[name] for name in order}, {name: call_s[name] for name in order}
+async def _rounds(service: str, stage: str) -> int:
+    """Rounds of work that take `CALL_MS` of processor time on this machine, 1 or more."""
+    handler = load_target(f"{MODULE}:{service}")[stage].handler
+    assert handler is not None
+    (work,) = (kind for name, kind in get_type_hints(handler).items() if name != "return")
+    rounds, spent_s = 1, 0.0
+    while spent_s < TRY_S:
+        rounds *= 2
+        before_s = time.thread_time()
+        await handler(msgspec.convert({"rounds": rounds}, work))
+        spent_s = time.thread_time() - before_s
+    return max(1, round(rounds * CALL_MS / 1e3 / spent_s))
 
 
-def _starts(services: Iterable[str], settings: ClusterSettings) -> dict[str, Callable[[Layout], Cluster]]:
-    """By service, what makes its cluster from a layout."""
-
-    def start(service: str, layout: Layout) -> Cluster:
-        return Cluster(f"{MODULE}:{service}", settings, layout=layout)
-
-    return {service: functools.partial(start, service) for service in services}
+async def _place(name: str, folder: Path, say: Say, log: Path) -> None:
+    await run_verb(
+        "place", "nodes.toml", "workloads.toml", "--profiles", "workloads-profile.json",
+        "--scheduler", name, "-o", f"placement-{name}.json",
+        folder=folder, say=say, log=log, allowed=(0, WAITS),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,25 +183,35 @@ class _Placed:
     clusters: Mapping[str, Cluster]
     limits: NodeLimits
     said: list[tuple[float, str]]
+    adaptation: Adaptation
 
-    def streams(self, rounds: Mapping[str, int], call_s: Mapping[str, float]) -> dict[str, LoadStream]:
-        return {
-            name: LoadStream(cluster.gateway_url + "/v1/request", rounds[name], rate_per_s(call_s[name]))
-            for name, cluster in self.clusters.items()
-        }
+    async def sent(
+        self, prepared: _Prepared, phases: Sequence[float], seed: int
+    ) -> tuple[float, dict[str, Stream]]:
+        """Send phases of equal length, in each of which the load of `GROWING` is a factor of its target's."""
+        urls = {name: f"{cluster.gateway_url}/v1/request" for name, cluster in self.clusters.items()}
+        lengths = [WARM_S + ARM_S, AFTER_GROWTH_S, AFTER_LOSS_S]
+        rates = [
+            {name: prepared.targets[name].rate_per_s * (factor if name == GROWING else 1.0) for name in urls}
+            for factor in phases
+        ]
+        load = [
+            LoadPhase(seconds=length, rates_per_s=rate)
+            for length, rate in zip(lengths[: len(rates)], rates, strict=True)
+        ]
+        return await send(urls, prepared.bodies, load, seed)
 
 
 @contextlib.asynccontextmanager
 async def _placed(
-    name: str, call_s: Mapping[str, float], settings: ClusterSettings
+    name: str, folder: Path, prepared: _Prepared, settings: ClusterSettings, *, keep: bool
 ) -> AsyncIterator[_Placed]:
-    """Place by a scheduler, and run the placement; the last scheduler's is kept at its targets."""
-    cluster, there = nodes(), played()
-    asked = requests(call_s, cluster)
-    admissions = admit_all(asked, NodeLedger(cluster), scheduler(name))
-    placement = document(cluster, admissions, scheduler=name, confidence=CONFIDENCE)
-    adaptation = Adaptation(asked, cluster, placement, scheduler(name))
-    assignment = Assignment(workloads={one.name: one.workload for one in asked}, nodes=there)
+    """Run a placement as `kwiken up --placement` does; keep its targets as `--workloads` does, if asked."""
+    path = folder / f"placement-{name}.json"
+    placement = Placement.from_json(path.read_bytes(), where=path.name)
+    there = emulated(prepared.nodes)
+    adaptation = Adaptation(prepared.requests, prepared.nodes, placement, scheduler(name))
+    assignment = Assignment(workloads={one.name: one.workload for one in prepared.requests}, nodes=there)
     said: list[tuple[float, str]] = []
     replicas = {service: assignment.replicas(service, adaptation.keys) for service in SERVICES}
     with_room = [service for service, places in replicas.items() if places.get(SERVICES[service])]
@@ -241,21 +224,99 @@ async def _placed(
             say=lambda line: said.append((time.monotonic(), line)),
         )
         await upkeep.start_best_effort()
-        keeping = asyncio.create_task(upkeep.run()) if name == SCHEDULERS[-1] else None
+        keeping = asyncio.create_task(upkeep.run()) if keep else None
         try:
-            yield _Placed(placement=placement, clusters=on_nodes.clusters, limits=on_nodes.limits, said=said)
+            yield _Placed(
+                placement=placement,
+                clusters=on_nodes.clusters,
+                limits=on_nodes.limits,
+                said=said,
+                adaptation=adaptation,
+            )
         finally:
             if keeping is not None:
                 await cancel_and_wait([keeping])
 
 
-async def _arm(
-    placed: _Placed, streams: Mapping[str, LoadStream], call_s: Mapping[str, float], chance: random.Random
+def _starts(services: Iterable[str], settings: ClusterSettings) -> dict[str, Callable[[Layout], Cluster]]:
+    """By service, what makes its cluster from a layout."""
+
+    def start(service: str, layout: Layout) -> Cluster:
+        return Cluster(f"{MODULE}:{service}", settings, layout=layout)
+
+    return {service: functools.partial(start, service) for service in services}
+
+
+async def _arm(placed: _Placed, prepared: _Prepared, seed: int) -> PlacedArm:
+    """Load a placement that stays as it is, and judge it."""
+    before = read_processors()
+    start_s, streams = await placed.sent(prepared, [1.0], seed)
+    return _judged(placed, prepared, start_s, streams, _busy(before))
+
+
+async def _kept(
+    placed: _Placed, prepared: _Prepared, seed: int, say: Say
+) -> tuple[PlacedArm, Recovery, Loss]:
+    """Load a placement that is kept at its targets; double a load, then lose a node."""
+    readings = [read_processors()]
+    sending = asyncio.create_task(placed.sent(prepared, [1.0, GROWTH, GROWTH], seed))
+    try:
+        await asyncio.sleep(WARM_S + ARM_S)
+        readings.append(read_processors())
+        say(f"the load of {GROWING} grows to {GROWTH:g} times; {AFTER_GROWTH_S:.0f} s follow")
+        await asyncio.sleep(AFTER_GROWTH_S)
+        readings.append(read_processors())
+        node, hit = _node_to_lose(placed)
+        say(f"{node}, which has replicas of {', '.join(hit)}, is lost; {AFTER_LOSS_S:.0f} s follow")
+        lost_s = time.monotonic()
+        await placed.limits.remove_node(node)
+        start_s, streams = await sending
+        readings.append(read_processors())
+    finally:
+        await cancel_and_wait([sending])
+    grown_s = start_s + WARM_S + ARM_S
+    end_s = grown_s + AFTER_GROWTH_S + AFTER_LOSS_S
+    busy = [_busy(first, last) for first, last in itertools.pairwise(readings)]
+    arm = _judged(placed, prepared, start_s, streams, busy[0])
+    targets = {name: prepared.targets[name].p99_ms for name in streams}
+    before_loss = {name: stream.between(grown_s, lost_s) for name, stream in streams.items()}
+    after_loss = {name: stream.between(lost_s, end_s) for name, stream in streams.items()}
+    growth = Recovery(
+        kept_again_s=kept_again_s(streams, targets, grown_s, lost_s),
+        p99_ms={name: _shown(p99_ms(found)) for name, found in before_loss.items()},
+        failed=sum(found.count(FAILED_MS) for found in before_loss.values()),
+        requests=sum(map(len, before_loss.values())),
+        actions=[(at_s - grown_s, line) for at_s, line in placed.said if grown_s <= at_s < lost_s],
+        busy=busy[1],
+    )
+    loss = Loss(
+        node=node,
+        services=hit,
+        kept_again_s=kept_again_s(streams, targets, lost_s, end_s),
+        p99_ms={name: _shown(p99_ms(found)) for name, found in after_loss.items()},
+        failed=sum(found.count(FAILED_MS) for found in after_loss.values()),
+        requests=sum(map(len, after_loss.values())),
+        actions=[(at_s - lost_s, line) for at_s, line in placed.said if at_s >= lost_s],
+        busy=busy[2],
+    )
+    return arm, growth, loss
+
+
+def _shown(latency_ms: float) -> float | None:
+    """Latency, milliseconds; None where more than one in a hundred requests failed."""
+    return latency_ms if latency_ms < FAILED_MS else None
+
+
+def _node_to_lose(placed: _Placed) -> tuple[str, list[str]]:
+    """The node with most of the services' replicas now, and the services that it has replicas of."""
+    on = [(node, name) for name in SERVICES for _, node, _ in placed.adaptation.keys[name]]
+    node = Counter(name for name, _ in on).most_common(1)[0][0]
+    return node, sorted({service for name, service in on if name == node})
+
+
+def _judged(
+    placed: _Placed, prepared: _Prepared, start_s: float, streams: Mapping[str, Stream], busy: float
 ) -> PlacedArm:
-    """Load a placement, and judge it."""
-    before, start_s = read_processors(), time.monotonic()
-    await send(streams.values(), WARM_S + ARM_S, chance)
-    busy = _busy(before)
     first_s, last_s = start_s + WARM_S, start_s + WARM_S + ARM_S
     classes = {node.name: node.node_class for node in placed.placement.nodes}
     services, cores, cost, filler = [], 0.0, 0.0, 0.0
@@ -265,14 +326,12 @@ async def _arm(
             filler = used
             continue
         cores, cost = cores + used, cost + workload.cost_per_hour
-        there = workload.name in streams
-        found = streams[workload.name].between(first_s, last_s) if there else []
-        p99 = p99_ms(found)
+        found = streams[workload.name].between(first_s, last_s) if workload.name in streams else []
         services.append(
             ServiceOutcome(
                 service=workload.name,
-                target_ms=target_ms(call_s[workload.name]),
-                p99_ms=p99 if p99 < FAILED_MS else None,
+                target_ms=prepared.targets[workload.name].p99_ms,
+                p99_ms=_shown(p99_ms(found)),
                 requests=len(found),
                 failed=found.count(FAILED_MS),
                 replicas=len(workload.replicas),
@@ -291,65 +350,9 @@ async def _arm(
     )
 
 
-async def _lose(
-    placed: _Placed,
-    streams: Mapping[str, LoadStream],
-    call_s: Mapping[str, float],
-    chance: random.Random,
-    say: Say,
-) -> Loss:
-    """Kill every process of the node with most of the services' replicas, under load."""
-    on = [
-        (replica.node, workload.name)
-        for workload in placed.placement.workloads
-        if workload.name != BATCH
-        for replica in workload.replicas
-    ]
-    node = max((name for name, _ in on), key=[name for name, _ in on].count)
-    hit = sorted({service for name, service in on if name == node})
-    before, told = read_processors(), len(placed.said)
-    lost_s = time.monotonic()
-    say(f"{node}, which has replicas of {', '.join(hit)}, is stopped; {AFTER_LOSS_S:.0f} s of load follow")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(send(streams.values(), AFTER_LOSS_S, chance))
-        group.create_task(placed.limits.remove_node(node))
-    last_s = lost_s + AFTER_LOSS_S
-    found = [latency for stream in streams.values() for latency in stream.between(lost_s, last_s)]
-    return Loss(
-        node=node,
-        services=hit,
-        kept_again_s=kept_again_s(streams, call_s, lost_s, last_s),
-        failed=found.count(FAILED_MS),
-        requests=len(found),
-        actions=[(at_s - lost_s, line) for at_s, line in placed.said[told:]],
-        busy=_busy(before),
-    )
-
-
-def kept_again_s(
-    streams: Mapping[str, LoadStream], call_s: Mapping[str, float], lost_s: float, last_s: float
-) -> float | None:
-    """Time from a loss after which every target is kept to the end, seconds; None if too short to tell.
-
-    Args:
-        call_s: time of one call by service, seconds, from which the targets come.
-        lost_s: moment of the loss, seconds.
-        last_s: moment of the last request, seconds.
-    """
-    steps = int((last_s - STEADY_S - lost_s) / STEP_S)
-    for step in range(steps + 1):
-        from_s = lost_s + step * STEP_S
-        if all(
-            p99_ms(stream.between(from_s, last_s)) <= target_ms(call_s[name])
-            for name, stream in streams.items()
-        ):
-            return step * STEP_S
-    return None
-
-
-def _busy(before: Reading | None) -> float:
-    """Share of the processors that anybody used since a reading; 1 where it cannot be read."""
-    now = read_processors()
+def _busy(before: Reading | None, after: Reading | None = None) -> float:
+    """Share of the processors that anybody used between two readings; 1 where it cannot be read."""
+    now = read_processors() if after is None else after
     if before is None or now is None:
         return 1.0
     use = use_between(before, now)

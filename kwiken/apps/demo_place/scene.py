@@ -1,139 +1,126 @@
-"""Scene of the demonstration: nodes, services and predictions, from one measured time each. Pure."""
+"""Scene of the demonstration: nodes, services and targets, as documents that `kwiken` verbs read. Pure."""
 
 from __future__ import annotations
 
-import math
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass, PlacementRequest, request_for
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    WorkloadProfile,
-)
+from kwiken.allocator.placement import Cluster
+from kwiken.allocator.workloads import WorkloadProfile
 from kwiken.runtime.cluster import EmulatedNode
 
 SERVICES: Final = {"digest": "hashing", "pack": "packing", "order": "ordering"}  # with their stages
 MODULE: Final = "kwiken.services.trio"
-BATCH: Final = "batch"
-SPIN: Final = (sys.executable, "-S", "-c", "while True: sum(range(1000))")
-NODE_CORES: Final = 0.3
-NODE_GB: Final = 4.0
-SMALL, LARGE = 0.15, 0.3  # cores of a replica
-SLOW: Final = 0.25  # speed of the slow class: a whole node is slower than the load of one service
-COST: Final = {"quick": 1.0, "slow": 0.4}  # of a node in an hour
-# The classes in an order that tells nothing about speed, as in a rack.
-NODES: Final = ("slow", "quick", "quick", "slow", "quick", "quick")
-TARGET_OVER_TIME: Final = 8.0  # p99 to keep, as a multiple of the time of one call on a small replica
-LOAD: Final = 0.65  # requests in the time of one call on a small replica: more than one such replica serves
-LOG_100: Final = math.log(100.0)
-MEASURED_DEVIATION: Final = 0.1  # log units, of a time measured over a few seconds
-CONFIDENCE: Final = 0.95
-MIN_RATE: Final = 1e-3  # a size that cannot meet the latency at all
+BATCH: Final = "batch"  # best-effort work: the program of `pack` without requests
+BATCH_STAGE: Final = ("pack", "packing")
+BATCH_COMMAND: Final = (
+    sys.executable,
+    "-S",
+    "-c",
+    "import zlib\nwhile True: zlib.compress(b'A replica more, a faster node? ' * 40, 6)",
+)
+# Classes as the recorded history of `kwiken probe` names them: cores of a node, speed, cost in an hour.
+CLASSES: Final = {"speed-1": (0.75, 1.0, 1.0), "speed-0.5": (0.75, 0.5, 0.4)}
+# The nodes in an order that tells nothing about speed, as in a rack.
+NODES: Final = ("speed-0.5", "speed-1", "speed-1", "speed-0.5", "speed-1", "speed-0.5")
+NODE_GB: Final = 8.0
+REPLICA_GB: Final = 0.2
+SMALL_CORES: Final = 0.25  # the smallest replica
+CALL_MS: Final = 8.0  # processor time of a call of middle size on this machine
+MIX: Final = (0.6, 1.0, 1.4)  # rounds of calls, as factors of the middle one; in equal parts
+REQUESTS: Final = 48  # lines of a file of requests
+TARGET_OVER_CALL: Final = 8.0  # p99 to keep, as a multiple of the time of a call on the smallest replica
+# Rate to keep, as a factor of what one smallest replica on a quick node serves while it is never idle.
+LOADS: Final = {"digest": 0.6, "pack": 0.9, "order": 1.1}
+GROWING: Final = "digest"  # service whose load doubles
+GROWTH: Final = 2.0
 
 
-def nodes() -> Cluster:
-    """The nodes."""
+@dataclass(frozen=True)
+class ServiceLoad:
+    """Target of a service: a latency at a rate.
+
+    Attributes:
+        p99_ms: largest p99 latency, milliseconds.
+        rate_per_s: rate at which the latency is to hold, requests per second.
+    """
+
+    p99_ms: float
+    rate_per_s: float
+
+
+def requests_text(rounds: int) -> str:
+    """Requests of a service, one JSON body a line.
+
+    Args:
+        rounds: rounds of work of a request of middle size, 1 or more.
+    """
+    sizes = [max(1, round(rounds * MIX[place % len(MIX)])) for place in range(REQUESTS)]
+    return "".join(json.dumps({"rounds": size}) + "\n" for size in sizes)
+
+
+def nodes_toml() -> str:
+    """The nodes, as `kwiken place` reads them."""
     classes = [
-        NodeClass(name="quick", cores=NODE_CORES, memory_gb=NODE_GB, speed=1.0, cost_per_hour=COST["quick"]),
-        NodeClass(name="slow", cores=NODE_CORES, memory_gb=NODE_GB, speed=SLOW, cost_per_hour=COST["slow"]),
+        f'[[classes]]\nname = "{name}"\ncores = {cores}\nmemory_gb = {NODE_GB}\nspeed = {speed}\n'
+        f"cost_per_hour = {cost}\n"
+        for name, (cores, speed, cost) in CLASSES.items()
     ]
-    return Cluster(tuple(classes), tuple(Node(f"node-{place}", kind) for place, kind in enumerate(NODES, 1)))
+    nodes = [f'[[nodes]]\nname = "node-{place}"\nclass = "{kind}"\n' for place, kind in enumerate(NODES, 1)]
+    return "\n".join([*classes, *nodes])
 
 
-def played() -> dict[str, EmulatedNode]:
-    """The nodes as this machine emulates them."""
-    speeds = {"quick": 1.0, "slow": SLOW}
+def emulated(cluster: Cluster) -> dict[str, EmulatedNode]:
+    """The nodes as this machine emulates them, by name.
+
+    Args:
+        cluster: nodes as read from `nodes_toml`.
+    """
     return {
-        node.name: EmulatedNode(node_class=node.node_class, cores=NODE_CORES, speed=speeds[node.node_class])
-        for node in nodes().nodes
+        node.name: EmulatedNode(
+            node_class=node.node_class, cores=CLASSES[node.node_class][0], speed=CLASSES[node.node_class][1]
+        )
+        for node in cluster.nodes
     }
 
 
-def target_ms(call_s: float) -> float:
-    """Largest p99 latency of a service, milliseconds.
+def loads(profiles: Sequence[WorkloadProfile]) -> dict[str, ServiceLoad]:
+    """Targets of the services, which follow what the smallest replica serves on a quick node of this machine.
 
     Args:
-        call_s: time of one call on a small replica on a quick node, alone, seconds.
+        profiles: predictions of `kwiken classify`, of all services.
     """
-    return 1e3 * TARGET_OVER_TIME * call_s
+    found = {}
+    for profile in profiles:
+        if profile.name in SERVICES:
+            place = [size.cores for size in profile.sizes].index(SMALL_CORES)
+            served_per_s = profile.base * float(np.exp(profile.up.mean[place]))
+            found[profile.name] = ServiceLoad(
+                p99_ms=round(1e3 * TARGET_OVER_CALL / served_per_s, 1),
+                rate_per_s=round(LOADS[profile.name] * served_per_s, 2),
+            )
+    return {name: found[name] for name in SERVICES}
 
 
-def rate_per_s(call_s: float) -> float:
-    """Rate at which the latency is to hold, requests per second; see `target_ms`."""
-    return LOAD / call_s
-
-
-def performance(call_s: float, cores: float, speed: float) -> float:
-    """Rate at which one replica keeps the target, requests per second: M/M/1 (Quasar section 3.11).
+def workloads_toml(targets: Mapping[str, ServiceLoad]) -> str:
+    """The workloads, as `kwiken place` reads them.
 
     Args:
-        call_s: time of one call on a small replica on a quick node, alone, seconds.
-        cores: number of cores of the replica.
-        speed: speed of its node.
+        targets: target of each service, by name.
     """
-    served = cores / SMALL * speed / call_s
-    return max(MIN_RATE, served - LOG_100 / (TARGET_OVER_TIME * call_s))
-
-
-def requests(call_s: Mapping[str, float], cluster: Cluster) -> list[PlacementRequest]:
-    """What is to be placed: the services, and best-effort work.
-
-    Args:
-        call_s: time of one call on a small replica on a quick node, alone, by service, seconds.
-    """
-    caution = Caution(confidence=CONFIDENCE)
-    found = []
-    for name, seconds in call_s.items():
-        workload = Workload(
-            name=name,
-            memory_gb=0.2,
-            target=Target(p99_ms=target_ms(seconds), rate_per_s=rate_per_s(seconds)),
-            spread=Spread.NODE,
-            service=name,
-            stage=SERVICES[name],
-        )
-        base = performance(seconds, LARGE, 1.0)
-        profile = _profile(
-            name,
-            base,
-            {SMALL: performance(seconds, SMALL, 1.0) / base, LARGE: 1.0},
-            performance(seconds, LARGE, SLOW) / base,
-            MEASURED_DEVIATION,
-        )
-        found.append(request_for(workload, profile, cluster, caution))
-    batch = Workload(name=BATCH, memory_gb=0.2, best_effort=True, max_replicas=6, command=SPIN)
-    filler = _profile(BATCH, LARGE, {SMALL: 0.5, LARGE: 1.0}, SLOW, 0.0)
-    return [*found, request_for(batch, filler, cluster, caution)]
-
-
-def _profile(
-    name: str, base: float, up: Mapping[float, float], slow: float, deviation: float
-) -> WorkloadProfile:
-    def known(values: list[float]) -> Estimate:
-        return Estimate(np.array(values, dtype=np.float64), np.zeros(len(values)))
-
-    counts = np.arange(1, len(NODES) + 1)
-    return WorkloadProfile(
-        name=name,
-        measure=Measure.RATE,
-        base=base,
-        base_deviation=deviation,
-        sizes=tuple(Size(cores, 0.2) for cores in up),
-        up=known([math.log(value) for value in up.values()]),
-        replicas=counts,
-        out=known(np.log(counts).tolist()),
-        classes=("quick", "slow"),
-        het=known([0.0, math.log(slow)]),
-        tolerated=known([1.0] * len(SOURCES)),
-        caused=known([0.0] * len(SOURCES)),
+    tables = [
+        f'[[workloads]]\nname = "{name}"\nmemory_gb = {REPLICA_GB}\nservice = "{name}"\n'
+        f'stage = "{SERVICES[name]}"\nspread = "node"\nmin_nodes = 2\n'
+        f"target = {{ p99_ms = {one.p99_ms}, rate_per_s = {one.rate_per_s} }}\n"
+        for name, one in targets.items()
+    ]
+    tables.append(
+        f'[[workloads]]\nname = "{BATCH}"\nmemory_gb = {REPLICA_GB}\nbest_effort = true\nmax_replicas = 1\n'
+        f"command = {json.dumps(list(BATCH_COMMAND))}\n"
     )
+    return "\n".join(tables)

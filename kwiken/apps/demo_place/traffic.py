@@ -1,44 +1,84 @@
-"""Traffic of the demonstration: open-loop requests to several gateways, with every latency kept."""
+"""Traffic of the demonstration: an order to an independent client, open-loop requests, every latency kept.
+
+The client measures each request from the moment at which it was due. It shares neither process nor event loop
+with the gateways and with what keeps the targets.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import aiohttp
+import msgspec
+
+from kwiken.base.errors import KwikenError
+from kwiken.runtime.base.tasks import cancel_and_wait
 
 TIMEOUT_S: Final = 10.0
 FAILED_MS: Final = float("inf")  # latency of a request that failed
 OK: Final = 200
-CALLERS: Final = 2  # so that a replica is never idle
+START_S: Final = 0.5  # from the order to the first moment at which a request may be due
 
 
-@dataclass
-class LoadStream:
-    """Requests to one gateway.
+class LoadPhase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Time under one load.
 
     Attributes:
-        rounds: rounds of work that a request asks for.
+        seconds: length of the phase, seconds.
+        rates_per_s: rate by service, requests per second.
+    """
+
+    seconds: float
+    rates_per_s: dict[str, float]
+
+
+class ClientOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the client sends.
+
+    Attributes:
+        urls: address of each service.
+        bodies: bodies of requests of each service, of which each request takes one at random.
+        phases: phases, one after the other.
+        start_s: moment at which the first phase begins, monotonic clock of this machine, seconds.
+        seed: seed of arrivals and of the choice of bodies.
+    """
+
+    urls: dict[str, str]
+    bodies: dict[str, list[str]]
+    phases: list[LoadPhase]
+    start_s: float
+    seed: int
+
+
+class Stream(msgspec.Struct, kw_only=True):
+    """Requests to one service and what became of them.
+
+    Attributes:
         due_s: moment at which each answered or failed request was due, monotonic clock, seconds.
-        latency_ms: latency of each from that moment, milliseconds; infinite for a failed one.
+        latency_ms: latency of each from that moment, milliseconds; None for a failed one.
         late_ms: delay of each request's start after it was due, milliseconds.
     """
 
-    url: str
-    rounds: int
-    rate_per_s: float
-    due_s: list[float] = field(default_factory=list)
-    latency_ms: list[float] = field(default_factory=list)
-    late_ms: list[float] = field(default_factory=list)
+    due_s: list[float] = []
+    latency_ms: list[float | None] = []
+    late_ms: list[float] = []
 
     def between(self, first_s: float, last_s: float) -> list[float]:
-        """Latencies of the requests that were due between two moments, milliseconds."""
+        """Latencies of the requests due between two moments, milliseconds; infinite for failed ones.
+
+        Args:
+            first_s: first moment, monotonic clock, seconds.
+            last_s: moment before which they were due, seconds.
+        """
         pairs = zip(self.due_s, self.latency_ms, strict=True)
-        return [latency for due, latency in pairs if first_s <= due < last_s]
+        return [
+            FAILED_MS if latency is None else latency for due, latency in pairs if first_s <= due < last_s
+        ]
 
 
 def p99_ms(latencies: Iterable[float]) -> float:
@@ -47,72 +87,94 @@ def p99_ms(latencies: Iterable[float]) -> float:
     return found[min(len(found) - 1, int(0.99 * len(found)))] if found else FAILED_MS
 
 
-async def time_of_call(url: str, rounds: int, seconds: float) -> float:
-    """Time that a replica takes for a call when it is never idle, seconds.
-
-    Calls one at a time would tell too little: a limited process that was idle starts at full speed.
-
-    Args:
-        seconds: time to measure for.
-    """
-    answered = 0
-    start_s = time.monotonic()
-    last_s = start_s
-
-    async def caller(session: aiohttp.ClientSession) -> None:
-        nonlocal answered, last_s
-        while time.monotonic() < start_s + seconds:
-            async with session.post(url, json={"rounds": rounds}) as response:
-                await response.read()
-                response.raise_for_status()
-            answered += 1
-            last_s = time.monotonic()
-
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT_S)) as session:
-        await asyncio.gather(*(caller(session) for _ in range(CALLERS)))
-    return (last_s - start_s) / answered
-
-
-async def send(streams: Iterable[LoadStream], seconds: float, chance: random.Random) -> None:
-    """Send Poisson traffic to several gateways at the same time.
+async def send(
+    urls: Mapping[str, str], bodies: Mapping[str, Sequence[str]], phases: Sequence[LoadPhase], seed: int
+) -> tuple[float, dict[str, Stream]]:
+    """Let a client of its own process send the phases; returns when the first one began, and the streams.
 
     Args:
-        streams: what to send where; latencies are added.
-        seconds: time for which requests are due.
+        urls: address of each service.
+        bodies: bodies of requests of each service.
+        phases: phases, one after the other.
+        seed: seed of arrivals and of the choice of bodies.
+
+    Raises:
+        KwikenError: the client fails.
     """
+    start_s = time.monotonic() + START_S
+    order = ClientOrder(
+        urls=dict(urls),
+        bodies={name: list(found) for name, found in bodies.items()},
+        phases=list(phases),
+        start_s=start_s,
+        seed=seed,
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "kwiken.apps.demo_place.client",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    ending = asyncio.create_task(process.communicate(msgspec.json.encode(order)))
+    try:
+        output, _ = await asyncio.shield(ending)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+        await cancel_and_wait([ending])
+    if process.returncode:
+        raise KwikenError(f"the client ended with exit code {process.returncode}")
+    return start_s, msgspec.json.decode(output, type=dict[str, Stream])
+
+
+async def run_client(order: ClientOrder) -> dict[str, Stream]:
+    """Send Poisson traffic to several services at the same time, phase by phase.
+
+    Args:
+        order: what is sent where, and when.
+    """
+    streams = {name: Stream() for name in order.urls}
     async with (
         aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(TIMEOUT_S), connector=aiohttp.TCPConnector(limit=0)
         ) as session,
         asyncio.TaskGroup() as group,
     ):
-        for stream in streams:
-            own = random.Random(chance.random())  # noqa: S311 - a load, not a secret
-            group.create_task(_send(stream, seconds, own, session, group))
+        for place, name in enumerate(streams):
+            chance = random.Random(order.seed + place)  # noqa: S311 - a load, not a secret
+            group.create_task(_send(order, name, streams[name], chance, session, group))
+    return streams
 
 
 async def _send(
-    stream: LoadStream,
-    seconds: float,
+    order: ClientOrder,
+    name: str,
+    stream: Stream,
     chance: random.Random,
     session: aiohttp.ClientSession,
     group: asyncio.TaskGroup,
 ) -> None:
-    due = time.monotonic()
-    end = due + seconds
-    while (due := due + chance.expovariate(stream.rate_per_s)) < end:
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
-        group.create_task(_one(stream, due, session))
+    begin = order.start_s
+    for phase in order.phases:
+        due, end = begin, begin + phase.seconds
+        while (due := due + chance.expovariate(phase.rates_per_s[name])) < end:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            body = chance.choice(order.bodies[name])
+            group.create_task(_one(order.urls[name], body, stream, due, session))
+        begin = end
 
 
-async def _one(stream: LoadStream, due_s: float, session: aiohttp.ClientSession) -> None:
+async def _one(url: str, body: str, stream: Stream, due_s: float, session: aiohttp.ClientSession) -> None:
     late_ms = 1e3 * (time.monotonic() - due_s)
+    headers = {"Content-Type": "application/json"}
     try:
-        async with session.post(stream.url, json={"rounds": stream.rounds}) as response:
+        async with session.post(url, data=body.encode(), headers=headers) as response:
             await response.read()
             answered = response.status == OK
     except (aiohttp.ClientError, TimeoutError):
         answered = False
     stream.due_s.append(due_s)
-    stream.latency_ms.append(1e3 * (time.monotonic() - due_s) if answered else FAILED_MS)
+    stream.latency_ms.append(1e3 * (time.monotonic() - due_s) if answered else None)
     stream.late_ms.append(late_ms)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kwiken.allocator.placement import NodeLedger, PlacementRequest, admit_all, request_for
+from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, PlacementRequest, admit_all, request_for
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Measure, Target, Workload
 from kwiken.base.errors import InputError
-from tests.support.runtime.clusters import SOURCE_CAUTION, cluster, profile
+from tests.support.runtime.clusters import cluster, profile
 
 RATES = {1.0: 100.0, 2.0: 190.0}
 NODES = cluster({"top": 8}, cores=4)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kwiken.apps.demo_place import PlacedArm
-from kwiken.apps.demo_place.run import DemoPlaceResult, Loss, ServiceOutcome
+from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, Recovery, ServiceOutcome
 from kwiken.base.errors import KwikenError
 from tests.support.project.commands import refused, run
 
@@ -39,15 +39,19 @@ LOSS = Loss(
     node="node-2",
     services=["pack"],
     kept_again_s=0.5,
+    p99_ms={"pack": 60.0},
     failed=1,
     requests=90,
     actions=[(0.2, "moved")],
     busy=0.4,
 )
 OUTCOME = DemoPlaceResult(
-    call_ms={"pack": 12.0},
+    targets_ms={"pack": 100.0},
     rate_per_s={"pack": 9.0},
     arms=[arm("least-loaded", 200.0), arm("thrifty", 50.0)],
+    growth=Recovery(
+        kept_again_s=1.0, p99_ms={"pack": 50.0}, failed=0, requests=80, actions=[(5.0, "grew")], busy=0.5
+    ),
     loss=LOSS,
 )
 
@@ -78,9 +82,9 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         "a line of its own",
         "and slow again",
     ]
-    assert "after node-2 was stopped\n  0.2 s  moved" in result.stdout
+    assert "after the load grew\n  5.0 s  grew\nafter node-2 was lost\n  0.2 s  moved" in result.stdout
     assert "least-loaded misses the target of pack" in result.stdout
-    assert "After node-2 was stopped, all targets were kept again within 0.5 s" in result.stdout
+    assert "After node-2 was lost, all targets were kept again within 0.5 s" in result.stdout
 
 
 def test_a_failure_shows_the_end_of_the_log_and_its_reason(
