@@ -1,4 +1,4 @@
-"""Ways to size a service that are compared with the joint search, each verified in the same simulator."""
+"""Ways to size a service that are compared with `kwiken size`, each verified in the same simulator."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kwiken.allocator.capacity.supply import Sizes, StageSize
 from kwiken.allocator.capacity.trials import StageTrials
 
 # Common shares of the replicas' time in use that sizing in proportion to load tries.
+ONE_SEARCH: Final = "one search with all levers"
 PROPORTIONS: Final = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 
 
@@ -29,7 +30,8 @@ class Arm:
     Attributes:
         at_target: its cheapest sizes that meet the target; None where it found none.
         nearest: the least p99 that it came to on the way to the target; None where it met the target.
-        at_cost: its least p99 at the joint answer's cost; None where it cannot serve the calls at that cost.
+        at_cost: its least p99 at the cost of the answer of `kwiken size`; None where it cannot serve the
+            calls at that cost.
     """
 
     name: str
@@ -41,12 +43,12 @@ class Arm:
 def compared(
     search: Search, given: Sizes | None, answer: SizeOutcome, target_ms: float, *, seed: int
 ) -> list[Arm]:
-    """The joint search and its alternatives, at the same target and at the same cost.
+    """The answer of `kwiken size` and its alternatives, at the same target and at the same cost.
 
     Args:
         search: search with all levers.
         given: cheapest sizes with the reissues planned for the replicas as recorded; None for no room.
-        answer: the joint search's answer for the target.
+        answer: answer of `kwiken size` for the target.
         target_ms: p99 to reach, milliseconds.
         seed: seed of the requests that answers are verified on.
     """
@@ -55,22 +57,36 @@ def compared(
     replicas_first = _replicas_then_reissues(search, target_ms, cost, seed)
     reissues_first = _reissues_then_replicas(search, given, target_ms, cost, seed)
     return [
-        _together(search, given, answer, seed),
+        _both_orders(answer, replicas_first, reissues_first),
         _replicas_alone(alone, target_ms, cost, seed),
         _reissues_alone(copies, target_ms, cost, seed),
         replicas_first,
         reissues_first,
-        _cheaper(replicas_first, reissues_first),
+        _one_search(search, given, target_ms, cost, seed),
     ]
 
 
-def _together(search: Search, given: Sizes | None, answer: SizeOutcome, seed: int) -> Arm:
-    starts = [None] if given is None or search.supply.cost(given) > answer.cost else [None, given]
-    found = min((search.least_p99(answer.cost, start) for start in starts), key=lambda one: one.p99_ms)
-    same = checked(search.trials, found.sizes, seed=seed)
-    if same is None or answer.p99_ms < same.p99_ms:
-        same = answer
-    return Arm("together", answer, None, same)
+def _both_orders(answer: SizeOutcome, first: Arm, second: Arm) -> Arm:
+    """The answer of `kwiken size`, and the less p99 of the two orders at its cost."""
+    same = [answer, *(arm.at_cost for arm in (first, second) if arm.at_cost is not None)]
+    return Arm("both orders", answer, None, min(same, key=lambda one: one.p99_ms))
+
+
+def _one_search(search: Search, given: Sizes | None, target_ms: float, cost: float, seed: int) -> Arm:
+    """One walk over replicas, nodes and reissues together, from two starts."""
+    starts = [None] if given is None else [None, given]
+
+    def cheapest(goal: float) -> FoundSizes:
+        found = [search.cheapest(goal, start) for start in starts]
+        met = [one for one in found if one.p99_ms <= goal]
+        if met:
+            return min(met, key=lambda one: (one.cost, one.p99_ms))
+        return min(found, key=lambda one: one.p99_ms)
+
+    met, nearest = reached(search.trials, cheapest, target_ms, seed=seed)
+    within = [start for start in starts if start is None or search.supply.cost(start) <= cost]
+    least = min((search.least_p99(cost, start) for start in within), key=lambda one: one.p99_ms)
+    return Arm(ONE_SEARCH, met, nearest, checked(search.trials, least.sizes, seed=seed))
 
 
 def _replicas_alone(alone: Search, target_ms: float, cost: float, seed: int) -> Arm:
@@ -146,16 +162,3 @@ def _reissues_then_replicas(
     if trials.supply.cost(given) <= cost:
         same = checked(trials, alone.least_p99(cost, given).sizes, seed=seed)
     return Arm(name, met, nearest, same)
-
-
-def _cheaper(first: Arm, second: Arm) -> Arm:
-    """The better answer of two ways, each by its own measure."""
-    met = [arm.at_target for arm in (first, second) if arm.at_target is not None]
-    near = [arm.nearest for arm in (first, second) if arm.nearest is not None]
-    same = [arm.at_cost for arm in (first, second) if arm.at_cost is not None]
-    return Arm(
-        "the cheaper of both orders, trimmed",
-        min(met, key=lambda one: (one.cost, one.p99_ms), default=None),
-        None if met else min(near, key=lambda one: one.p99_ms, default=None),
-        min(same, key=lambda one: one.p99_ms, default=None),
-    )

@@ -45,7 +45,8 @@ SEED = 0
 LEARN_S, BLOCK_S, ROUNDS = 100.0, 20.0, 4
 QUICK_LEARN_S, QUICK_BLOCK_S, QUICK_ROUNDS = 25.0, 6.0, 1
 P99 = 3  # position of p99 in a ladder
-MAX_ERROR = 30.0  # % by which a p99 may differ from the promised one
+MAX_ERROR = 15.0  # % by which a p99 may differ from the promised one
+NON_INFERIORITY = 15.0  # % by which p99 may be higher than that of replicas alone, at the end of its interval
 # Whole cores alone: slower ones are played by quotas, and the calls are shorter than a quota's period.
 NODES = """
 [[classes]]
@@ -159,11 +160,11 @@ def _rows(sized: Mapping[str, SizeOutcome], found: Mapping[str, Measured]) -> li
         _saving(f"{SAME_COST}: p99 lower than that of {ALONE}", lower, met=lower["cut"] >= LEAST_SAVING),
         _saving(f"{SAME_TARGET}: p99 lower than that of {ALONE}", equal),
         Row(
-            name=f"{SAME_TARGET}: cost saved, where p99 is not shown to be higher",
+            name=f"{SAME_TARGET}: cost saved, p99 at most {NON_INFERIORITY:g}% higher",
             ours=saved,
             unit="%",
             target=LEAST_SAVING,
-            met=saved >= LEAST_SAVING and equal["high"] >= 0,
+            met=saved >= LEAST_SAVING and equal["low"] >= -NON_INFERIORITY,
         ),
         Row(
             name=f"{ALONE}: p99 of the requests that met no pause, which is the machine's own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.sizes.arms import Arm, compared
 from kwiken.allocator.capacity import SizeOutcome, SizeSettings, SizeStudy, study_size
-from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, checked
+from kwiken.allocator.capacity.outcomes import REISSUES_ONLY, REPLICAS_ONLY, checked
 from kwiken.allocator.capacity.search import Search
 from kwiken.allocator.capacity.study import VERIFY_SEED
 from kwiken.allocator.capacity.supply import Supply
@@ -21,7 +21,7 @@ CREATED = "2026-01-01T00:00:00Z"
 def study_beside_replicas(
     profile: Profile, rate_per_s: float, seed: int, cluster: Cluster | None = None, *, spare: float = SPARE
 ) -> tuple[SizeStudy, SizeOutcome, list[Arm]]:
-    """Size a service, together and in other ways, for a p99 that replicas alone are known to reach.
+    """Size a service, as `kwiken size` does and in other ways, for a p99 that replicas alone reach.
 
     Args:
         profile: recorded requests.
@@ -61,8 +61,9 @@ def least_p99(study: SizeStudy, cost: float, seed: int) -> SizeOutcome:
         seed: seed of the study.
     """
     search = study.search
-    starts = (None, study.outcome.sizes)
-    found = min((search.least_p99(cost, start) for start in starts), key=lambda one: one.p99_ms)
+    alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
+    starts = (alone.least_p99(cost).sizes, study.outcome.sizes)
+    found = min((copies.least_p99(cost, start) for start in starts), key=lambda one: one.p99_ms)
     outcome = checked(search.trials, found.sizes, seed=seed + VERIFY_SEED)
     return study.outcome if outcome is None or study.outcome.p99_ms < outcome.p99_ms else outcome
 

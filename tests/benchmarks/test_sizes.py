@@ -24,7 +24,7 @@ def test_alternatives_are_judged_alike() -> None:
     study = study_size(straggling_profile(requests=1000), settings)
     arms = compared(study.search, study.given, study.outcome, TARGET_MS, seed=settings.seed + VERIFY_SEED)
     names = [arm.name for arm in arms]
-    assert names[:2] == ["together", "replicas alone"]
+    assert names[:2] == ["both orders", "replicas alone"]
     assert len(names) == 6
     for arm in arms:
         assert (arm.at_target is None) or (arm.nearest is None)

@@ -120,18 +120,24 @@ def start_with_given(search: Search) -> Sizes | None:
     return tuple(sizes)
 
 
-def joint(search: Search, given: Sizes | None) -> Callable[[float], FoundSizes]:
-    """Function that finds the cheapest sizes for a goal, the cheaper of two searches.
+def in_two_steps(search: Search, given: Sizes | None) -> Callable[[float], FoundSizes]:
+    """Function that finds the cheapest sizes for a goal, the cheaper of two orders.
+
+    1. Replicas for the goal without copies; then copies on these replicas; then a trim of what the goal does
+       not need.
+    2. Copies as planned for the replicas as recorded; then replicas for the goal; then the same trim.
 
     Args:
-        search: search with all levers.
-        given: sizes of `start_with_given`, from which the second search starts; None for no second one.
+        search: search with all levers, which trims.
+        given: sizes of `start_with_given`, from which the second order starts; None to leave it out.
     """
+    alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
 
     def cheapest(goal: float) -> FoundSizes:
-        found = [search.cheapest(goal)]
+        replicas = alone.cheapest(goal)
+        found = [search.trim(copies.least_p99(replicas.cost, replicas.sizes), goal)]
         if given is not None:
-            found.append(search.cheapest(goal, given))
+            found.append(search.trim(alone.cheapest(goal, given), goal))
         met = [one for one in found if one.p99_ms <= goal]
         if met:
             return min(met, key=lambda one: (one.cost, one.p99_ms))

@@ -12,10 +12,11 @@ import numpy as np
 from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.marginals import Marginal, marginals, slowest_stage
 from kwiken.allocator.capacity.outcomes import (
+    REISSUES_ONLY,
     REPLICAS_ONLY,
     SizeOutcome,
     checked,
-    joint,
+    in_two_steps,
     reached,
     start_with_given,
 )
@@ -59,7 +60,7 @@ class FrontierPoint:
         sizes: size of each stage.
     """
 
-    joint: bool
+    with_copies: bool
     p99_ms: float
     cost: float
     sizes: Sizes
@@ -127,10 +128,10 @@ def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
     search = Search(trials, shares, settings.max_reissue)
     seed = settings.seed + VERIFY_SEED
     given = start_with_given(search)
-    cheapest = joint(search, given)
+    cheapest = in_two_steps(search, given)
     met, nearest = reached(trials, cheapest, settings.target_p99_ms, seed=seed)
     if met is None:
-        raise _unmet(search, nearest, settings)
+        raise _unmet(search, cheapest(0.0), nearest, settings)
     plain = verify(trials, met.sizes, seed=seed, copies=False)
     assert plain is not None  # without copies nothing overloads a stage
     return SizeStudy(
@@ -154,24 +155,32 @@ def _frontier(
     """Cheapest sizes for targets up to the p99 of the cheapest sizes that serve at all, both ways."""
     points = []
     slowest = search.p99_ms(search.cheapest_start())
-    alone = search.only(REPLICAS_ONLY)
-    for joint_way, within, way in ((True, search, cheapest), (False, alone, alone.cheapest)):
-        least = within.reach(MAX_FRONTIER_COST * met.cost)
+    alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
+    for with_copies, way in ((True, cheapest), (False, alone.cheapest)):
+        least = alone.reach(MAX_FRONTIER_COST * met.cost)
+        if with_copies:
+            least = copies.least_p99(least.cost, least.sizes)
         goals = np.geomspace(least.p99_ms, max(slowest, least.p99_ms), FRONTIER_POINTS)
         found = [least, *(way(float(goal)) for goal in goals[1:])]
-        if joint_way:
+        if with_copies:
             found.append(search.found(met.sizes))
         kept: list[FrontierPoint] = []
         for one in sorted(found, key=lambda point: (point.cost, point.p99_ms)):
             if not kept or one.p99_ms < kept[-1].p99_ms:
-                kept.append(FrontierPoint(joint_way, one.p99_ms, one.cost, one.sizes))
+                kept.append(FrontierPoint(with_copies, one.p99_ms, one.cost, one.sizes))
         points += kept
     return points
 
 
-def _unmet(search: Search, nearest: SizeOutcome | None, settings: SizeSettings) -> UnmetTargetError:
-    """Error that names the nearest p99 in reach, and what stands against a lower one."""
-    least = search.cheapest(0.0)
+def _unmet(
+    search: Search, least: FoundSizes, nearest: SizeOutcome | None, settings: SizeSettings
+) -> UnmetTargetError:
+    """Error that names the nearest p99 in reach, and what stands against a lower one.
+
+    Args:
+        least: sizes of the least p99 that the search knows.
+        nearest: verified sizes of the least p99 on the way to the target; None for none.
+    """
     outcome = checked(search.trials, least.sizes, seed=settings.seed + VERIFY_SEED)
     reach = [one for one in (nearest, outcome) if one is not None]
     best = min(reach, key=lambda one: one.p99_ms) if reach else None

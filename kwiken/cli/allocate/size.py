@@ -337,7 +337,7 @@ def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str,
         "placement": study.placement,
         "moves": study.marginals,
         "frontier": [
-            {"with_copies": point.joint, "p99_ms": point.p99_ms, "cost": point.cost}
+            {"with_copies": point.with_copies, "p99_ms": point.p99_ms, "cost": point.cost}
             for point in study.frontier
         ],
         "notes": note_summaries(study.model.notes),

@@ -42,8 +42,8 @@ def draw_frontier(points: Sequence[FrontierPoint], chosen: tuple[float, float], 
     drawing.text((14, (TOP + HEIGHT - BOTTOM) / 2), "cost", anchor="middle", turn=True)
     drawing.line((across(target_ms), TOP), (across(target_ms), HEIGHT - BOTTOM), "target")
     drawing.text((across(target_ms) + 4, TOP + 12), f"target {target_ms:g} ms", "t")
-    for place, (joint, label, line, dot) in enumerate(WAYS):
-        own = [point for point in points if point.joint is joint]
+    for place, (with_copies, label, line, dot) in enumerate(WAYS):
+        own = [point for point in points if point.with_copies is with_copies]
         drawing.path([(across(point.p99_ms), up(point.cost)) for point in own], line)
         for point in own:
             at = across(point.p99_ms), up(point.cost)

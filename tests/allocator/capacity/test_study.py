@@ -37,11 +37,11 @@ def profile() -> Profile:
 @pytest.fixture(scope="module")
 def placed(profile: Profile) -> SizeStudy:
     cluster = nodes_from_toml(NODES, where="nodes.toml")
-    return study_size(profile, settings(cluster=cluster))
+    return study_size(profile, settings(cluster=cluster, target_p99_ms=70.0))
 
 
 def test_the_target_is_met_in_the_simulator(placed: SizeStudy) -> None:
-    assert placed.outcome.p99_ms <= 80.0
+    assert placed.outcome.p99_ms <= 70.0
     assert placed.plain.p99_ms > placed.outcome.p99_ms
 
 
@@ -75,8 +75,8 @@ def test_the_same_seed_gives_the_same_sizes(profile: Profile) -> None:
 
 def test_the_frontier_falls(profile: Profile) -> None:
     study = study_size(profile, settings(target_p99_ms=90.0, frontier=True))
-    for joint in (True, False):
-        points = [point for point in study.frontier if point.joint is joint]
+    for with_copies in (True, False):
+        points = [point for point in study.frontier if point.with_copies is with_copies]
         assert points
         costs = [point.cost for point in points]
         latencies = [point.p99_ms for point in points]
