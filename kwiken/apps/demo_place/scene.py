@@ -36,7 +36,7 @@ MIX: Final = (0.6, 1.0, 1.4)  # rounds of calls, as factors of the middle one; i
 REQUESTS: Final = 48  # lines of a file of requests
 TARGET_OVER_CALL: Final = 8.0  # p99 to keep, as a multiple of the time of a call on the smallest replica
 # Rate to keep, as a factor of what one smallest replica on a quick node serves while it is never idle.
-LOADS: Final = {"digest": 0.6, "pack": 0.9, "order": 1.1}
+LOADS: Final = {"digest": 0.65, "pack": 0.85, "order": 1.0}
 GROWING: Final = "digest"  # service whose load doubles
 GROWTH: Final = 2.0
 
