@@ -87,11 +87,11 @@ class GrpcGatewayServer:
             InputError: the address cannot be bound to.
         """
         await self._server.start()
-        await self._server.report_ready()
+        self._server.report_ready()
 
     async def report_stopping(self) -> None:
         """Report the gateway as unhealthy, so that balancers send requests elsewhere."""
-        await self._server.report_stopping()
+        self._server.report_stopping()
 
     async def stop(self) -> None:
         """Close all connections and cancel what they wait for."""

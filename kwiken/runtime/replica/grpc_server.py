@@ -99,7 +99,7 @@ class GrpcReplicaServer:
         """
         await self._server.start()
         await self.calls.set_up()
-        await self._server.report_ready()
+        self._server.report_ready()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
         """Refuse new calls, finish those in flight, then close.
@@ -109,7 +109,7 @@ class GrpcReplicaServer:
             linger_s: seconds for which calls are refused, so that they go to other replicas.
         """
         self.calls.refuse_all()
-        await self._server.report_stopping()
+        self._server.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
         await self.calls.emptied(max(0.0, grace_s - linger_s))
         await self._server.stop()

@@ -11,6 +11,7 @@ from typing import Final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
+FIRST_WINDOW: Final = 4  # number of the setting: window of a stream when it begins
 WINDOW: Final = 65_535  # bytes that each side takes first, of a stream and of a connection
 MAX_FRAME: Final = 16_384  # bytes
 
@@ -48,13 +49,14 @@ class Http2Client:
 
     Args:
         port: port of the server, at 127.0.0.1.
+        takes: bytes of each stream that the server may send, for good.
 
     Attributes:
         ended: streams that the server has ended, with its header blocks and error codes for each.
         gone: whether the server has closed the connection, or says that it will.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, takes: int = WINDOW) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._received = bytearray()
         self._window = WINDOW
@@ -63,7 +65,7 @@ class Http2Client:
         self._next = 1
         self.ended: dict[int, bytes] = {}
         self.gone = False
-        self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
+        self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", FIRST_WINDOW, takes)))
         self._socket.setblocking(False)
 
     def close(self) -> None:
@@ -142,7 +144,7 @@ class Http2Client:
         if kind == SETTINGS and not flags & ACK:
             for place in range(0, len(payload), 6):
                 name, value = struct.unpack_from(">HI", payload, place)
-                if name == 4:
+                if name == FIRST_WINDOW:
                     for each in self._windows:
                         self._windows[each] += value - self._first_window
                     self._first_window = value

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import grpc
 from grpc import aio
-from grpc_health.v1 import health_pb2
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall, IncomingMessages
@@ -82,20 +81,19 @@ class GrpcServer:
         )
         self._standard = StandardServices(service, self._messages)
         server.add_generic_rpc_handlers(self._standard.handlers())
-        await self._standard.report(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._port = _bind(server, self._host, self._port, shared=self._shared)
         self._server = server
         await server.start()
 
-    async def report_ready(self) -> None:
+    def report_ready(self) -> None:
         """Report the server as healthy from now on."""
         if self._standard is not None:
-            await self._standard.report(health_pb2.HealthCheckResponse.SERVING)
+            self._standard.health.report_ready()
 
-    async def report_stopping(self) -> None:
+    def report_stopping(self) -> None:
         """Report the server as unhealthy from now on."""
         if self._standard is not None:
-            await self._standard.report_stopping()
+            self._standard.health.report_stopping()
 
     async def stop(self) -> None:
         """Close all connections, and cancel the handlers that still run a little later.
@@ -103,6 +101,8 @@ class GrpcServer:
         Clients are told first that the connection takes no more calls. A call that one of them sends at that
         moment then counts as refused. If connections were cut at once, nobody would know whether it ran.
         """
+        if self._standard is not None:
+            self._standard.health.end_watches()
         if self._server is not None:
             await self._server.stop(FAREWELL_S)
             self._server = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from importlib import resources
 from typing import Any, Final
@@ -10,14 +9,14 @@ from typing import Any, Final
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
+from kwiken.runtime.wire.grpc.health_service import HealthService
 from kwiken.runtime.wire.grpc.incoming_messages import IncomingMessages
 
 DESCRIPTORS: Final = "kwiken.binpb"  # what protoc makes of kwiken.proto
-MAX_WATCHES: Final = 256  # streams that follow the health of the server; beyond it the oldest ends
 MAX_QUESTIONS: Final = 1000  # of one stream of reflection
 PARSED: Final = reflection._reflection_pb2.ServerReflectionRequest  # noqa: SLF001 - exported nowhere else
 ANSWERED: Final = reflection._reflection_pb2.ServerReflectionResponse  # noqa: SLF001
@@ -28,14 +27,15 @@ class StandardServices:
 
     Args:
         messages: takes the messages of the server's calls.
+
+    Attributes:
+        health: health of the server and its service.
     """
 
     def __init__(self, service: str, messages: IncomingMessages) -> None:
-        self._service = service
         self._messages = messages
-        self._health = health.aio.HealthServicer()
-        self._watches: dict[asyncio.Timeout, None] = {}
-        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        self.health = HealthService(service)
+        names = (service, HealthService.NAME, reflection.SERVICE_NAME)
         self._reflection = reflection.aio.ReflectionServicer(names, _descriptors())
 
     def handlers(self) -> tuple[Any, ...]:
@@ -46,7 +46,7 @@ class StandardServices:
         serialised = health_pb2.HealthCheckResponse.SerializeToString
         return (
             grpc.method_handlers_generic_handler(
-                health.SERVICE_NAME,
+                HealthService.NAME,
                 {
                     "Check": grpc.stream_unary_rpc_method_handler(
                         self._check, response_serializer=serialised
@@ -66,39 +66,16 @@ class StandardServices:
             ),
         )
 
-    async def report(self, state: Any) -> None:
-        """Report a state of the server's health from now on."""
-        for name in ("", self._service):
-            await self._health.set(name, state)
-
-    async def report_stopping(self) -> None:
-        """Report the server as unhealthy from now on."""
-        await self._health.enter_graceful_shutdown()
-
     async def _check(self, requests: Any, context: Any) -> Any:
         del requests  # the context gives them too
         request = await self._next(context, health_pb2.HealthCheckRequest.FromString)
-        return await self._health.Check(request, context) if request is not None else None
+        return await self.health.check(request, context) if request is not None else None
 
     async def _watch(self, requests: Any, context: Any) -> None:
         del requests
         request = await self._next(context, health_pb2.HealthCheckRequest.FromString)
-        if request is None:
-            return
-        if len(self._watches) >= MAX_WATCHES:
-            oldest = next(iter(self._watches))
-            del self._watches[oldest]
-            if not oldest.expired():
-                oldest.reschedule(asyncio.get_running_loop().time())
-        try:
-            async with asyncio.timeout(None) as scope:
-                self._watches[scope] = None
-                try:
-                    await self._health.Watch(request, context)
-                finally:
-                    self._watches.pop(scope, None)
-        except TimeoutError:
-            _tell(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams follow the server's health")
+        if request is not None:
+            await self.health.watch(request, context)
 
     async def _reflect(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         del requests
