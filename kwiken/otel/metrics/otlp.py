@@ -80,7 +80,8 @@ class MetricPush:
         Returns:
             Whether the collector took them.
         """
-        metrics = [_converted(each, self._started_ns, now_ns) for each in families if each.points]
+        end_ns = max(now_ns, self._started_ns)  # the clock may have been set back since
+        metrics = [_converted(each, self._started_ns, end_ns) for each in families if each.points]
         scope = ScopeMetrics(self._scope, metrics, "")
         data = MetricsData([ResourceMetrics(self._resource, [scope], "")])
         return self._exporter.export(data) is MetricExportResult.SUCCESS

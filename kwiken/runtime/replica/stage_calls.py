@@ -269,7 +269,8 @@ class StageCalls:
         return EndedCall(ending, reason.encode(), self.inflight)
 
     async def _admitted(self, call: ReceivedCall, settings: CallSettings) -> EndedCall:
-        start_ns = time.time_ns()
+        # Read once: durations must not depend on a clock that is set while the call runs.
+        start_ns, came_ns = time.time_ns(), time.monotonic_ns()
         # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
         await self._queue.take(call.came, settings.priority)
         if time.monotonic() >= call.deadline:
@@ -280,12 +281,13 @@ class StageCalls:
         shard, threads = settings.shard, settings.threads
         run = self._runner.run(call.body, shard=shard, threads=threads, traceparent=traceparent)
         ran: RanCall | None = None
-        began_ns = time.time_ns()
+        began_ns = time.monotonic_ns() - came_ns
         try:
             ran = await metered(run, meter)
         finally:
             self.cpu_ns += meter.ns
-            self._finish(traceparent, settings, (start_ns, began_ns), meter, ran)
+            times_ns = start_ns, start_ns + began_ns, start_ns + time.monotonic_ns() - came_ns
+            self._finish(traceparent, settings, times_ns, meter, ran)
         self._note_latency((time.monotonic() - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
         return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
@@ -294,7 +296,7 @@ class StageCalls:
         self,
         traceparent: str | None,
         settings: CallSettings,
-        times_ns: tuple[int, int],
+        times_ns: tuple[int, int, int],
         meter: CpuMeter,
         ran: RanCall | None,
     ) -> None:
@@ -302,7 +304,7 @@ class StageCalls:
 
         Args:
             traceparent: trace context of the caller's attempt, as it was sent; None for none.
-            times_ns: arrival of the call and begin of its handler, nanoseconds since 1970.
+            times_ns: arrival of the call, begin and end of its handler, nanoseconds since 1970.
             ran: outcome of the call; None if it was cancelled.
         """
         if self._observer is None:
@@ -315,7 +317,7 @@ class StageCalls:
                     attempt=settings.attempt,
                     start_ns=times_ns[0],
                     began_ns=times_ns[1],
-                    end_ns=time.time_ns(),
+                    end_ns=times_ns[2],
                     busy_ms=meter.ms,
                     error=ran.error if ran is not None else "cancelled",
                     exception=ran.exception if ran is not None else None,
