@@ -154,7 +154,7 @@ async def _addresses(host: str, port: int) -> list[str]:
         except (OSError, UnicodeError) as error:
             failed.append(error)
         else:
-            found.extend(sorted({str(address[0]) for *_, address in answers}))
+            found.extend(sorted({str(address[0]) for *_, address in answers})[:MAX_REPLICAS])
 
     await in_thread(look_up, name="kwiken-names")
     if failed:
