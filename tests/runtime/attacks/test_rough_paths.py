@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Service, Stage
+from kwiken.model.service import MAX_REPLICAS, Service, Stage
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.control import Control, NameResolver, name_resolver
@@ -32,7 +32,7 @@ PROTOCOLS: Final = ("http", "grpc")
 DEADLINE_MS: Final = 1000.0
 NAME: Final = "many.example"
 ASK_SYSTEM: Final = socket.getaddrinfo
-SERVERS: Final = {"http": ReplicaServer, "grpc": GrpcReplicaServer}
+SERVERS: Final[dict[str, Any]] = {"http": ReplicaServer, "grpc": GrpcReplicaServer}
 PATHS: Final = {
     "slow": Path(delay_ms=100.0, jitter_ms=100.0),
     "losing": Path(delay_ms=5.0, jitter_ms=20.0, cut=0.1),
@@ -142,7 +142,7 @@ async def test_a_name_that_means_another_machine_at_each_look_up(
 ) -> None:
     """Calls go on, whichever of two machines it means, and whether the look-up fails."""
     names = Names(lambda: ["127.0.0.1"], not_found, lambda: ["127.0.0.2"], lambda: ["127.0.0.1", "127.0.0.2"])
-    monkeypatch.setattr(name_resolver.socket, "getaddrinfo", names)
+    monkeypatch.setattr(socket, "getaddrinfo", names)
     async with (
         replica_of(protocol) as port,
         replica_of(protocol, "127.0.0.2", port),
@@ -167,10 +167,10 @@ async def test_a_name_that_means_another_machine_at_each_look_up(
 
 async def test_a_name_with_countless_addresses_has_bounded_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"10.{a}.{b}.{c}" for a in range(2) for b in range(200) for c in range(250)]
-    monkeypatch.setattr(name_resolver.socket, "getaddrinfo", Names(lambda: many, lambda: many[:1]))
+    monkeypatch.setattr(socket, "getaddrinfo", Names(lambda: many, lambda: many[:1]))
     async with calling("http") as executor:
         found = resolver(executor, 9, "http")
-        assert len((await found.resolve())["say"]) == name_resolver.MAX_REPLICAS
+        assert len((await found.resolve())["say"]) == MAX_REPLICAS
         assert len((await found.resolve())["say"]) == 1
         (left,) = executor.status()["stages"]["say"]["replicas"]
         assert left["id"] == f"{many[0]}:9"
@@ -186,7 +186,7 @@ async def test_a_look_up_without_an_end_keeps_the_known_and_one_thread(
         return ["127.0.0.2"]
 
     names = Names(lambda: ["127.0.0.1"], hangs)
-    monkeypatch.setattr(name_resolver.socket, "getaddrinfo", names)
+    monkeypatch.setattr(socket, "getaddrinfo", names)
     async with replica_of("http") as port, calling("http") as executor:
         found = resolver(executor, port, "http")
         await found.resolve()
