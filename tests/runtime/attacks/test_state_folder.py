@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kwiken.runtime.cluster import Cluster
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, StateFiles, StateFolder
 from kwiken.runtime.gateway.control import PlanStore
 from kwiken.runtime.process import LogFile
+from tests.support.runtime.server_processes import KWIKEN, ROOT
 from tests.support.runtime.waiting import until
 
 TARGET = "kwiken.services.hello:hello"
@@ -169,3 +171,35 @@ async def test_a_state_that_could_not_be_written_is_written_once_it_can_be(
         assert pid not in recorded()
         obstacle.rmdir()
         await until(lambda: pid in recorded())
+
+
+def test_several_up_at_once_on_one_folder_leave_one_service(tmp_path: Path) -> None:
+    """Real processes: one comes up, each other says in one line why it does not, and `down` ends all."""
+    words = [*KWIKEN, "up", TARGET, "--port", "0", "--state", str(tmp_path), "--detach"]
+    started = [
+        subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    told = [process.communicate(timeout=120) for process in started]
+    try:
+        codes = sorted(process.returncode for process in started)
+        assert codes == [0, 2, 2], told
+        for process, (_, errors) in zip(started, told, strict=True):
+            if process.returncode:
+                (line,) = errors.strip().splitlines()
+                assert "is up already" in line
+        state = StateFiles(tmp_path, "hello").read()
+        assert state is not None
+        assert state.ready
+        pids = [each.identity.pid for each in (*state.gateways, *state.replicas)] + [state.supervisor.pid]
+    finally:
+        assert main(["down", "--state", str(tmp_path)]) in {0, None}
+    assert not any(runs(pid) for pid in pids)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that ended may stay as a zombie until somebody asks for its code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +57,17 @@ def test_a_machine_probe_leaves_nothing_behind(tmp_path: Path, number: signal.Si
         assert list(run.temporary.iterdir()) == []
     finally:
         run.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_s", [0.1, 0.4, 0.8, 1.1, 1.5, 2.0, 2.7, 3.5, 5.0])
+def test_a_probe_interrupted_at_any_moment_leaves_nothing_behind(
+    stage_probe: ProbeRun, after_s: float
+) -> None:
+    """Before Python runs the command, the signal ends the process by itself."""
+    time.sleep(after_s)
+    stage_probe.process.send_signal(signal.SIGINT)
+    assert stage_probe.process.wait(timeout=60) in {130, -signal.SIGINT, 1, 0}
+    stage_probe.wait_for(lambda: not stage_probe.processes())
+    assert list(stage_probe.temporary.iterdir()) == []
+    assert stage_probe.groups() == []
