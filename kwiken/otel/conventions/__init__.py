@@ -17,4 +17,9 @@ from kwiken.otel.conventions.facts import (
     WANTED as WANTED,
     facts_of as facts_of,
 )
-from kwiken.otel.conventions.routes import Route as Route, folded_url as folded_url
+from kwiken.otel.conventions.routes import (
+    Route as Route,
+    folded_url as folded_url,
+    is_generic as is_generic,
+    method_of as method_of,
+)

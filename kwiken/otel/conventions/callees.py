@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
+from kwiken.model.profile import query_verb
 from kwiken.otel.conventions.routes import (
     ROUTE_KEYS,
     Route,
     folded_path,
+    graphql_of,
     is_generic,
     method_of,
     rpc_of,
@@ -56,8 +58,6 @@ _ONE_REPLICA: Final = re.compile(r"^(?:localhost|[0-9.]+|\[?[0-9a-f]*:[0-9a-f:.]
 _PORT: Final = re.compile(r":[0-9]{1,5}\Z")
 _RPC_NAME: Final = re.compile(r"^/?([\w.]+)/\w+\Z")
 _TABLE: Final = re.compile(r"\b(?:from|into|update|table)\s+[\"'`\[]?([\w.]+)", re.IGNORECASE)
-_LOCKS: Final = re.compile(r"\b(?:for\s+(?:update|share)|into)\b", re.IGNORECASE)
-_SQL: Final = re.compile(r"^\W*(select|insert|update|delete|merge|with|call)\b", re.IGNORECASE)
 
 
 def callee_of(name: str, attributes: Mapping[str, object]) -> tuple[str, Route]:
@@ -91,8 +91,11 @@ def _service(name: str, attributes: Mapping[str, object]) -> str:
 def _operation(name: str, attributes: Mapping[str, object]) -> Route:
     if not attributes:
         return Route(name)
-    if _first(attributes, _DATABASE_KEYS) or _SQL.match(name):
+    if _first(attributes, _DATABASE_KEYS) or query_verb(name):
         return Route(_query(name, attributes))
+    graphql = graphql_of(name, attributes)
+    if graphql:
+        return Route(graphql)
     method = method_of(attributes)
     route, rpc = stated_route(attributes), rpc_of(attributes)
     if route:
@@ -106,33 +109,27 @@ def _operation(name: str, attributes: Mapping[str, object]) -> Route:
 def _query(name: str, attributes: Mapping[str, object]) -> str:
     """Verb and table of a query, without its values; the name of the span where no verb is stated."""
     text = _first(attributes, SQL_KEYS)
-    text = text if _SQL.match(text) else name
-    found = _SQL.match(text)
-    verb = _first(attributes, _DOES_KEYS) or (found[1].upper() if found is not None else "")
+    text = text if query_verb(text) else name
+    verb = query_verb(text) or _first(attributes, _DOES_KEYS)
     if not verb:
         return name
-    table = _first(attributes, _TABLE_KEYS)
-    if not table and found is not None:
-        there = _TABLE.search(text)
-        table = there[1] if there is not None else ""
-    if verb.upper() == "SELECT" and _LOCKS.search(text):
-        verb = "SELECT FOR UPDATE"
+    there = _TABLE.search(text) if query_verb(text) else None
+    table = _first(attributes, _TABLE_KEYS) or (there[1] if there is not None else "")
     short = f"{verb} {table}".strip()
     return name if name.upper().startswith(verb.upper()) and len(name) <= len(short) else short
 
 
 def folded_query(text: str) -> str:
-    """Query without its values: its verb, its first table, and whether it locks rows or fills a table."""
+    """Query without its values: what it does, and its first table."""
     return _cached_query(text) if len(text) <= MAX_CACHED_TEXT else _folded_query(text)
 
 
 def _folded_query(text: str) -> str:
-    found = _SQL.match(text)
-    if found is None:
+    verb = query_verb(text)
+    if not verb:
         return text[:MAX_QUERY]
     table = _TABLE.search(text)
-    locks = found[1].upper() == "SELECT" and _LOCKS.search(text) is not None
-    return f"{found[1].upper()} FROM {table[1] if table is not None else ''}{' FOR UPDATE' if locks else ''}"
+    return f"{verb} FROM {table[1] if table is not None else ''}"
 
 
 _cached_query = lru_cache(maxsize=8192)(_folded_query)

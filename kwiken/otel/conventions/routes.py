@@ -75,13 +75,12 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
     if not attributes:
         return Route(name)
     method = method_of(attributes)
-    graphql = _text(attributes, "graphql.operation.name")
+    graphql = graphql_of(name, attributes)
     route = stated_route(attributes)
     rpc = rpc_of(attributes)
     destination = destination_of(attributes) if takes else ""
     if graphql:
-        kind = _text(attributes, "graphql.operation.type")
-        return Route(name if graphql in name else f"{kind} {graphql}".strip())
+        return Route(graphql)
     if route:
         # The name may hold a longer route, where the router of an application is mounted below a path.
         whole = name.endswith(route) and (route != "/" or name in {"/", f"{method} /"})
@@ -93,6 +92,19 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
         return Route(name if destination in name else f"{destination} {does}")
     path = folded_path(attributes) if is_generic(name) else ""
     return Route(f"{method} {path}".strip(), name) if path else Route(name)
+
+
+def graphql_of(name: str, attributes: Mapping[str, object]) -> str:
+    """Type and name of a GraphQL operation, such as `query GetCart`; empty where the span states none.
+
+    The name of the span is taken where it begins with the type and holds the name.
+    """
+    kind, operation = (_text(attributes, key) for key in _GRAPHQL_KEYS)
+    if not kind and not operation:
+        return ""
+    if name.startswith(kind or operation) and operation in name:
+        return name if operation else f"{kind} (anonymous)"
+    return f"{kind} {operation or '(anonymous)'}".strip()
 
 
 def is_generic(name: str) -> bool:

@@ -19,6 +19,7 @@ from kwiken.otel.conventions import (
     Route,
     facts_of,
     folded_url,
+    method_of,
 )
 
 Rows = NDArray[np.void]
@@ -153,6 +154,7 @@ class Names:
     `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
     them. `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
     `from_paths` holds, by number of an operation that was named by a concrete path, that of the span's name.
+    `methods` holds, by number of an operation, the HTTP methods that any of its spans states.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
@@ -161,6 +163,7 @@ class Names:
     kinds: list[str] = field(default_factory=list)
     stated: dict[int, Mapping[str, str]] = field(default_factory=dict)
     from_paths: dict[int, int] = field(default_factory=dict)
+    methods: dict[int, set[str]] = field(default_factory=dict)
     _said: dict[object, Said] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
@@ -232,7 +235,12 @@ class Names:
         facts = facts_of(kind, status, name, attributes)
         flags = _KIND_FLAGS.get(facts.kind, 0) | (ERROR if facts.failed else 0)
         callee = NO_CALLEE if facts.callee is None else self._routed(*facts.callee)
-        return Said(self._routed(service, facts.route), callee, flags)
+        op = self._routed(service, facts.route)
+        method = method_of(attributes)
+        if method:
+            for stated in {op, callee} - {NO_CALLEE}:
+                self.methods.setdefault(stated, set()).add(method)
+        return Said(op, callee, flags)
 
     def _routed(self, service: str, route: Route) -> int:
         op = self.operation(service, route.name)
@@ -252,6 +260,8 @@ class Names:
             names = np.array(list(self.from_paths.values()), np.int64)
             many = np.bincount(names)[names] > MAX_PATHS
             found[ops[many]] = names[many]
+            for op, name in zip(ops[many].tolist(), names[many].tolist(), strict=True):
+                self.methods.setdefault(name, set()).update(self.methods.get(op, ()))
         return found
 
     def state(self, ops: Sequence[int], attributes: Callable[[int], Mapping[str, object]]) -> None:

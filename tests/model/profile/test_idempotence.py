@@ -17,6 +17,7 @@ from kwiken.model.profile import (
     http_method,
     kept_copyable,
     kept_single,
+    query_verb,
     says_read,
     says_write,
     taken_for,
@@ -126,6 +127,67 @@ def test_what_the_name_of_an_operation_says(operation: str, writes: bool, reads:
     assert (says_write(operation), says_read(operation)) == (writes, reads)
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "GetCart", "get_cart", "get-cart", "shop.cart.get", "/shop.Cart/GetCart", "POST /shop.Cart/GetCart",
+        "findByFirstNameAndLastName", "FindOrFail", "GetOrDefault", "GetTermsAndConditions", "BatchGetItem",
+        "CountUsers", "countByStatus", "getPendingUpdates", "QueryThenFetch", "selectById", "GetNextPage",
+        "DynamoDB.Query", "pg.query:SELECT shop", "GET MGET", "SELECT count(*) FROM orders", "find orders",
+        "WITH x AS (SELECT 1 FROM y) SELECT * FROM x",
+        "WITH a (x, y) AS (SELECT b, c FROM t) SELECT x FROM a WHERE lower(x) IN ('for update', 'z')",
+        "SELECT a.t /* delete from t */ FROM a",
+    ],
+)  # fmt: skip
+def test_names_that_say_that_they_read(operation: str) -> None:
+    assert says_read(operation)
+    assert not says_write(operation)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        # a word for reading joined with another action, or as a part of another word
+        "GetAndDelete", "get-and-delete", "get.and.delete", "get_then_delete", "FindOrCreate", "CheckAndSet",
+        "GetOrCreateCart", "SearchAndReplace", "findOneAndArchive", "findByIdAndArchive", "GetAndTouch",
+        "ReadAndAck", "CheckAndMutateRow", "ReadModifyWrite", "Fetch_add", "FetchAddCounter", "GetAccountWithLock",
+        "findByIdForUpdate", "GetSetOfKeys", "getCart, clear it", "Get2Delete", "ReadUpdatingView",
+        "Checkout", "CheckOut", "Check_in", "Counter", "CountVisit", "Described", "Getaway", "Listen",
+        "ListenForUpdates", "Readjust", "getset", "GETDEL", "GETSET", "selectSeat", "select seat",
+        # what is new each time
+        "GetNextId", "GetNewToken", "get_fresh_token",
+        # other languages
+        "obtenerYBorrar", "Get删除", "lesenUndÄndern", "получить",
+        # queries of which nothing is known, and such as write, lock or call what may do anything
+        "pg.query", "query", "query deleteCart", "with lock", "GET SET EXPIRE",
+        "SELECT * FROM t FOR NO KEY UPDATE", "SELECT * FROM t LOCK IN SHARE MODE", "SELECT * FROM t WITH (UPDLOCK)",
+        "SELECT a INTO b FROM c", "SELECT nextval('ids')", "SELECT pg_advisory_lock(1)", "SELECT 1; DELETE FROM x",
+        "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x", "with x as (update t set a = 1) select 1 from x",
+    ],
+)  # fmt: skip
+def test_names_that_do_not_say_that_they_read(operation: str) -> None:
+    assert not says_read(operation)
+    assert why_write(operation, None, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("statement", "verb"),
+    [
+        ("insert into t values (1)", "INSERT"),
+        ("/* app='shop' */ DELETE FROM t", "DELETE"),
+        ("-- why\nUPDATE t SET a = 1", "UPDATE"),
+        ("WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x", "DELETE"),
+        ("SELECT truncate(a, 1) FROM t", "SELECT truncate()"),
+        ("SELECT charge_card(17)", "SELECT charge_card()"),
+        ("SELECT * FROM t WHERE note = 'for update'", "SELECT"),
+        ("find orders", ""),
+        ("", ""),
+    ],
+)
+def test_the_verb_of_a_query(statement: str, verb: str) -> None:
+    assert query_verb(statement) == verb
+
+
 NOTHING, READS = Evidence(), Evidence(read=True)
 
 
@@ -135,7 +197,13 @@ NOTHING, READS = Evidence(), Evidence(read=True)
         ("/orders/{id}", "GET", Evidence(wrote="UPDATE orders"), "UPDATE orders"),
         ("/orders", "PUT", READS, "PUT"),
         ("/cart/add", "POST", READS, "/cart/add"),
-        ("/cart/add", "GET", NOTHING, ""),
+        ("/cart/add", "GET", NOTHING, "/cart/add"),
+        ("GET /orders/{id}/cancel", "GET", NOTHING, "GET /orders/{id}/cancel"),
+        ("GET /add-ons", "GET", NOTHING, ""),
+        ("GET /updates", "GET", NOTHING, ""),
+        ("query GetCart", "POST", NOTHING, ""),
+        ("query deleteCart", "POST", NOTHING, "query deleteCart"),
+        ("mutation getCart", None, READS, "mutation getCart"),
         ("Transaction.commit", None, NOTHING, "Transaction.commit"),
         ("/search", "POST", READS, ""),
         ("/search", "POST", NOTHING, "POST"),

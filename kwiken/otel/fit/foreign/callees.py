@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Evidence, http_method, says_read, says_write, why_write
+from kwiken.model.profile import Evidence, http_method, names_grpc, why_write
 from kwiken.model.service import MAX_REPLICAS
 from kwiken.otel.fit.calls import NS_PER_MS, Floats
 from kwiken.otel.fit.foreign.instances import instances_of
-from kwiken.otel.read import NO_TEXT, Bools, Ints, columns as c
-from kwiken.otel.trace import Forest, ServiceCalls, levels
+from kwiken.otel.fit.foreign.reads_below import Below
+from kwiken.otel.read import NO_TEXT, Bools, Ints
+from kwiken.otel.trace import Forest, ServiceCalls
 
-_NONE = -1
 MAX_PORT = 65_535
 MAX_PORT_DIGITS = 5
 # A host's name or address, with a port behind it or not.
@@ -59,37 +59,6 @@ class Hedged(NamedTuple):
     pairs_cut: Bools | None
 
 
-@dataclass(frozen=True, slots=True)
-class Below:
-    """Reads and writes among each span of a forest and all below it.
-
-    Attributes:
-        wrote: (n,) number of an operation that writes; -1 for none.
-        read: (n,) number of an operation that reads; -1 for none.
-    """
-
-    wrote: Ints
-    read: Ints
-
-
-def seen_below(forest: Forest) -> Below:
-    """Find reads and writes by the names of spans; a span that sends a message is a write.
-
-    Of a client's span, what it asks its callee for is the name: the verb of a query is in its attributes.
-
-    Args:
-        forest: forest of all spans.
-    """
-    names = [operation for _, operation in forest.names.operations]
-    callee = forest.spans["callee"]
-    op = np.where(callee >= 0, callee, forest.spans["op"]).astype(np.int64)
-    flags = forest.spans["flags"]
-    sends, takes = flags & c.PRODUCER != 0, flags & c.CONSUMER != 0
-    wrote = np.where(sends, op, _numbers(says_write(name) for name in names)[op])
-    read = np.where(sends | takes, _NONE, _numbers(says_read(name) for name in names)[op])
-    return Below(_highest_below(forest, wrote), _highest_below(forest, read))
-
-
 class Callees:
     """Facts on callees, from the spans of calls and from all spans below them.
 
@@ -118,11 +87,12 @@ class Callees:
             clients = self._calls.clients[rows]
             clients, rows = clients[clients >= 0], self._calls.rows[rows]
         stated = self._forest.names.stated.get(op, {})
-        method = http_method(operation) or self._method(clients) or _stated_method(stated)
-        wrote, read = self._below.wrote[rows], self._below.read[rows]
+        methods = self._methods(op, operation, clients)
+        method = methods[0] if len(methods) == 1 else None
+        wrote, below = self._below.wrote[rows], self._below
         seen = Evidence(
-            wrote=self._operation(wrote),
-            read=bool((wrote < 0).all() and (read >= 0).mean() >= MIN_READ_SHARE),
+            wrote=self._operation(wrote) or self._operation(below.wrote_by_op[op : op + 1]),
+            read=bool(not below.doubtful[rows].any() and below.read[rows].mean() >= MIN_READ_SHARE),
         )
         host, port = self._address(stated, clients)
         match = SpanMatch(
@@ -134,7 +104,8 @@ class Callees:
             host=host,
             port=port,
         )
-        return Callee(match, why_write(operation, method, seen))
+        reasons = [why_write(operation, each, seen) for each in methods or (None,)]
+        return Callee(match, next(filter(None, reasons), ""))
 
     def hedged(self, rows: Ints) -> Hedged:
         """Find calls of which the caller sent copies; arguments as `of`."""
@@ -165,11 +136,18 @@ class Callees:
         assert self._calls is not None  # of spans, no instances are asked
         return instances_of(self._forest, self._calls)
 
-    def _method(self, clients: Ints) -> str | None:
-        """HTTP method in the names of the clients' spans; None if they state none, or several."""
-        ops = np.unique(self._forest.spans["op"][clients]).tolist()
-        found = {http_method(self._forest.names.operations[op][1]) for op in ops}
-        return found.pop() if len(found) == 1 else None
+    def _methods(self, op: int, operation: str, clients: Ints) -> list[str]:
+        """HTTP methods of the calls of an operation: that in its name, else all that any span states."""
+        named = http_method(operation)
+        if named is not None:
+            return [named]
+        names, spans = self._forest.names, self._forest.spans
+        found = set(names.methods.get(op, ()))
+        for each in np.unique(np.r_[spans["op"][clients], spans["callee"][clients]]).tolist():
+            if each >= 0:
+                stated = http_method(names.operations[each][1])
+                found |= {stated} if stated is not None else names.methods.get(each, set())
+        return sorted(found) if not names_grpc(operation) else []
 
     def _address(self, stated: Mapping[str, str], clients: Ints) -> tuple[str | None, int | None]:
         """Host and port that the servers' spans state, or else the clients', if these agree."""
@@ -203,10 +181,6 @@ def hedged_calls(calls: ServiceCalls | None, rows: Ints) -> Hedged:
     return Hedged(lost, hedges.pairs_ns[which] / NS_PER_MS, cut)
 
 
-def _stated_method(stated: Mapping[str, str]) -> str | None:
-    return http_method(stated.get("http.request.method") or stated.get("http.method") or "")
-
-
 def _stated_path(stated: Mapping[str, str]) -> str | None:
     """Route that the spans state, or that of a gRPC method; None if they state neither.
 
@@ -231,21 +205,3 @@ def _stated_address(stated: Mapping[str, str]) -> tuple[str | None, int | None]:
     port = found["port"] or stated.get("server.port") or stated.get("net.host.port") or ""
     fits = port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS and 0 < int(port) <= MAX_PORT
     return found["host"], int(port) if fits else None
-
-
-def _numbers(which: Iterable[bool]) -> Ints:
-    """(operations,): number of each operation that is meant; -1 for the others."""
-    meant: Bools = np.fromiter(which, np.bool_)
-    return np.where(meant, np.arange(len(meant)), _NONE)
-
-
-def _highest_below(forest: Forest, found: Ints) -> Ints:
-    """(n,): highest number among a span and all below it; -1 for none.
-
-    Args:
-        forest: forest of all spans.
-        found: (n,) number of each span that counts; -1 for the others. It is changed in place.
-    """
-    for rows in reversed(levels(forest.depth)[1:]):
-        np.maximum.at(found, forest.parent[rows], found[rows])
-    return found

@@ -12,10 +12,11 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.calls import build
-from kwiken.otel.fit.foreign.callees import Below, Callees, seen_below
+from kwiken.otel.fit.foreign.callees import Callees
 from kwiken.otel.fit.foreign.child_calls import Children
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, Step, stages_below
+from kwiken.otel.fit.foreign.reads_below import Below, seen_below
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
 from kwiken.otel.trace import Forest, Requests, find_service_calls, label
