@@ -151,14 +151,20 @@ def _finite(value: Any) -> Any:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, to_stdout: bool = False
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    to_stderr: bool = False,
+    apart: bool = False,
 ) -> None:
-    """Print a table, on stderr by default; columns after the first are aligned right.
+    """Print a table, on stdout by default; columns after the first are aligned right.
 
     Args:
         title: line above the table; empty for none.
         rows: rows of cells, each as long as `columns`.
-        to_stdout: whether the table is a result, for stdout, rather than a remark.
+        to_stderr: whether the table goes to stderr, because stdout carries a document such as the plan.
+        apart: whether an empty line stands before it.
     """
     import io
 
@@ -173,19 +179,21 @@ def print_table(
         )
     for row in rows:
         table.add_row(*(Text(printable(cell, most=MAX_CELL)) for cell in row))
-    stream = sys.stdout if to_stdout else sys.stderr
+    stream = sys.stderr if to_stderr else sys.stdout
     shown = stream.isatty()
     drawn = io.StringIO()  # rich ends the process if it writes into a closed pipe itself
     console = Console(
         file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
     )
+    if apart:
+        console.print()
     if title:
         console.print(Text(printable(title, most=MAX_LINE)))
     console.print(table)
-    if to_stdout:
-        sys.stdout.write(drawn.getvalue())
-    else:
+    if to_stderr:
         _tell(drawn.getvalue())
+    else:
+        sys.stdout.write(drawn.getvalue())
 
 
 def say(*lines: str) -> None:

@@ -97,7 +97,7 @@ def command(
     if as_json:
         print_json({"workloads": [_told(profile, classified, required) for profile, classified in found]})
         return
-    _show(found, required, to_stdout=out != "-")
+    _show(found, required, to_stderr=out == "-")
     if explain:
         for profile, classified in found:
             _explain(profile, classified, required)
@@ -124,7 +124,7 @@ def _show(
     found: list[tuple[WorkloadProfile, Classification | None]],
     required: Required,
     *,
-    to_stdout: bool,
+    to_stderr: bool,
 ) -> None:
     columns = ("workload", "unit", "one replica", "deviation", "typical deviation", "measure next")
     rows = [
@@ -138,7 +138,7 @@ def _show(
         )
         for profile, classified in found
     ]
-    print_table("", columns, rows, to_stdout=to_stdout)
+    print_table("", columns, rows, to_stderr=to_stderr)
 
 
 def _typical(profile: WorkloadProfile) -> float:
@@ -173,7 +173,7 @@ def _explain(profile: WorkloadProfile, classified: Classification | None, requir
             (label_text(label), f"{_factor(mean):.3f}", f"{deviation:.1%}")
             for label, mean, deviation in zip(labels, estimate.mean, estimate.deviation, strict=True)
         ]
-        print_table("", (title, "times the reference", "deviation"), rows, to_stdout=True)
+        print_table("", (title, "times the reference", "deviation"), rows)
     scores = [
         (
             source,
@@ -186,7 +186,7 @@ def _explain(profile: WorkloadProfile, classified: Classification | None, requir
         if source not in profile.assumed
     ]
     if scores:
-        print_table("", ("source", "tolerated", "caused"), scores, to_stdout=True)
+        print_table("", ("source", "tolerated", "caused"), scores)
     if profile.assumed:
         say(f"taken as harmless, because nobody measured them: {', '.join(profile.assumed)}")
     if classified is None:

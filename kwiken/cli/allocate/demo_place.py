@@ -126,4 +126,4 @@ def _show(arms: list[PlacedArm]) -> None:
         for arm in arms
         for one in arm.services
     ]
-    print_table("", head, rows, to_stdout=True)
+    print_table("", head, rows)

@@ -45,8 +45,8 @@ def command(
         if as_json:
             print_json({"scenarios": titles, "managers": list(CONTESTANTS)})
             return
-        print_table("", ("scenario", "what happens"), titles.items(), to_stdout=True)
-        print_table("", ("manager", "scheduler"), _managers(), to_stdout=True)
+        print_table("", ("scenario", "what happens"), titles.items())
+        print_table("", ("manager", "scheduler"), _managers())
         return
     if scenario is None or scenario not in SCENARIOS:
         told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
@@ -69,7 +69,7 @@ def command(
     rows = [
         (name, *(_cell(runs, figure, unit) for _, figure, unit in COLUMNS)) for name, runs in found.items()
     ]
-    print_table(title, ("manager", *(head for head, _, _ in COLUMNS)), rows, to_stdout=True)
+    print_table(title, ("manager", *(head for head, _, _ in COLUMNS)), rows)
 
 
 def _managers() -> list[tuple[str, str]]:

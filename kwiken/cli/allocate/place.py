@@ -152,7 +152,7 @@ def command(
     if as_json:
         print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room})
     else:
-        _show(placement, wanted, room, to_stdout=out != "-" and picture != "-")
+        _show(placement, wanted, room, to_stderr="-" in {out, picture})
         if told is not None:
             _explain(told)
         if compared is not None:
@@ -271,7 +271,7 @@ def _show(
     wanted: Sequence[Workload],
     room: Mapping[str, AddedNodes | None],
     *,
-    to_stdout: bool,
+    to_stderr: bool,
 ) -> None:
     columns = ("workload", "status", "target", "expected", "needed", "surely", "replicas", "cost/h", "on")
     rows = [
@@ -288,7 +288,7 @@ def _show(
         )
         for placed in placement.workloads
     ]
-    print_table("", columns, rows, to_stdout=to_stdout)
+    print_table("", columns, rows, to_stderr=to_stderr)
     targets = {one.name: one.target for one in wanted}
     for placed in placement.workloads:
         target = targets[placed.name]
@@ -360,7 +360,7 @@ def _explain(told: Any) -> None:
         for found in told.factors[:MAX_REPLICAS_SHOWN]
     ]
     say("")
-    print_table("factors of each replica's prediction", head, rows, to_stdout=True)
+    print_table("factors of each replica's prediction", head, rows)
     if len(told.factors) > MAX_REPLICAS_SHOWN:
         say(f"and {len(told.factors) - MAX_REPLICAS_SHOWN} replicas more; --json has all")
     if told.neighbours:
@@ -369,7 +369,7 @@ def _explain(told: Any) -> None:
             for cost in told.neighbours[:MAX_NEIGHBOURS_SHOWN]
         ]
         say("")
-        print_table("what neighbours cost", ("node", "by", "to", "loss", "at"), costs, to_stdout=True)
+        print_table("what neighbours cost", ("node", "by", "to", "loss", "at"), costs)
     for name, count in told.refused.items():
         if count:
             say(f"{name}: {count} nodes have room for one more replica, and contention forbids it")
@@ -387,4 +387,4 @@ def _show_compared(compared: Sequence[Mapping[str, Any]]) -> None:
         for found in compared
     ]
     say("")
-    print_table("every scheduler on the same nodes", head, rows, to_stdout=True)
+    print_table("every scheduler on the same nodes", head, rows)

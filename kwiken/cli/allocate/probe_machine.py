@@ -114,7 +114,7 @@ def _show(found: MachineProbe) -> None:
         for name, each in found.calibrations.items()
     ]
     columns = ("source", "at full level", "unit", "residual", "R²", "")
-    print_table("", columns, rows, to_stdout=True)
+    print_table("", columns, rows)
     if found.assumed:
         say(f"not told by the system, so that usual sizes were taken: {', '.join(found.assumed)}")
     if found.crosstalk is not None:

@@ -237,7 +237,7 @@ def _show(workload: str, found: StageProbe) -> None:
         )
         for run in found.runs
     ]
-    print_table(workload, ("setting", "calls/s", "times the reference"), rows, to_stdout=True)
+    print_table(workload, ("setting", "calls/s", "times the reference"), rows)
     rows = [
         (
             source,
@@ -246,7 +246,7 @@ def _show(workload: str, found: StageProbe) -> None:
         )
         for source, each in found.scores.items()
     ]
-    print_table("", ("source of contention", "tolerated", "caused"), rows, to_stdout=True)
+    print_table("", ("source of contention", "tolerated", "caused"), rows)
     note(f"sizes and classes were played by {found.played_by}; memory is not limited")
     if found.rough:
         note(f"not near a line when calibrated, so that scores are rough: {', '.join(found.rough)}")

@@ -267,7 +267,7 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
                 f"{cost:.4g}" if sized else "-",
             )
         )
-    print_table("", columns, rows, to_stdout=True)
+    print_table("", columns, rows)
     unit = "an hour" if priced else ("core" if outcome.cost == 1 else "cores")
     say(
         f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated, target {target_ms:g} ms; "
@@ -314,9 +314,7 @@ def _explain(study: SizeStudy) -> None:
         for one in study.marginals
     ]
     say("")
-    print_table(
-        "one move more or less", ("stage", "move", "p99 ms", "cost", "forbidden by"), rows, to_stdout=True
-    )
+    print_table("one move more or less", ("stage", "move", "p99 ms", "cost", "forbidden by"), rows)
 
 
 def _signed(value: float) -> str:

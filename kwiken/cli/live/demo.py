@@ -117,12 +117,10 @@ def _show(result: DemoResult) -> None:
     rows = latency_rows(result)
     note("")
     title = "Latency from the moment when a request was due; from the row 'as learned' on at the gateway"
-    print_table(title, ("", *NAMES.values()), rows, to_stdout=True)
+    print_table(title, ("", *NAMES.values()), rows)
     say("")
     columns = ("stage", "cost", "copied", "after", "budget", "spent", "spent evenly")
-    print_table(
-        "Where the budget went", columns, [_stage_row(stage) for stage in result.stages], to_stdout=True
-    )
+    print_table("Where the budget went", columns, [_stage_row(stage) for stage in result.stages])
     say("", *of_result(result))
 
 

@@ -102,7 +102,7 @@ def _print(result: LoadResult) -> None:
         rows.append(("mean utility", f"{report.utility:.6g}"))
     cut = f", the first {report.warmup_s:g} s not counted" if report.warmup_s else ""
     say(f"{report.duration_s:g} s at {result.ready.target.url}{cut}", "")
-    print_table("Requests", ("", "count"), rows, to_stdout=True)
+    print_table("Requests", ("", "count"), rows)
     say("")
     columns = ("milliseconds", "answered", "failures as endless", "start lag")
     ladders = (report.latency, report.latency_with_failures, report.start_lag)
@@ -110,7 +110,7 @@ def _print(result: LoadResult) -> None:
         (name.removesuffix("_ms").replace("p999", "p99.9"), *(_cell(ladder[name]) for ladder in ladders))
         for name in report.latency
     ]
-    print_table("Latency from the intended start", columns, steps, to_stdout=True)
+    print_table("Latency from the intended start", columns, steps)
 
 
 def _cell(value: float | None) -> str:

@@ -184,15 +184,13 @@ def _show(cluster: dict[str, Any]) -> None:
     pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
     place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
     title = f"{cluster['service']} at {place}"
-    print_table(
-        title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state), to_stdout=True
-    )
+    print_table(title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state))
     for action in cluster["actions"]:
         say(action)
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
-    print_table("", STAGES, stage_rows(cluster["runtime"]), to_stdout=True)
+    print_table("", STAGES, stage_rows(cluster["runtime"]))
     for line in _spend(cluster["runtime"]):
         say(line)
     for each in cluster["replicas"]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kwiken.apps.console import note, print_table
+from kwiken.apps.console import print_table
 
 if TYPE_CHECKING:
     from kwiken.tail.planning import LoadStudy
 
 
-def show_thresholds(study: LoadStudy | None) -> None:
-    """Print a row for each busy stage on stderr, searched or not; print nothing if the plan ignores load."""
+def show_thresholds(study: LoadStudy | None, *, to_stderr: bool) -> None:
+    """Print a row for each busy stage, searched or not; print nothing if the plan ignores load."""
     if study is None:
         return
     names = (*study.guards, *study.unsearched)
     if names:
         columns = ("stage", "busy", "copies", "hurt from")
-        note("")
-        print_table("Copies and load", columns, [_row(name, study) for name in names])
+        rows = [_row(name, study) for name in names]
+        print_table("Copies and load", columns, rows, to_stderr=to_stderr, apart=True)
 
 
 def hurt_from(above: float | None) -> str:

@@ -252,7 +252,7 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
     how = (
         f"planned block by block on those before, {found.budget:.2%}" if by_blocks else f"{found.budget:.2%}"
     )
-    print_table(f"{found.service}: {found.requests} requests, budget {how}", head, rows, to_stdout=True)
+    print_table(f"{found.service}: {found.requests} requests, budget {how}", head, rows)
     arms = [arm for arm in found.arms if arm.correlation is None]
     say("")
     head = (
@@ -269,7 +269,6 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
         else "p99 by profile, and what the plan spent",
         head,
         list(_by_time(found, arms, by_blocks=by_blocks)),
-        to_stdout=True,
     )
     say("", f"p99 rests on about {max(1, found.requests // 100)} requests")
 

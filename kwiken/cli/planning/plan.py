@@ -150,7 +150,7 @@ def command(
     """Make a plan for the service of PROFILE: divide budgets over its stages.
 
     Shows which calls get copies, what the plan should cost, and what latency to expect. Without -o the plan
-    is shown and not kept.
+    is shown and not kept. With -o - stdout carries the plan, and its tables go to stderr.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     if not utility_loss and (partial or utility_weights):
@@ -199,10 +199,11 @@ def command(
     else:
         from kwiken.tail.planning import p99_cuts
 
-        _show(study, p99_cuts(learned, study, seed=seed))
-        show_thresholds(study.load)
+        document = out == "-"
+        _show(study, p99_cuts(learned, study, seed=seed), to_stderr=document)
+        show_thresholds(study.load, to_stderr=document)
         note(f"copies by every count: {by_every_count(by_model)}")
-        show_classes(learned, study.plan)
+        show_classes(learned, study.plan, to_stderr=document)
         show_notes(study.notes)
         note_written(out)
 
@@ -275,18 +276,19 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
     }
 
 
-def _show(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> None:
-    """Print the plan as tables on stderr, as stdout may carry the plan itself; cuts are of p99."""
+def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> None:
+    """Print the plan as tables; cuts are of p99."""
     plan = study.plan
     columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
-    print_table(f"Plan for {plan.service} (costs: {plan.cost.model})", columns, _rows(study, cuts))
+    title = f"Plan for {plan.service} (costs: {plan.cost.model})"
+    print_table(title, columns, _rows(study, cuts), to_stderr=to_stderr)
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after
-        note("")
-        print_table("Expected latency", ("ms", "before", "after", "change"), ladder_rows(before, after))
+        head, rows = ("ms", "before", "after", "change"), ladder_rows(before, after)
+        print_table("Expected latency", head, rows, to_stderr=to_stderr, apart=True)
         spent = plan.expected.spent.reissue
         note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
-    show_levers(study)
+    show_levers(study, to_stderr=to_stderr)
 
 
 def _rows(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> list[tuple[str, ...]]:

@@ -64,8 +64,8 @@ def _class(each: ClassOutcome) -> dict[str, Any]:
     }
 
 
-def show_classes(profile: Profile, plan: Plan) -> None:
-    """Print the effect of the plan on each class of requests, on stderr; nothing if there are no classes."""
+def show_classes(profile: Profile, plan: Plan, *, to_stderr: bool) -> None:
+    """Print the effect of the plan on each class of requests; nothing if there are no classes."""
     rows = [
         (
             each.name,
@@ -79,8 +79,7 @@ def show_classes(profile: Profile, plan: Plan) -> None:
     ]
     if rows:
         columns = ("requests", "share", "p99 before", "p99 after", "change", "of the spend")
-        note("")
-        print_table("By kind of request, ms", columns, rows)
+        print_table("By kind of request, ms", columns, rows, to_stderr=to_stderr, apart=True)
 
 
 def show_notes(notes: Iterable[planning.Note]) -> None:

@@ -113,8 +113,8 @@ def _rule(rule: StopRule | None) -> dict[str, float | None] | None:
     return {name: value if math.isfinite(value) else None for name, value in found.items()}
 
 
-def show_levers(study: PlanStudy) -> None:
-    """Print partial answers and catch-up as tables on stderr; nothing if the plan only has reissues."""
+def show_levers(study: PlanStudy, *, to_stderr: bool) -> None:
+    """Print partial answers and catch-up as tables; nothing if the plan only has reissues."""
     plan = study.plan
     rows = [
         (
@@ -130,15 +130,14 @@ def show_levers(study: PlanStudy) -> None:
     ]
     if rows:
         columns = ("fan-out", "stops at ms", "or once so many came", "and ms went by", *LOST)
-        note("")
-        print_table("Partial answers", columns, rows)
+        print_table("Partial answers", columns, rows, to_stderr=to_stderr, apart=True)
     if plan.expected is not None and plan.budgets.utility_loss:
         lost, limit = plan.expected.spent.utility_loss, plan.budgets.utility_loss
         note(f"utility lost, of the whole answer: {lost:.3%} expected, {limit:.3%} allowed")
-    _show_late(study)
+    _show_late(study, to_stderr=to_stderr)
 
 
-def _show_late(study: PlanStudy) -> None:
+def _show_late(study: PlanStudy, *, to_stderr: bool) -> None:
     plan = study.plan
     rows = [
         (
@@ -152,11 +151,12 @@ def _show_late(study: PlanStudy) -> None:
         if stage.catch_up is not None
     ]
     if rows:
-        note("")
         print_table(
             f"Help for requests older than {study.late.after_ms:.1f} ms",
             ("stage", "copies", "threads", "priority", "spent"),
             rows,
+            to_stderr=to_stderr,
+            apart=True,
         )
     if plan.expected is not None and plan.budgets.catch_up:
         spent = plan.expected.spent.catch_up

@@ -146,9 +146,7 @@ def _stages(result: Simulation) -> dict[str, dict[str, float]]:
 
 def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
     title = f"{len(result.before_ms)} requests of {profile.service}"
-    print_table(
-        title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
-    )
+    print_table(title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after))
     if plan is None:
         say("", "no plan given, so nothing was spent")
         return
@@ -158,7 +156,7 @@ def _show(result: Simulation, profile: Profile, plan: Plan | None) -> None:
         for name, stage in _stages(result).items()
     ]
     say("")
-    print_table("Spent", columns, rows, to_stdout=True)
+    print_table("Spent", columns, rows)
     say("", f"extra requests: {result.reissue:.2%} of cost spent, {plan.budgets.reissue:.2%} allowed")
     if (passed := passed_budget(result.reissue, plan.budgets.reissue)) is not None:
         note(f"note: {passed}; a ledger would deny some copies, as `kwiken judge` shows")

@@ -91,12 +91,10 @@ def _show_loaded(
         f"{len(result.before_ms)} requests of {profile.service} at {result.rate_per_s:.4g} a second, "
         f"{result.factor:g} times the profile's load"
     )
-    print_table(
-        title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after), to_stdout=True
-    )
+    print_table(title, ("ms", "before", "after", "change"), ladder_rows(result.before, result.after))
     columns = ("stage", "replicas", "busy before", "after", "calls reissued", "share of cost", "hurts above")
     say("")
-    print_table("Stages", columns, _loaded_rows(result, plan, above), to_stdout=True)
+    print_table("Stages", columns, _loaded_rows(result, plan, above))
     if plan is None:
         say("", "no plan given, so nothing was spent")
     else:

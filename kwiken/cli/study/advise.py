@@ -150,13 +150,13 @@ def _show(found: Advice, plan_file: str | None) -> None:
         say(f"{number}. {about}. {words}")
     say("")
     table = excess_table(found.slow)
-    print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)
+    print_table("Who makes slow requests slow", table.head, table.body)
     if found.worth:
         from kwiken.apps.report import worth_table
 
         say("")
         bought = worth_table(found)
-        print_table("What budgets buy", bought.head, bought.body, to_stdout=True)
+        print_table("What budgets buy", bought.head, bought.body)
         say("", bought.caption)
     if found.settings:
         say("")
@@ -171,7 +171,7 @@ def _show(found: Advice, plan_file: str | None) -> None:
             )
             for each in found.settings
         ]
-        print_table("Settings to change", SETTINGS_HEAD, cells, to_stdout=True)
+        print_table("Settings to change", SETTINGS_HEAD, cells)
     if len(found.steps) > 1:
         say("", "What to measure next:")
         for step in found.steps:

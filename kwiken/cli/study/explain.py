@@ -85,7 +85,7 @@ def _show_slow(story: Explanation) -> None:
         say(f"A slow replica: {replica_words(replica)}.")
     say(f"{excess_sentence(story.slow[-1])}.", "")
     table = excess_table(story.slow)
-    print_table("Who makes slow requests slow", table.head, table.body, to_stdout=True)
+    print_table("Who makes slow requests slow", table.head, table.body)
     say("", table.caption, "")
 
 
@@ -118,7 +118,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
     requests = f"{story.requests} request{'s' if story.requests != 1 else ''}"
     times = f", p99 is {story.tail_ratio:.1f} times the median" if math.isfinite(story.tail_ratio) else ""
     title = f"{story.service}: {requests}{times}"
-    print_table(title, (*head, "plan reissues") if planned else head, rows, to_stdout=True)
+    print_table(title, (*head, "plan reissues") if planned else head, rows)
     say("", "blamed: share of the slowest 5% of requests; * effective: one of the few that make a path long")
     say(f"cuts: by copies at this stage alone, for {story.budget:.1%} of extra work")
     say(_effective(story))

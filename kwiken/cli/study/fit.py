@@ -124,7 +124,8 @@ def command(
     A Jaeger is named as jaeger://HOST:PORT/SERVICE?lookback=1h. Files may be compressed by gzip. A service
     too big to trace is learned from its histograms alone: prometheus://HOST:PORT?lookback=1h.
 
-    Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept.
+    Shows the stages, what comes after what, and what was set aside. Without -o the profile is not kept. With
+    -o - or --mermaid stdout carries that document, and the tables go to stderr.
     """
     refuse_shared_stdout(out=out == "-", mermaid=mermaid, json=as_json)
     if settings["kind_by"] == "":
@@ -149,9 +150,9 @@ def command(
     for profile in fits.profiles:
         if mermaid:
             write_text("-", to_mermaid(boxes(profile)))
-        _show(profile)
+        _show(profile, to_stderr=mermaid or out == "-")
         show_drift(drift(profile))
-    _show_kinds(fits, every=every)
+    _show_kinds(fits, every=every, to_stderr=mermaid or out == "-")
     if histograms is not None:
         note_losses(histograms)
     for file in files:
@@ -270,7 +271,7 @@ def _list(fits: Fits, *, as_json: bool) -> None:
 
 def _list_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print the first rows of a list, and the number of the others."""
-    print_table(title, head, rows[:MAX_ROWS_LISTED], to_stdout=True)
+    print_table(title, head, rows[:MAX_ROWS_LISTED])
     if len(rows) > MAX_ROWS_LISTED:
         say(f"and {len(rows) - MAX_ROWS_LISTED:,} more; --json has all")
 
@@ -300,15 +301,14 @@ def _kind_rows(kinds: Sequence[Kind]) -> list[tuple[str, ...]]:
     ]
 
 
-def _show_kinds(fits: Fits, *, every: bool) -> None:
+def _show_kinds(fits: Fits, *, every: bool, to_stderr: bool) -> None:
     """List the kinds of requests among the traces, and say which one was learned and how to learn others."""
     for kind, why in fits.left_out.items():
         note(f"nothing learned of {kind}: {why}")
     if len(fits.kinds) < MIN_KINDS_LISTED:
         return
     shown, more = fits.kinds[:MAX_KINDS_SHOWN], len(fits.kinds) - MAX_KINDS_SHOWN
-    note("")
-    print_table("Kinds of requests", KIND_HEAD, _kind_rows(shown))
+    print_table("Kinds of requests", KIND_HEAD, _kind_rows(shown), to_stderr=to_stderr, apart=True)
     if more > 0:
         note(f"and {more} more; --list shows them")
     note_scattered(fits)
@@ -388,7 +388,7 @@ def boxes(profile: Profile) -> list[Any]:
     return drawn
 
 
-def _show(profile: Profile) -> None:
+def _show(profile: Profile, *, to_stderr: bool) -> None:
     """Print a table of the stages, numbered so that the column `after` stays short."""
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
@@ -398,15 +398,15 @@ def _show(profile: Profile) -> None:
 
     kept = profile.counts.get(KEPT_OF_SAMPLED)
     estimated = f", estimated from {kept} that were sampled" if kept is not None else ""
-    print_table(f"{profile.requests} requests of {profile.service}{estimated}", columns, rows)
+    title = f"{profile.requests} requests of {profile.service}{estimated}"
+    print_table(title, columns, rows, to_stderr=to_stderr)
     if profile.requests:
         from kwiken.model.latency import ladder
 
         steps = ladder(profile.latency_ms)
         values = [f"{getattr(steps, name):.2f}" for name in steps.__struct_fields__]
         names = [name.removesuffix("_ms").replace("p999", "p99.9") for name in steps.__struct_fields__]
-        note("")
-        print_table("Latency of whole requests, ms", names, [values])
+        print_table("Latency of whole requests, ms", names, [values], to_stderr=to_stderr, apart=True)
     kinds = [f"{name} {count}" for name, count in _kinds(profile).items()]
     if kinds:
         note("", f"kinds of requests: {', '.join(kinds)}")

@@ -55,7 +55,7 @@ def command(
         ) from None
 
     if list_names:
-        print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items(), to_stdout=True)
+        print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items())
         return
     if name is None:
         raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")

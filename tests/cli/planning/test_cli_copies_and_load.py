@@ -36,7 +36,7 @@ def test_a_stage_that_was_not_searched_says_so(tmp_path: Path) -> None:
     options = ("--replicas", "fetch=5", "--reissue", "0.2")
     result = run("plan", str(tmp_path / "p.json"), *options)
     assert result.exit_code == 0, result.stderr
-    found = rows(result.stderr)
+    found = rows(result.stdout)
     assert {*found} == {"fetch", "rank"}
     (busy, copies, above) = found["rank"]
     assert 37 <= int(busy.rstrip("%")) <= 43
@@ -55,7 +55,7 @@ def test_refused_copies_are_shown_as_that(tmp_path: Path) -> None:
     options = ("--cancel", "none", "--dispatch", "random", "--reissue", "0.3", "--load", "1.3")
     result = run("plan", str(tmp_path / "p.json"), *options)
     assert result.exit_code == 0, result.stderr
-    refused = [cells for cells in rows(result.stderr).values() if cells[1] == "refused"]
+    refused = [cells for cells in rows(result.stdout).values() if cells[1] == "refused"]
     assert refused
     searched = [cells[2] for cells in refused if cells[2] != "not searched"]
     assert all(int(above.removesuffix("% busy")) <= 93 for above in searched)
@@ -63,7 +63,7 @@ def test_refused_copies_are_shown_as_that(tmp_path: Path) -> None:
 
 def test_without_load_there_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(profile_to_json(queue_profile(rate_of(0.02), requests=500)))
-    assert "Copies and load" not in run("plan", str(tmp_path / "p.json")).stderr
+    assert "Copies and load" not in run("plan", str(tmp_path / "p.json")).stdout
 
 
 @pytest.mark.parametrize(

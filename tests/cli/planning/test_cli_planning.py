@@ -55,16 +55,19 @@ class TestPlan:
         out = tmp_path / "plan.json"
         result = run("plan", profile, "-o", str(out))
         assert result.exit_code == 0
-        assert result.stdout == ""
         assert f"written to {out}" in result.stderr
+        assert "│" not in result.stderr, "tables are results"
+        document = run("plan", profile, "-o", "-")
+        assert Plan.from_json(document.stdout).stages.keys() == Plan.from_json(out.read_text()).stages.keys()
+        assert "Plan for search" in document.stderr
         plan = Plan.from_json(out.read_text())
         assert plan.budgets.reissue == 0.05
         reissued = {name: stage.reissue for name, stage in plan.stages.items() if stage.reissue is not None}
         assert set(reissued) <= {"spell", "lookup"}
         assert reissued
         for name, reissue in reissued.items():
-            assert name in result.stderr
-            assert f"{reissue.after_ms:.2f}" in result.stderr
+            assert name in result.stdout
+            assert f"{reissue.after_ms:.2f}" in result.stdout
 
     def test_what_cannot_be_run_twice_gets_nothing(self, profile: str) -> None:
         assert plan_of(profile, "--reissue", "1").stages["audit"].reissue is None
@@ -124,7 +127,7 @@ class TestPlan:
         assert policy is not None
         assert plan.stages["spell"].partial is None
         assert 0 < policy.loss <= 0.01
-        assert "Partial answers" in result.stderr
+        assert "Partial answers" in result.stdout
         assert "with 4 shards a loss of 1.00% lets 1 request in 25" in " ".join(result.stderr.split())
         assert plan.expected is not None
         assert 0 < plan.expected.spent.utility_loss <= 0.01
@@ -143,12 +146,12 @@ class TestPlan:
         given = [word for weight in weights for word in ("--utility-weight", weight)]
         result = run("plan", profile, "--reissue", "0.01", "--utility-loss", "0.01", "-o", str(out), *given)
         assert result.exit_code == 0, result.stderr
-        table = result.stderr.partition("Partial answers")[2]
+        table = result.stdout.partition("Partial answers")[2]
         [row] = [line for line in table.splitlines() if line.startswith("lookup")]
         own, whole = (cell.strip() for cell in row.split("│")[-2:])
         share = 1 / 4 if weights else 1
         assert float(whole.rstrip("%")) == pytest.approx(share * float(own.rstrip("%")), abs=1e-3)
-        assert f"utility lost, of the whole answer: {whole} expected" in table
+        assert f"utility lost, of the whole answer: {whole} expected" in result.stderr
         told = run("simulate", profile, "--plan", str(out), "--requests", "200000").stdout
         assert "utility lost, of the whole answer: " in told
         assert "utility lost, of its own" in " ".join(told.split())
@@ -169,7 +172,7 @@ class TestPlan:
         plan = Plan.from_json(out.read_text())
         ages = {stage.catch_up.after_ms for stage in plan.stages.values() if stage.catch_up is not None}
         assert len(ages) == 1
-        assert f"Help for requests older than {ages.pop():.1f} ms" in result.stderr
+        assert f"Help for requests older than {ages.pop():.1f} ms" in result.stdout
         assert "help for late requests:" in result.stderr
         simulated = data_of("simulate", profile, "--plan", str(out))
         assert 0 < simulated["spent"]["catch_up"] <= 0.022

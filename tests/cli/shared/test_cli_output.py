@@ -158,16 +158,19 @@ class TestPrint:
     def test_tables_take_names_as_they_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         print_table("Stages [x]", ("stage", "ms"), [("[bold]GET /[/bold]", "1.0"), ("b" * 200, "\x1b[2J")])
         captured = capsys.readouterr()
-        assert captured.out == ""
-        assert "[bold]GET /[/bold]" in captured.err
-        assert "Stages [x]" in captured.err
-        assert "\x1b" not in captured.err
-
-    def test_tables_may_go_to_stdout(self, capsys: pytest.CaptureFixture[str]) -> None:
-        print_table("t", ("stage",), [("a",)], to_stdout=True)
-        captured = capsys.readouterr()
-        assert "a" in captured.out
         assert captured.err == ""
+        assert "[bold]GET /[/bold]" in captured.out
+        assert "Stages [x]" in captured.out
+        assert "\x1b" not in captured.out
+
+    def test_tables_go_to_stderr_where_stdout_has_a_document(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        print_table("t", ("stage",), [("a",)], to_stderr=True, apart=True)
+        captured = capsys.readouterr()
+        assert captured.err.startswith("\nt")
+        assert "a" in captured.err
+        assert captured.out == ""
 
 
 class TestProgress:
