@@ -345,8 +345,10 @@ def _kinds(profile: Profile) -> dict[str, int]:
 def _facts(stage: StageProfile) -> dict[str, Any]:
     import numpy as np
 
+    from kwiken.model.latency import percentiles_of
+
     calls = stage.calls_ms[~np.isnan(stage.calls_ms)]
-    p50, p99 = np.percentile(calls, (50, 99)).tolist() if len(calls) else (None, None)
+    p50, p99 = percentiles_of(calls, (50, 99)) if len(calls) else (None, None)
     return {
         "name": stage.name,
         "after": stage.after,

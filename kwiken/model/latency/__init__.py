@@ -10,4 +10,9 @@ from kwiken.model.latency.dag import (
     parents_first as parents_first,
     start_times as start_times,
 )
-from kwiken.model.latency.percentiles import PERCENTILES as PERCENTILES, ladder as ladder
+from kwiken.model.latency.percentiles import (
+    PERCENTILES as PERCENTILES,
+    ladder as ladder,
+    percentile as percentile,
+    percentiles_of as percentiles_of,
+)

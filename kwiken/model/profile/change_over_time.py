@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import stdtr
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.model.profile.distribution import EmpiricalDistribution, call_distribution
@@ -129,6 +128,8 @@ def _welch(one: Floats, other: Floats) -> float:
     if not total > 0:
         return float(one.mean() == other.mean())
     freedom = total**2 / float((errors**2 / np.array([len(one) - 1, len(other) - 1])).sum())
+    from scipy.special import stdtr  # half of the time in which `fit --list` starts
+
     return 2.0 * float(stdtr(freedom, -abs(one.mean() - other.mean()) / np.sqrt(total)))
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from kwiken.base.errors import InputError
+from kwiken.model.latency import percentiles_of
 from kwiken.model.profile import Profile, decayed, weighted
 from kwiken.otel.fit.foreign import (
     Below,
@@ -286,7 +287,7 @@ class _Read(NamedTuple):
             latency_ms = repeated(
                 (forest.end[rows] - forest.start[rows]) / 1e6, sample_shares(forest, rows)[0]
             )
-            p50, p99 = np.percentile(latency_ms, (50, 99)).tolist()
+            p50, p99 = percentiles_of(latency_ms, (50, 99))
             stages = len(profiles[op].stages) if op in profiles else None
             if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:
                 stages = self._stages(op)

@@ -19,7 +19,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.latency import end_to_end
+from kwiken.model.latency import end_to_end, percentiles_of
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
 from kwiken.otel.histograms.buckets import Buckets
@@ -203,7 +203,7 @@ def _correlated(
 
 
 def _percentiles(profile: Profile) -> tuple[float, float]:
-    p50, p99 = np.percentile(profile.latency_ms, (50, 99)).tolist()
+    p50, p99 = percentiles_of(profile.latency_ms, (50, 99))
     return p50, p99
 
 

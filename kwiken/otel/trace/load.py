@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.otel.http import JaegerQuery, fetched, scheme_of
+from kwiken.otel.http import scheme_of
 from kwiken.otel.read import MAX_SPANS, FileReader, SpanStore, find_files
 from kwiken.otel.trace.forest import Forest, grow
 
@@ -31,7 +31,16 @@ def read_forest(
     if "prometheus" in schemes:
         where = given[schemes.index("prometheus")]
         raise InputError("holds histograms, which `kwiken fit` reads; traces are needed", where=where)
-    queries = [JaegerQuery.parse(path) for path, scheme in zip(given, schemes, strict=True) if scheme]
+    addresses = [path for path, scheme in zip(given, schemes, strict=True) if scheme]
+    if addresses:
+        from kwiken.otel.http import (
+            JaegerQuery,
+            fetched,
+        )  # with clients of HTTP and TLS, which files need not
+
+        queries = [JaegerQuery.parse(path) for path in addresses]
+    else:
+        queries = []
     files = find_files(path for path, scheme in zip(given, schemes, strict=True) if not scheme)
     store = SpanStore(max_spans=max_spans, kind_by=kind_by)
     reader = FileReader(store)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from kwiken.model.latency import percentile
 from kwiken.model.profile import Profile
 from kwiken.tail.advice.contents import HedgedAlready
 
@@ -35,7 +36,7 @@ def hedged_already(profile: Profile, planned: Mapping[str, float]) -> Iterator[H
             stage=stage.name,
             after_ms=after,
             copies=len(stage.pairs_ms) / len(calls),
-            p99_ms=float(np.percentile(calls, 99)),
+            p99_ms=percentile(calls, 99),
         )
         won = stage.pairs_ms[stage.pairs_cut[:, 0], 1]
         instead = min(planned.get(stage.name, SOONER * after), after)
@@ -50,5 +51,5 @@ def hedged_already(profile: Profile, planned: Mapping[str, float]) -> Iterator[H
             p99_ms=step.p99_ms,
             instead_ms=instead,
             instead_copies=float((calls > instead).mean()),
-            instead_p99_ms=float(np.percentile(np.where(calls > instead, sooner, calls), 99)),
+            instead_p99_ms=percentile(np.where(calls > instead, sooner, calls), 99),
         )

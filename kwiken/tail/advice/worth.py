@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats
+from kwiken.model.latency import percentiles_of
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile
 from kwiken.tail.apportion import choices_of
@@ -159,5 +160,5 @@ def _useless(profile: Profile, study: PlanStudy, seed: int) -> set[str]:
 
 def _tail(latency_ms: Floats) -> Floats:
     """p99, and the mean beyond p95, milliseconds."""
-    p95, p99 = np.percentile(latency_ms, (95, 99))
+    p95, p99 = percentiles_of(latency_ms, (95, 99))
     return np.array([p99, latency_ms[latency_ms >= p95].mean()])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.model.latency import critical_path
+from kwiken.model.latency import critical_path, percentile
 from kwiken.model.profile import Profile
 from kwiken.tail.apportion.sum_of_variances import Allocation, HulledCurve, allocation_of, sumvar
 from kwiken.tail.curves import Curve, lower_hull
@@ -97,7 +97,5 @@ def _deviations(latency_ms: Floats) -> float:
     """Distance of p99 from the mean in standard deviations; larger for heavier tails."""
     sd = float(latency_ms.std())
     return (
-        max(MIN_DEVIATIONS, (float(np.percentile(latency_ms, 99)) - float(latency_ms.mean())) / sd)
-        if sd > 0
-        else 1.0
+        max(MIN_DEVIATIONS, (percentile(latency_ms, 99) - float(latency_ms.mean())) / sd) if sd > 0 else 1.0
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.latency import DagNode, critical_path
+from kwiken.model.latency import DagNode, critical_path, percentiles_of
 
 SLOW_SHARE = 0.05  # share of the requests that count as slow
 BLAME_SIGMAS = 2.0  # standard deviations above its mean from which a contribution is an outlier
@@ -174,5 +174,5 @@ def _effective(means: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def _tail_ratio(values: Floats) -> float:
-    middle, tail = np.percentile(values, (50, 99))
+    middle, tail = percentiles_of(values, (50, 99))
     return float(tail / middle) if middle > 0 else float("inf")

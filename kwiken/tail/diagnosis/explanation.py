@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.latency import critical_path, end_to_end
+from kwiken.model.latency import critical_path, end_to_end, percentile
 from kwiken.model.plan import Costs, Plan
 from kwiken.model.profile import (
     Profile,
@@ -362,4 +362,4 @@ def _variance_cut(curve: Curve, bounds: CurveBounds, fraction: float) -> tuple[f
 
 
 def _p99(latency_ms: Floats) -> float:
-    return float(np.percentile(latency_ms, 99))
+    return percentile(latency_ms, 99)

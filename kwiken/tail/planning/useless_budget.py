@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from kwiken.model.latency import percentile
 from kwiken.model.plan import Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.apportion import MeanVarianceApportioner, choices_of
@@ -67,7 +68,7 @@ def _larger(
 
 
 def _p99(paired: PairedSimulation, choices: Mapping[str, tuple[float, float]]) -> float:
-    return float(np.percentile(paired.set_choices(choices), 99))
+    return percentile(paired.set_choices(choices), 99)
 
 
 def _cut(before: float, after: float) -> float:

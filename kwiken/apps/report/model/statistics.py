@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.model.latency import ladder
+from kwiken.model.latency import ladder, percentile
 from kwiken.model.plan import Ladder
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ def cut_with_interval(
     *,
     base: tuple[Floats, Floats],
     other: tuple[Floats, Floats],
-    percentile: float = 99.0,
+    at: float = 99.0,
     chunk_s: float = 1.0,
     draws: int = 500,
     seed: int = 0,
@@ -81,7 +81,7 @@ def cut_with_interval(
     Args:
         base: due times in seconds and latencies in milliseconds of one arm, both (n,).
         other: due times and latencies of the other arm, likewise.
-        percentile: percentile to compare, from 0 to 100.
+        at: percentile to compare, from 0 to 100.
         chunk_s: length in seconds of the chunks of time that are drawn whole.
         coverage: coverage of the interval, from 0 to 1.
 
@@ -90,12 +90,12 @@ def cut_with_interval(
     """
     if base[1].size == 0 or other[1].size == 0:
         return {"cut": math.nan, "low": math.nan, "high": math.nan}
-    point = 1 - np.percentile(other[1], percentile) / np.percentile(base[1], percentile)
+    point = 1 - percentile(other[1], at) / percentile(base[1], at)
     pairs = zip(
         chunk_draws(*base, chunk_s=chunk_s, draws=draws, seed=seed),
         chunk_draws(*other, chunk_s=chunk_s, draws=draws, seed=seed + 1),
         strict=True,
     )
-    cuts = [1 - np.percentile(b, percentile) / np.percentile(a, percentile) for a, b in pairs]
+    cuts = [1 - percentile(b, at) / percentile(a, at) for a, b in pairs]
     low, high = np.quantile(cuts, [(1 - coverage) / 2, (1 + coverage) / 2])
     return {"cut": float(point), "low": float(low), "high": float(high)}

@@ -8,6 +8,7 @@ import numpy as np
 
 from kwiken.apps.report.model import Card, DemoResult, between, change, count, ms, percent
 from kwiken.apps.report.sections.views import Material, budget_shares, variance_shares
+from kwiken.model.latency import percentile
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile
 
@@ -25,7 +26,7 @@ def summary(material: Material) -> tuple[str, ...]:
         return _of_profile(material.profile)
     return tuple(
         f"{arm}: {count(values.size, 'request')}, median {ms(float(np.median(values)))}, "
-        f"p99 {ms(float(np.percentile(values, 99)))}."
+        f"p99 {ms(percentile(values, 99))}."
         for arm, values in material.arms.items()
         if values.size
     ) or ("Nothing was measured.",)
@@ -161,7 +162,7 @@ def _of_profile(profile: Profile) -> tuple[str, ...]:
     if not latencies.size:
         return ("The profile holds no request.",)
     wildest, share = max(variance_shares(profile).items(), key=lambda pair: pair[1])
-    median, slow = (ms(float(np.percentile(latencies, at))) for at in (50, 99))
+    median, slow = (ms(percentile(latencies, at)) for at in (50, 99))
     return (
         f"{count(profile.requests, 'request')} of {profile.service}: median {median}, p99 {slow}.",
         f"The stage that varies most is {wildest}: {percent(share, places=0)} of the stages' variance.",

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
+from kwiken.model.latency import percentile
 from kwiken.model.plan import Plan
 from kwiken.model.service import Reissue
 from kwiken.tail.queueing.load.simulate import policies_of, reissuing, simulate_load
@@ -105,7 +106,7 @@ def tail_hurts(alone_ms: Floats, raced_ms: Floats) -> bool:
 
 
 def _tail(latency_ms: Floats) -> tuple[float, float]:
-    p99 = float(np.percentile(latency_ms, 99))
+    p99 = percentile(latency_ms, 99)
     return p99, float(latency_ms[latency_ms >= p99].mean())
 
 
