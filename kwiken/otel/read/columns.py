@@ -16,6 +16,7 @@ from kwiken.otel.conventions import (
     CONSUMER as IS_CONSUMER,
     PRODUCER as IS_PRODUCER,
     SERVER as IS_SERVER,
+    UNSET,
     Route,
     facts_of,
     folded_url,
@@ -147,6 +148,24 @@ class Said(NamedTuple):
 _PATHS_COUNT: Final = Said(-1, NO_CALLEE, 0)  # stands for what only the path that was asked for tells
 
 
+class _Bare(dict[str, Said]):
+    """What the spans of a service say about themselves by their names alone.
+
+    Args:
+        new: function of a name that is not known yet.
+    """
+
+    __slots__ = ("_new",)
+
+    def __init__(self, new: Callable[[str], Said]) -> None:
+        self._new = new
+
+    def __missing__(self, name: str) -> Said:
+        """Say it of a name that is not known yet."""
+        found = self[name] = self._new(name)
+        return found
+
+
 @dataclass(slots=True)
 class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
@@ -165,6 +184,7 @@ class Names:
     from_paths: dict[int, int] = field(default_factory=dict)
     methods: dict[int, set[str]] = field(default_factory=dict)
     _said: dict[object, Said] = field(default_factory=dict)
+    _bare: dict[str, _Bare] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -229,6 +249,14 @@ class Names:
             known = self._said.get(key)
             if known is None or known is _PATHS_COUNT:
                 known = self._said[key] = self._new(service, kind, status, name, dict(whole))
+        return known
+
+    def bare(self, service: str) -> Mapping[str, Said]:
+        """What each span of a service without attributes, kind and status says, by its name."""
+        known = self._bare.get(service)
+        if known is None:
+            self.of_service(service)  # refuses too many services
+            known = self._bare[service] = _Bare(lambda name: self._new(service, 0, UNSET, name, {}))
         return known
 
     def _new(self, service: str, kind: int, status: int, name: str, attributes: dict[str, object]) -> Said:

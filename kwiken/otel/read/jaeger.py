@@ -33,7 +33,6 @@ _STORED_DOT: Final = "@"
 _MIN_TAGS: Final = 4  # bytes; `[]` and `null` hold none
 _SCALARS: Final = (str, int, float, bool, type(None))
 _NO: Final = (None, False, 0, "", "false", "False", "0")
-_NONE: Final[tuple[Attributes, Attributes]] = ((), ())  # of a span without tags
 _Note = tuple[int, float, float]
 
 
@@ -132,7 +131,7 @@ class JaegerReader:
                 follows[place] |= UNFINISHED if duration is None else 0
         # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
-        notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        notes = [self._note(raw) if len(raw) > _MIN_TAGS and raw.find(MARK) >= 0 else None for raw in tags]
         for place, raw in enumerate(tags, len(batch)):
             if len(raw) > _MIN_TAGS and states_share(raw):
                 share = share_of_attributes(self._attributes(raw))
@@ -160,13 +159,17 @@ class JaegerReader:
     def _said(self, trace: _Trace, tags: list[bytes], notes: list[_Note | None]) -> list[Said]:
         """What each span says about itself; of our own spans, name and error mark alone count."""
         names, processes = self._store.names, trace.processes or {}
-        said, known = names.said, {key: process.serviceName for key, process in processes.items()}
+        said, bare = names.said, {key: names.bare(each.serviceName) for key, each in processes.items()}
         found = []
         for span, raw, note in zip(trace.spans, tags, notes, strict=True):
-            service = known.get(span.processID or "") or _service(span, processes)
+            if len(raw) <= _MIN_TAGS:
+                known = bare.get(span.processID or "")
+                known = names.bare(_service(span, processes)) if known is None else known
+                found.append(known[span.operationName])
+                continue
+            service = _service(span, processes)
             if note is None:
-                stated = self._wanted(raw) if len(raw) > _MIN_TAGS else _NONE
-                found.append(said(service, 0, UNSET, span.operationName, *stated))
+                found.append(said(service, 0, UNSET, span.operationName, *self._wanted(raw)))
             else:
                 failed = raw.find(_ERROR_MARK) >= 0 and self._failed(raw)
                 op = names.operation(service, span.operationName)
@@ -195,7 +198,10 @@ class JaegerReader:
         found = []
         for span, raw in zip(trace.spans, tags, strict=True):
             code = known.get(span.processID or "", NO_TEXT)
-            if code == NO_TEXT and span.process is not None:
+            if code != NO_TEXT or (span.process is None and len(raw) <= _MIN_TAGS):
+                found.append(code)
+                continue
+            if span.process is not None:
                 code = instance(bytes(span.process.tags), decoded)
             if code == NO_TEXT and len(raw) > _MIN_TAGS:
                 code = instance(raw, decoded, SPAN_INSTANCE_MARKS)
@@ -269,17 +275,19 @@ def _service(span: Span, processes: dict[str, JaegerProcess]) -> str:
 
 def _parents(spans: list[Span]) -> tuple[list[str], list[int]]:
     """Id of each span's parent, and the flag `FOLLOWS` if the span only follows from it."""
-    parents, flags = [], []
-    for span in spans:
+    parents, flags = [], [0] * len(spans)
+    for place, span in enumerate(spans):
         references = span.references
         if references and len(references) == 1:  # as nearly always
             only = references[0]
-            simple = only.refType == _CHILD and only.traceID == span.traceID
-            parent, flag = (only.spanID, 0) if simple else _parent(span)
-        else:
-            parent, flag = _parent(span) if references else (span.parentSpanID or "", 0)
+            if only.refType == _CHILD and only.traceID == span.traceID:
+                parents.append(only.spanID)
+                continue
+        elif not references:
+            parents.append(span.parentSpanID or "")
+            continue
+        parent, flags[place] = _parent(span)
         parents.append(parent)
-        flags.append(flag)
     return parents, flags
 
 
