@@ -365,7 +365,8 @@ def _late_clocks(forest: Forest, service: Ints, alone: Bools) -> Bools:
 
     A callee that the caller does not wait for looks alike, but begins as soon as it is told or its queue lets
     it. So a clock is taken to be ahead only if nearly all calls from one service to another begin too late,
-    would fit into their callers' time, and are off by nearly the same time.
+    would fit into their callers' time, and are off by nearly the same time. Then the calls that are off by
+    that time, but so slow that they begin before their callers' end, are late too.
 
     Args:
         service: (n,) number of each span's service.
@@ -386,7 +387,9 @@ def _late_clocks(forest: Forest, service: Ints, alone: Bools) -> Bools:
         off = offset[mine & late]
         low, middle, high = np.percentile(off, (25, 50, 75)).tolist()
         enough = mine.sum() >= MIN_CALLS_FOR_SKEW and len(off) >= MIN_LATE_SHARE * mine.sum()
-        found[rows[mine & late]] = enough and high - low <= MAX_OFFSET_SPREAD * middle
+        if enough and high - low <= MAX_OFFSET_SPREAD * middle:
+            alike = np.abs(offset - middle) <= MAX_OFFSET_SPREAD * middle
+            found[rows[mine & (late | alike)]] = True
     return found
 
 

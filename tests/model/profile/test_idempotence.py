@@ -99,6 +99,8 @@ def test_the_method_in_the_name_of_a_span(operation: str, method: str | None) ->
         ("shop.Cart/AddItem", True, False),
         ("<default> send", True, False),
         ("HTTP DELETE", True, False),
+        ("GET /store", False, False),
+        ("GET /cart/add", True, False),
         ("HTTP POST", False, False),
         ("HTTP GET", False, False),
         ("Transaction.commit", False, False),

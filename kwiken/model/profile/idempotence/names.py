@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from kwiken.model.plan import SAFE_METHODS
 from kwiken.model.profile.idempotence.queries import query_verb, without_comments
 
 WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))
@@ -123,14 +124,16 @@ def http_method(operation: str) -> str | None:
 def says_write(operation: str, *, commits: bool = False) -> bool:
     """Whether the name of an operation says that it writes.
 
-    It reads if its last part begins with a word for reading (`findByName`, `SELECT orders`). Otherwise it
+    A method decides where the name states one, unless a GET is of a path such as `/cart/add`. Else a call
+    reads if its last part begins with a word for reading (`findByName`, `SELECT orders`). Otherwise it
     writes if any part has a word for writing (`OrderRepository.save`, `mongo_insert`, `/cart/add`).
 
     Args:
         commits: whether to count the commit of a transaction.
     """
-    if http_method(operation) in WRITING_METHODS:
-        return True
+    method = http_method(operation)
+    if method in WRITING_METHODS or method in SAFE_METHODS:
+        return method in WRITING_METHODS or path_changes(operation)
     verb = query_verb(operation)
     if verb.startswith("SELECT"):
         return False
