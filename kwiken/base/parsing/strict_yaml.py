@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
@@ -11,11 +12,20 @@ from kwiken.base.errors import InputError
 
 MAX_DEPTH: Final = 32
 _COLLECTIONS: Final = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+YamlPath = tuple[str | int, ...]
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_yaml(source: str, *, where: str) -> Any:
-    """Parse one YAML document to plain Python values.
+    """Parse one YAML document to plain Python values; arguments and errors as `parse_yaml_lines`."""
+    return parse_yaml_lines(source, where=where)[0]
+
+
+def parse_yaml_lines(source: str, *, where: str) -> tuple[Any, Mapping[YamlPath, int]]:
+    """Parse one YAML document to plain Python values and the line of each, from 1.
+
+    A value's path holds the fields and the positions from 0 that lead to the value, and is empty for the
+    document. The line of a field is that of its name.
 
     Args:
         source: YAML document, whose size the caller has bounded.
@@ -27,7 +37,8 @@ def parse_yaml(source: str, *, where: str) -> Any:
     """
     try:
         _check_events(source, where)
-        return _value(_BASE(source), where)
+        lines: dict[YamlPath, int] = {}
+        return _value(_BASE(source), where, lines), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         last = source.count("\n") + 1  # for a truncated document the parser names a line after the last
@@ -50,22 +61,23 @@ def _check_events(source: str, where: str) -> None:
             raise InputError(f"is nested deeper than {MAX_DEPTH}", where=line)
 
 
-def _value(loader: Any, where: str) -> Any:
+def _value(loader: Any, where: str, lines: dict[YamlPath, int]) -> Any:
     try:
         node = loader.get_single_node()
-        return None if node is None else _build(loader, node, where)
+        return None if node is None else _build(loader, node, where, (), lines)
     finally:
         loader.dispose()
 
 
-def _build(loader: Any, node: Any, where: str) -> Any:
+def _build(loader: Any, node: Any, where: str, path: YamlPath, lines: dict[YamlPath, int]) -> Any:
+    lines.setdefault(path, node.start_mark.line + 1)
     line = f"{where}:{node.start_mark.line + 1}"
     if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
         raise InputError(f"the tag {node.tag!r} is not taken", where=line)
     if isinstance(node, yaml.MappingNode):
-        return _mapping(loader, node, where)
+        return _mapping(loader, node, where, path, lines)
     if isinstance(node, yaml.SequenceNode):
-        return [_build(loader, item, where) for item in node.value]
+        return [_build(loader, item, where, (*path, place), lines) for place, item in enumerate(node.value)]
     try:
         value = loader.construct_object(node)
     except ValueError as error:  # a date or number of valid form and invalid value
@@ -75,7 +87,9 @@ def _build(loader: Any, node: Any, where: str) -> Any:
     return value
 
 
-def _mapping(loader: Any, node: Any, where: str) -> dict[str, Any]:
+def _mapping(
+    loader: Any, node: Any, where: str, path: YamlPath, lines: dict[YamlPath, int]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line = f"{where}:{key_node.start_mark.line + 1}"
@@ -84,5 +98,6 @@ def _mapping(loader: Any, node: Any, where: str) -> dict[str, Any]:
         key = str(key_node.value)
         if key in found:
             raise InputError(f"the field {key!r} is given twice", where=line)
-        found[key] = _build(loader, value_node, where)
+        lines[*path, key] = key_node.start_mark.line + 1
+        found[key] = _build(loader, value_node, where, (*path, key), lines)
     return found

@@ -291,7 +291,7 @@ def _words_to_run(study: SizeStudy, nodes: str | None, out: str | None) -> str:
     from pathlib import Path
     from shlex import quote
 
-    words = ["kwiken up MODULE:SERVICE"]
+    words = ["kwiken up SERVICE"]
     if nodes is not None and out is not None:
         words.append(f"--placement {quote(str(Path(out) / PLACEMENT_FILE))} --nodes {quote(nodes)}")
     else:

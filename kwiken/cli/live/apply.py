@@ -10,7 +10,7 @@ import click
 
 from kwiken.apps.console import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import load_plan
+from kwiken.cli.shared import load_plan, service_name
 
 TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
 MAX_TOKEN: Final = 4096  # bytes of a token file
@@ -46,7 +46,7 @@ def command(
         service, body = document.service, msgspec.json.encode(document)
     else:
         assert remove is not None
-        service, body = remove.rpartition(":")[2], b"null"
+        service, body = service_name(remove), b"null"
     address, token = _remote(url, token_file) if url is not None else _local(Path(state), service)
     _put(address, token, body, where=plan if plan is not None else service)
     note(f"{service}: {'plan applied' if plan is not None else 'plan removed'} at {address}")
@@ -60,7 +60,7 @@ def _local(state: Path, service: str) -> tuple[str, str]:
     found = files.read()
     if found is None or not any(each.identity.alive for each in found.gateways):
         raise InputError(
-            f"service {service!r} is not up; start it with: kwiken up MODULE:SERVICE, or give --url",
+            f"service {service!r} is not up; start it with: kwiken up SERVICE, or give --url",
             where=str(state),
         )
     return found.url, files.read_token()

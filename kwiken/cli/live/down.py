@@ -10,6 +10,7 @@ import click
 
 from kwiken.apps.console import note
 from kwiken.base.errors import InputError
+from kwiken.cli.shared import service_name
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import StateFiles
@@ -30,7 +31,7 @@ def command(*, service: str | None, state: str) -> None:
     from kwiken.runtime.cluster.state import StateFiles
 
     folder = Path(state)
-    named = service.rpartition(":")[2] if service is not None else None
+    named = service_name(service) if service is not None else None
     clusters = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     failures, stopped = [], []
     for files in clusters:  # one that cannot be stopped does not keep the others up

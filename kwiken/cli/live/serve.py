@@ -57,10 +57,11 @@ def command(
     token_file: str | None,
     allowed_hosts: tuple[str, ...],
 ) -> None:
-    """Run the gateway of MODULE:SERVICE until told to stop.
+    """Run the gateway of SERVICE until told to stop.
 
-    MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
-    folder is searched first.
+    SERVICE is where the service is defined: MODULE:NAME, as kwiken.services.search:search, FILE.py:NAME, or
+    FILE.yaml for a service whose stages are all served by others. The current folder is searched for modules
+    first.
 
     Requests go to POST /v1/request as JSON, and with --grpc-port to /kwiken.v1.Gateway/Ask too. Other routes
     are /livez, /readyz, and / for the service's page.

@@ -96,7 +96,7 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
         what: name of what listens, for the help text.
     """
     options = (
-        click.argument("target", metavar="MODULE:SERVICE"),
+        click.argument("target", metavar="SERVICE"),
         click.option(
             "--host",
             type=Host(),

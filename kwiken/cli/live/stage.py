@@ -23,7 +23,7 @@ from kwiken.cli.shared import load_service
 )
 @click.option("--grpc", is_flag=True, help="Serve gRPC in place of HTTP.")
 def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int, grpc: bool) -> None:
-    """Run one replica of a stage of MODULE:SERVICE until told to stop.
+    """Run one replica of a stage of SERVICE (MODULE:NAME or FILE.py:NAME) until told to stop.
 
     Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
     or STAGE=grpc://HOST:PORT for a replica that serves gRPC.

@@ -12,7 +12,7 @@ import click
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway import STAGES, replica_columns, replica_rows, stage_rows
-from kwiken.cli.shared import json_option
+from kwiken.cli.shared import json_option, service_name
 
 if TYPE_CHECKING:
     from kwiken.runtime.cluster.state import ClusterState, StateFiles
@@ -39,14 +39,14 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
     from kwiken.runtime.cluster.state import StateFiles
 
     folder = Path(state)
-    named = service.rpartition(":")[2] if service is not None else None
+    named = service_name(service) if service is not None else None
     files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     found, unreadable = _read(files)
     if not found and unreadable:
         raise unreadable[0]
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
-        raise InputError(f"{what}; start one with: kwiken up MODULE:SERVICE", where=state)
+        raise InputError(f"{what}; start one with: kwiken up SERVICE", where=state)
     if page:
         for each, read in found:
             say(_live_page(each, read))

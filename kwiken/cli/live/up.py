@@ -46,7 +46,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 @click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
-@click.argument("others", nargs=-1, metavar="[MODULE:SERVICE]...")
+@click.argument("others", nargs=-1, metavar="[SERVICE]...")
 @trace_options
 @click.option(
     "--replicas",
@@ -95,10 +95,11 @@ def command(
     unresponsive_s: float,
     allowed_hosts: tuple[str, ...],
 ) -> None:
-    """Start the gateway and the replicas of MODULE:SERVICE as processes, and replace those that die or hang.
+    """Start the gateway and the replicas of SERVICE as processes, and replace those that die or hang.
 
-    MODULE:SERVICE is where the service is defined, for example kwiken.services.search:search. The current
-    folder is searched first. The gateway's address is printed on stdout once requests are served.
+    SERVICE is where the service is defined: MODULE:NAME, as kwiken.services.search:search, FILE.py:NAME, or
+    FILE.yaml for a service whose stages are all served by others. The current folder is searched for modules
+    first. The gateway's address is printed on stdout once requests are served.
 
     Several services get a gateway each, on ports that follow one another. Services that share nodes belong
     into one such command: targets are kept by one ledger of the nodes, and a second command on the same nodes
@@ -193,7 +194,7 @@ def load_services(targets: Sequence[str]) -> list[Service]:
     """Load services that are to be started together.
 
     Args:
-        targets: services, `MODULE:SERVICE` each, one or more.
+        targets: services as `load_service` takes them, one or more.
 
     Raises:
         InputError: one cannot be loaded, or two have the same name.

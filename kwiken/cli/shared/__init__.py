@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         sampled_option as sampled_option,
         seconds_of as seconds_of,
         seed_option as seed_option,
+        service_name as service_name,
     )
     from kwiken.cli.shared.profile_findings import (
         drift_summary as drift_summary,

@@ -260,10 +260,12 @@ def load_plan(path: str) -> Plan:
 
 
 def load_service(target: str) -> Service:
-    """Load the service named by `MODULE:SERVICE`; the current folder is searched for the module first.
+    """Load the service that `MODULE:SERVICE`, `FILE.py:SERVICE` or `FILE.yaml` names.
+
+    The current folder is searched for a module first.
 
     Raises:
-        InputError: when the module or the name in it is missing, is no Service, or fails to import.
+        InputError: when the file, the module or the name in it is missing, is no Service, or fails to import.
         DefinitionError: when the service cannot be run.
     """
     here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
@@ -273,6 +275,17 @@ def load_service(target: str) -> Service:
     from kwiken.runtime.base.target import load_target
 
     return load_target(target)
+
+
+def service_name(text: str) -> str:
+    """Name of a service that is up, from its name or from what `kwiken up` was given for the service.
+
+    Raises:
+        InputError: for a file in YAML that holds no service.
+    """
+    from kwiken.runtime.base.target import YAML_SUFFIXES
+
+    return load_service(text).name if text.endswith(YAML_SUFFIXES) else text.rpartition(":")[2]
 
 
 def check_belongs(plan: Plan, profile: Profile, plan_file: str, profile_file: str) -> None:

@@ -8,6 +8,7 @@ from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.model.service.codec import (
+        foreign_service_from_yaml as foreign_service_from_yaml,
         service_from_dict as service_from_dict,
         service_from_graph as service_from_graph,
         service_from_json as service_from_json,

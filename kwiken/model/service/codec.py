@@ -7,6 +7,7 @@ are part of the Python definition only.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +15,14 @@ import msgspec
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
 from kwiken.base.parsing import convert, parse_json, to_str
+from kwiken.model.service.document_lines import DocumentLines
 from kwiken.model.service.remote import Remote
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue, Stage
 
 VERSION: Final = 1
 _FIELDS: Final = {"version", "service", "stages"}
+_FIRST_FIELD = re.compile(r"\w+(?=[:\[.])")  # of an error's message, such as `after[0]: Expected ...`
 
 
 class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -72,39 +75,44 @@ def service_from_dict(raw: Any, *, where: str = "service") -> Service:
             field.
         DefinitionError: for settings or edges that no service can have; names the stage.
     """
+    return _service(raw, DocumentLines(where))
+
+
+def _service(raw: Any, source: DocumentLines) -> Service:
     if not isinstance(raw, dict):
-        raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=where)
+        raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=source.at())
     if raw.get("version") != VERSION or not isinstance(raw["version"], int):
-        raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=where)
+        raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=source.at("version"))
     for field in raw.keys() - _FIELDS:
-        raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=where)
+        raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=source.at(field))
     for field in _FIELDS - raw.keys():
-        raise InputError(f"the field {field!r} is missing", where=where)
+        raise InputError(f"the field {field!r} is missing", where=source.at())
     if not isinstance(raw["stages"], list):
-        raise InputError("'stages' must be a list", where=where)
-    name = convert(raw["service"], str, where=f"{where}: service")
-    stages = [stage_from_dict(stage, number, where=where) for number, stage in enumerate(raw["stages"], 1)]
-    return Service.of(name, stages)
+        raise InputError("'stages' must be a list", where=source.at("stages"))
+    name = convert(raw["service"], str, where=f"{source.at('service')}: service")
+    stages = [_stage(stage, index, source) for index, stage in enumerate(raw["stages"])]
+    with source.naming_lines({stage.name: index for index, stage in enumerate(stages)}):
+        return Service.of(name, stages)
 
 
-def stage_from_dict(raw: Any, number: int, *, where: str) -> Stage:
-    """Decode one stage from plain values.
-
-    Args:
-        raw: values as `stage_to_dict` returns them.
-        number: position of the stage from 1, to name it in errors where it has no valid name.
-
-    Raises:
-        InputError: for an unknown or missing field, or a wrong type.
-        DefinitionError: for a setting that no stage can have.
-    """
+def _stage(raw: Any, index: int, source: DocumentLines) -> Stage:
+    """Decode one stage from plain values."""
     name = raw.get("name") if isinstance(raw, dict) else None
-    here = f"{where}: stage {name!r}" if isinstance(name, str) else f"{where}: stage number {number}"
+    title = f"stage {name!r}" if isinstance(name, str) else f"stage number {index + 1}"
     known = set(StageDoc.__struct_fields__)
     for field in raw.keys() - known if isinstance(raw, dict) else ():
-        raise InputError(f"unknown field {field!r}; known: {_listed(known)}", where=here)
-    document = convert(raw, StageDoc, where=here)
-    return Stage(**{field: getattr(document, field) for field in StageDoc.__struct_fields__})
+        raise InputError(
+            f"unknown field {field!r}; known: {_listed(known)}",
+            where=f"{source.at('stages', index, field)}: {title}",
+        )
+    try:
+        document = convert(raw, StageDoc, where=title)
+    except InputError as error:
+        field = _FIRST_FIELD.match(error.problem)
+        line = source.at("stages", index, *((field[0],) if field else ()))
+        raise InputError(error.problem, where=f"{line}: {title}") from error
+    with source.naming_lines({document.name: index}):
+        return Stage(**{field: getattr(document, field) for field in StageDoc.__struct_fields__})
 
 
 def _listed(names: set[str]) -> str:
@@ -134,15 +142,49 @@ def service_to_yaml(service: Service) -> str:
 
 
 def service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
-    """Decode a service from YAML; errors as `service_from_dict`, and broken YAML names the line.
+    """Decode a service from YAML.
 
     Args:
         where: source to name in errors, such as a file's path.
-    """
-    with needs("kwiken.service_from_yaml", "plan"):
-        from kwiken.base.parsing import parse_yaml
 
-    return service_from_dict(parse_yaml(to_str(text, where=where), where=where), where=where)
+    Raises:
+        InputError: for broken YAML, an unknown or missing field, a wrong type, or settings or edges that no
+            service can have; names the line.
+    """
+    return _from_yaml(text, where)[0]
+
+
+def foreign_service_from_yaml(text: str | bytes, *, where: str = "service") -> Service:
+    """Decode from YAML a service that can be run: a complete one whose stages are all served by others.
+
+    Args:
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: as `service_from_yaml`, for a stage without `remote`, or for a service that cannot be run;
+            names the line.
+    """
+    service, source, stages = _from_yaml(text, where)
+    for name, index in stages.items():
+        if service[name].remote_call is None:
+            raise InputError(
+                f"stage {name!r} has no `remote`: a document holds no code, so name the service that runs it",
+                where=source.at("stages", index),
+            )
+    with source.naming_lines(stages):
+        service.check()
+    return service
+
+
+def _from_yaml(text: str | bytes, where: str) -> tuple[Service, DocumentLines, dict[str, int]]:
+    """Service, its document, and the position of each stage in the document."""
+    with needs("a service in YAML", "plan"):
+        from kwiken.base.parsing import parse_yaml_lines
+
+    raw, lines = parse_yaml_lines(to_str(text, where=where), where=where)
+    source = DocumentLines(where, lines)
+    service = _service(raw, source)
+    return service, source, {stage["name"]: index for index, stage in enumerate(raw["stages"])}
 
 
 def service_to_graph(service: Service) -> Any:

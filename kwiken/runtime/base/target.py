@@ -1,4 +1,4 @@
-"""Loader of the service that `MODULE:SERVICE` or `FILE.py:SERVICE` names; errors are one line each."""
+"""Loader of the service that a module, a Python file or a YAML file defines; errors are one line each."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.service import Service
+from kwiken.base.machine import MIB, read_file
+from kwiken.model.service import Service, foreign_service_from_yaml
+
+YAML_SUFFIXES: Final = (".yaml", ".yml")
+MAX_YAML: Final = 4 * MIB
 
 
 def load_target(target: str) -> Service:
-    """Load the service that `MODULE:SERVICE` or `FILE.py:SERVICE` names.
+    """Load the service that `MODULE:SERVICE`, `FILE.py:SERVICE` or `FILE.yaml` names.
 
     Args:
-        target: name of the service; its module is imported. A file is imported as the module that it is of:
-            by its packages, below this folder or an importable one.
+        target: name of the service; its module is imported. A file in Python is imported as the module that
+            it is of: by its packages, below this folder or an importable one. A file in YAML holds a service
+            whose stages are all served by others; nothing is imported.
 
     Raises:
-        InputError: the module or the name in it is missing, is not a Service, or fails to import; names the
-            place.
+        InputError: the file, the module or the name in it is missing, is not a Service, or fails to import;
+            names the place, of a file in YAML with its line.
         DefinitionError: the service cannot be run.
     """
+    if target.endswith(YAML_SUFFIXES):
+        return foreign_service_from_yaml(_yaml(target), where=target)
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):
         raise InputError(
-            "must be MODULE:SERVICE, for example kwiken.services.search:search", where=repr(target)
+            "must be MODULE:SERVICE, for example kwiken.services.search:search, or FILE.yaml",
+            where=repr(target),
         )
     if module_name.endswith(".py"):
         module_name = _module_of(module_name)
@@ -46,6 +54,15 @@ def load_target(target: str) -> Service:
         raise InputError(f"is a {kind}, not a Service; {_services_of(module)}", where=target)
     value.check()
     return value
+
+
+def _yaml(path: str) -> bytes:
+    try:
+        return read_file(path, MAX_YAML)
+    except FileNotFoundError as error:
+        raise InputError("there is no such file", where=path) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise InputError(str(error.strerror if isinstance(error, OSError) else error), where=path) from error
 
 
 def _module_of(file: str) -> str:

@@ -55,7 +55,7 @@ class Cluster:
     cancelled, everything is stopped, and the failure is raised.
 
     Args:
-        target: service, as `MODULE:SERVICE`, importable from here.
+        target: service, as `MODULE:SERVICE` that is importable from here, or as `FILE.yaml`.
         port: port for requests; 0 for any free port.
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;

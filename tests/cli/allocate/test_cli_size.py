@@ -43,7 +43,7 @@ def test_sizes_are_shown_and_both_documents_written(files: Path, tmp_path: Path)
     assert "one move more or less" in result.stdout
     out = tmp_path / "out"
     words = f"--placement {out}/placement.json --nodes {files}/nodes.toml --plan {out}/plan.json"
-    assert f"to run it: kwiken up MODULE:SERVICE {words}" in result.stderr
+    assert f"to run it: kwiken up SERVICE {words}" in result.stderr
 
 
 def test_the_nodes_of_the_example_are_taken(files: Path) -> None:

@@ -138,7 +138,7 @@ def test_what_cannot_hold_for_several_services_is_refused(words: tuple[str, ...]
 
 
 def test_services_are_started_in_the_order_in_which_they_are_given() -> None:
-    assert "kwiken up [OPTIONS] MODULE:SERVICE [MODULE:SERVICE]..." in run("up", "--help").stdout
+    assert "kwiken up [OPTIONS] SERVICE [SERVICE]..." in run("up", "--help").stdout
     refused(run("up", *TARGETS, TARGETS[0]), "kwiken.services.trio:digest: service 'digest' is given twice")
     refused(
         run("up", TARGETS[0], "nowhere:service", "also.nowhere:service"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -319,3 +321,72 @@ class TestGraphs:
     def test_another_version_is_refused(self) -> None:
         with pytest.raises(InputError, match="version must be 1, not 2"):
             codec.service_from_graph(nx.DiGraph(version=2, service="demo"))
+
+
+LINED = """\
+version: 1
+service: shop
+stages:
+  - name: price
+    timeout_ms: 800
+    remote: {kind: http, url: "http://prices/{request.sku}", method: GET}
+  - name: offer
+    after: [price]
+    remote:
+      kind: http
+      url: http://offers/
+"""
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            ("version: 1", "version: 2", "shop.yaml:1: version must be 1, not 2"),
+            ("service: shop", "service: 7", "shop.yaml:2: service: Expected `str`"),
+            ("service: shop", "service: 1st", "shop.yaml:2: service '1st': a name starts with a letter"),
+            ("service: shop", "servce: shop", "shop.yaml:2: unknown field 'servce'"),
+            ("service: shop\n", "", "shop.yaml:1: the field 'service' is missing"),
+            ("timeout_ms: 800", "timeout: 800", "shop.yaml:5: stage 'price': unknown field 'timeout'"),
+            ("timeout_ms: 800", "timeout_ms: x", "shop.yaml:5: stage 'price': timeout_ms: Expected `float`"),
+            ("timeout_ms: 800", "timeout_ms: 0", "shop.yaml:5: stage 'price': timeout_ms must be a number"),
+            ("timeout_ms: 800", "replicas: 3", "shop.yaml:4: stage 'price': is served by a foreign service"),
+            ("method: GET", "method: GOT", "shop.yaml:4: stage 'price': method must be one of"),
+            ("{request.sku}", "{requst.sku}", "shop.yaml:4: stage 'price': {requst.sku} names no input"),
+            ("- name: price", "- nam: price", "shop.yaml:4: stage number 1: unknown field 'nam'"),
+            ("- name: price", "- name: 2nd", "shop.yaml:4: stage '2nd': a name starts with a letter"),
+            ("after: [price]", "after: [prise]", "shop.yaml:7: stage 'offer': comes after 'prise'"),
+            ("after: [price]", "after: [offer]", "shop.yaml:7: stage 'offer': cannot come after itself"),
+            ("name: offer", "name: price", "shop.yaml:7: stage 'price': cannot come after itself"),
+            ("kind: http\n", "king: http\n", "shop.yaml:9: stage 'offer': remote: missing required field"),
+            ("http://offers/", "ftp://offers/", "shop.yaml:9: stage 'offer': remote must be http://HOST"),
+            ("    after: [price]\n", "", "shop.yaml:2: service 'shop' must end in exactly one stage"),
+            ("    after: [price]\n", "    after: [price]\n    fanout: 2\n", "shop.yaml:7: stage 'offer': is a fan"),
+            ("    after: [price]\n", "    after: [price]\n    optional: true\n", "shop.yaml:7: stage 'offer': is th"),
+            (
+                '    remote: {kind: http, url: "http://prices/{request.sku}", method: GET}\n',
+                "",
+                "shop.yaml:4: stage 'price' has no `remote`: a document holds no code",
+            ),
+        ],
+    )  # fmt: skip
+    def test_each_error_names_the_line(self, old: str, new: str, message: str) -> None:
+        assert LINED.count(old) == 1
+        with pytest.raises(InputError, match=re.escape(message)):
+            codec.foreign_service_from_yaml(LINED.replace(old, new), where="shop.yaml")
+
+    def test_a_complete_document_is_a_service(self) -> None:
+        service = codec.foreign_service_from_yaml(LINED)
+        assert service == codec.service_from_yaml(LINED)
+        assert [stage.remote_call is not None for stage in service.stages.values()] == [True, True]
+
+    def test_a_stage_of_kwiken_is_read_but_not_run(self) -> None:
+        text = "version: 1\nservice: demo\nstages:\n- name: a\n"
+        assert codec.service_from_yaml(text)["a"].remote_call is None
+        with pytest.raises(InputError, match="service:4: stage 'a' has no `remote`"):
+            codec.foreign_service_from_yaml(text)
+
+    @given(st.text(max_size=200) | services().map(codec.service_to_yaml))
+    def test_any_text_is_a_service_or_an_input_error(self, text: str) -> None:
+        with contextlib.suppress(InputError):
+            codec.foreign_service_from_yaml(text)

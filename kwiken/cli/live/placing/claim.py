@@ -33,7 +33,7 @@ def claimed_nodes(nodes_file: str, *, alone: bool) -> Iterator[None]:
         except BlockingIOError:
             raise InputError(
                 "another kwiken up has its replicas on these nodes, and neither would know what the other "
-                "one draws; give one kwiken up all services: kwiken up MODULE:SERVICE MODULE:SERVICE ...",
+                "one draws; give one kwiken up all services: kwiken up SERVICE SERVICE ...",
                 where=nodes_file,
             ) from None
         yield

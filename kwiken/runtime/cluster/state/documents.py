@@ -49,7 +49,7 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """State of a cluster, as `down` and `status` need it.
 
     Attributes:
-        target: service as it was given, `MODULE:SERVICE`.
+        target: service as it was given to `kwiken up`.
         token_file: path of the token of the control routes.
         url: URL for requests from this machine.
         gateways: processes of the gateways that are running.
