@@ -9,9 +9,6 @@ from kwiken.base.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.base.parsing.strict_json import convert as convert, parse_json as parse_json, to_str as to_str
     from kwiken.base.parsing.strict_toml import parse_toml as parse_toml
-    from kwiken.base.parsing.strict_yaml import (
-        parse_yaml as parse_yaml,
-        parse_yaml_lines as parse_yaml_lines,
-    )
+    from kwiken.base.parsing.strict_yaml import parse_yaml as parse_yaml
 
 __getattr__ = lazy_names(__name__, __file__)

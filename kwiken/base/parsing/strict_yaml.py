@@ -16,12 +16,7 @@ YamlPath = tuple[str | int, ...]
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def parse_yaml(source: str, *, where: str) -> Any:
-    """Parse one YAML document to plain Python values; arguments and errors as `parse_yaml_lines`."""
-    return parse_yaml_lines(source, where=where)[0]
-
-
-def parse_yaml_lines(source: str, *, where: str) -> tuple[Any, Mapping[YamlPath, int]]:
+def parse_yaml(source: str, *, where: str) -> tuple[Any, Mapping[YamlPath, int]]:
     """Parse one YAML document to plain Python values and the line of each, from 1.
 
     A value's path holds the fields and the positions from 0 that lead to the value, and is empty for the

@@ -11,7 +11,7 @@ from kwiken.apps.console import note, print_json, print_table, progress, read_te
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.base.printable import printable_json
-from kwiken.cli.planning import CANCEL, DISPATCH, REPLICAS, UTILISATION, queue_settings
+from kwiken.cli.planning import queues_option, read_queues
 from kwiken.cli.shared import (
     LATENCY_FORM,
     MAX_NODES_FILE,
@@ -84,15 +84,7 @@ def _target_ms(ctx: click.Context, param: click.Parameter, value: str) -> float:
     is_flag=True,
     help="Show the effect of a replica more or fewer, other nodes, and more or fewer copies.",
 )
-@click.option(
-    "--recorded-rate",
-    type=POSITIVE,
-    help="Requests a second while the traces were recorded, if the profile is a sample of them.",
-)
-@REPLICAS
-@UTILISATION
-@DISPATCH
-@CANCEL
+@queues_option
 @once_option
 @copyable_option
 @seed_option
@@ -110,12 +102,11 @@ def command(
     out: str | None,
     picture: str | None,
     explain: bool,
-    recorded_rate: float | None,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
     seed: int,
     as_json: bool,
-    **queues: Any,
+    queues: str | None,
 ) -> None:
     """Size the service of PROFILE: the cheapest replicas, nodes and reissues that meet its p99 at a rate.
 
@@ -144,7 +135,7 @@ def command(
         cluster=cluster,
         needs={} if workloads is None else _needs(workloads, profiles, learned, cluster),
         max_reissue=reissue,
-        queues=queue_settings(rate=recorded_rate, **queues),
+        queues=read_queues(queues),
         frontier=picture is not None or as_json,
         seed=seed,
     )

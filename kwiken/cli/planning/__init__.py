@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.cli.planning.load_options import (
-        CANCEL as CANCEL,
-        DISPATCH as DISPATCH,
-        REPLICAS as REPLICAS,
-        UTILISATION as UTILISATION,
-        queue_settings as queue_settings,
-    )
+    from kwiken.cli.planning.load_options import queues_option as queues_option, read_queues as read_queues
 
 __getattr__ = lazy_names(__name__, __file__)

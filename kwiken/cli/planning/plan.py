@@ -24,9 +24,9 @@ from kwiken.cli.planning.copies_and_load import show_thresholds
 from kwiken.cli.planning.load_options import (
     LOAD,
     load_summary,
-    note_idle_options,
-    queue_options,
-    queue_settings,
+    note_idle_queues,
+    queues_option,
+    read_queues,
     refuse_unguarded,
 )
 from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
@@ -121,7 +121,7 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
 )
 @once_option
 @copyable_option
-@queue_options
+@queues_option
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -145,7 +145,7 @@ def command(
     tried: tuple[str, str] | None,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
-    **queues: Any,
+    queues: str | None,
 ) -> None:
     """Make a plan for the service of PROFILE: divide budgets over its stages.
 
@@ -181,7 +181,7 @@ def command(
         utility_weights=utility_weights,
         guarded=guarded,
         load=load,
-        queues=queue_settings(**queues),
+        queues=read_queues(queues),
     )
     with progress("planning"):
         study = study_plan(learned, settings)
@@ -189,7 +189,7 @@ def command(
     study = replace(study, plan=structs.replace(study.plan, profile=made_from))
     if tried is not None:
         study = _corrected_by(study, learned, tried, seed=seed)
-    note_idle_options(study.load)
+    note_idle_queues(study.load, settings.queues)
     by_model = spent_by_model(learned, study.plan.cost, study.simulation.stage_spent)
     if out is not None:
         write_text(out, printable_json(study.plan.to_json()) + "\n")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kwiken.apps.console import note, print_json, print_table, progress, say
 from kwiken.base.errors import InputError
-from kwiken.cli.planning.load_options import LOAD, queue_options
+from kwiken.cli.planning.load_options import LOAD, queues_option
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.planning.plan_levers import LOST
@@ -17,7 +16,6 @@ from kwiken.cli.planning.simulate_load import simulate_loaded
 from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     check_belongs,
-    given,
     json_option,
     load_plan,
     load_profile,
@@ -53,7 +51,7 @@ MAX_REQUESTS = 10_000_000
     metavar="FACTOR",
     help="Simulate queues, at this multiple of the profile's load.  [default: no queues]",
 )
-@queue_options
+@queues_option
 @click.option(
     "--independent",
     is_flag=True,
@@ -71,13 +69,13 @@ def command(
     independent: bool,
     seed: int,
     as_json: bool,
-    **queues: Any,
+    queues: str | None,
 ) -> None:
     """Try a plan on the requests of PROFILE: as they were recorded, or in queues at another load.
 
     With --load, requests arrive at random times (a Poisson process), replicas serve calls in the order of
     arrival, and a copy is work like any other call. Load acts on stages whose replicas and busy times are
-    known: from the profile, or by --replicas and --utilisation. The prediction assumes that every replica has
+    known: from the profile, or by --queues. The prediction assumes that every replica has
     processors of its own; where replicas share processors, it does not hold.
     """
     learned = load_profile(profile)
@@ -87,12 +85,15 @@ def command(
     if load is not None:
         if independent:
             raise InputError("does not go with --load, which keeps requests whole", where="--independent")
-        simulate_loaded(learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, **queues)
+        simulate_loaded(
+            learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, queues=queues
+        )
         if not as_json:
             note_few(learned)
             note_contradicted(learned)
         return
-    _refuse_idle(queues)
+    if queues is not None:
+        raise InputError("needs --load: without it no queues are simulated", where="--queues")
     from kwiken.model.profile import spent_by_model
     from kwiken.tail.simulation import simulate
 
@@ -107,12 +108,6 @@ def command(
         note_contradicted(learned)
         if plan is not None:
             say(f"copies by every count: {by_every_count(by_model)}")
-
-
-def _refuse_idle(queues: Mapping[str, Any]) -> None:
-    """Refuse queue options without --load, where they would have no effect."""
-    if (option := given(*queues)) is not None:
-        raise InputError("needs --load: without it no queues are simulated", where=option)
 
 
 def _document(result: Simulation, requests: int, seed: int) -> dict[str, object]:

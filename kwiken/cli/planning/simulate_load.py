@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kwiken.apps.console import print_json, print_table, progress, say
 from kwiken.cli.planning.copies_and_load import hurt_from
-from kwiken.cli.planning.load_options import queue_settings
+from kwiken.cli.planning.load_options import read_queues
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
 
@@ -25,7 +25,7 @@ def simulate_loaded(
     requests: int,
     seed: int,
     as_json: bool,
-    **queues: Any,
+    queues: str | None,
 ) -> None:
     """Simulate the profile's requests in queues, and print the result.
 
@@ -33,12 +33,13 @@ def simulate_loaded(
         plan: plan to try; None for none.
         load: load as a factor on the profile's.
         seed: seed of all random numbers.
+        queues: file with what is known of replicas and queues; None for none.
         as_json: whether to print JSON rather than tables.
     """
     from kwiken.tail.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
-        model = load_model(profile, queue_settings(**queues), seed=seed)
+        model = load_model(profile, read_queues(queues), seed=seed)
         result = simulate_load(model, plan, factor=load, requests=requests, seed=seed)
         above = {
             name: found.above

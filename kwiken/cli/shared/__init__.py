@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         MAX_NODES_FILE as MAX_NODES_FILE,
         MAX_PLACEMENT as MAX_PLACEMENT,
         MAX_PROFILES as MAX_PROFILES,
+        MAX_QUEUES_FILE as MAX_QUEUES_FILE,
         MAX_WORKLOADS_FILE as MAX_WORKLOADS_FILE,
     )
     from kwiken.cli.shared.input_files import (

@@ -1,4 +1,4 @@
-"""Bounds on the allocator's documents: files of nodes, workloads, their profiles, and placements."""
+"""Bounds on documents: files of queues, nodes, workloads, their profiles, and placements."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Final
 
 from kwiken.base.machine import MIB
 
+MAX_QUEUES_FILE: Final = 4 * MIB
 MAX_NODES_FILE: Final = 64 * MIB
 MAX_WORKLOADS_FILE: Final = 16 * MIB
 MAX_PROFILES: Final = 64 * MIB

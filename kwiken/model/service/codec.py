@@ -179,9 +179,9 @@ def foreign_service_from_yaml(text: str | bytes, *, where: str = "service") -> S
 def _from_yaml(text: str | bytes, where: str) -> tuple[Service, DocumentLines, dict[str, int]]:
     """Service, its document, and the position of each stage in the document."""
     with needs("a service in YAML", "plan"):
-        from kwiken.base.parsing import parse_yaml_lines
+        from kwiken.base.parsing import parse_yaml
 
-    raw, lines = parse_yaml_lines(to_str(text, where=where), where=where)
+    raw, lines = parse_yaml(to_str(text, where=where), where=where)
     source = DocumentLines(where, lines)
     service = _service(raw, source)
     return service, source, {stage["name"]: index for index, stage in enumerate(raw["stages"])}

@@ -109,11 +109,12 @@ def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path:
         (("--target-p99", "50ms", "--rate", "nan"), "must be a finite number above 0"),
         (("--target-p99", "50ms", "--rate", "-3"), "must be a finite number above 0"),
         ((*AT, "--profiles", "nodes.toml"), "--profiles: says nothing without --workloads"),
-        ((*AT, "--replicas", "nobody=3"), "stage 'nobody' is not in the profile"),
+        ((*AT, "--queues", "nobody.toml"), "nobody.toml: replicas: stage 'nobody' is not in the profile"),
     ],
 )
 def test_bad_values_are_one_line(files: Path, arguments: tuple[str, ...], problem: str) -> None:
-    given = [str(files / each) if each == "nodes.toml" else each for each in arguments]
+    (files / "nobody.toml").write_text("replicas.nobody = 3\n")
+    given = [str(files / each) if each.endswith(".toml") else each for each in arguments]
     refused(run("size", str(files / "profile.json"), *given), re.escape(problem))
 
 

@@ -107,8 +107,8 @@ async def test_serve_takes_the_file(tmp_path: Path) -> None:
         ("version: 1\nservice: [\n", "shop.yaml:[23]: broken YAML"),
         (EXAMPLE.replace("kind: grpc", "kin: grpc"), r"shop\.yaml:17: stage 'stock': remote: missing"),
         (EXAMPLE.replace("[price, stock]", "[price, stok]"), r"shop\.yaml:22: stage 'offer': .*\{stok\}"),
-        (EXAMPLE + "  - name: own\n", r"shop\.yaml:30: stage 'own' has no `remote`"),
-        (EXAMPLE + "handlers: os\n", r"shop\.yaml:30: unknown field 'handlers'"),
+        (EXAMPLE + "  - name: own\n", r"shop\.yaml:32: stage 'own' has no `remote`"),
+        (EXAMPLE + "handlers: os\n", r"shop\.yaml:32: unknown field 'handlers'"),
     ],
 )
 def test_a_wrong_file_is_one_line_with_its_place(
@@ -125,7 +125,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("folder.yaml").mkdir()
     refused(run("up", "folder.yaml"), "folder.yaml: ")
     os.mkfifo("pipe.yaml")
-    refused(run("up", "pipe.yaml"), "pipe.yaml: is not a regular file")
+    refused(run("up", "pipe.yaml"), "pipe.yaml: is a named pipe")
     Path("large.yaml").write_bytes(b"#" * (5 << 20))
     refused(run("up", "large.yaml"), "large.yaml: is larger than")
     refused(run("down", "missing.yaml"), "missing.yaml: there is no such file")

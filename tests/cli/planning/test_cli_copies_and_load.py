@@ -33,7 +33,8 @@ def rows(told: str) -> dict[str, list[str]]:
 def test_a_stage_that_was_not_searched_says_so(tmp_path: Path) -> None:
     """Nothing is known of a higher load there, which is not to say that copies never hurt."""
     (tmp_path / "p.json").write_text(profile_to_json(queue_profile(rate_of(0.4), requests=3000)))
-    options = ("--replicas", "fetch=5", "--reissue", "0.2")
+    (tmp_path / "queues.toml").write_text("replicas.fetch = 5\n")
+    options = ("--queues", str(tmp_path / "queues.toml"), "--reissue", "0.2")
     result = run("plan", str(tmp_path / "p.json"), *options)
     assert result.exit_code == 0, result.stderr
     found = rows(result.stdout)
@@ -52,7 +53,8 @@ def test_a_stage_that_was_not_searched_says_so(tmp_path: Path) -> None:
 def test_refused_copies_are_shown_as_that(tmp_path: Path) -> None:
     """At 93% of the time copies at once hurt, and how busy a stage may be for them lies below."""
     (tmp_path / "p.json").write_text(profile_to_json(queue_profile(rate_of(0.7), requests=3000)))
-    options = ("--cancel", "none", "--dispatch", "random", "--reissue", "0.3", "--load", "1.3")
+    (tmp_path / "queues.toml").write_text('cancel = "none"\ndispatch = "random"\n')
+    options = ("--queues", str(tmp_path / "queues.toml"), "--reissue", "0.3", "--load", "1.3")
     result = run("plan", str(tmp_path / "p.json"), *options)
     assert result.exit_code == 0, result.stderr
     refused = [cells for cells in rows(result.stdout).values() if cells[1] == "refused"]
@@ -67,20 +69,21 @@ def test_without_load_there_is_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "options", "stage", "words"),
+    ("known", "queues", "stage", "words"),
     [
-        (False, ("--utilisation", "fetch=0.3", "--replicas", "fetch=4"), "rank", "not known"),
-        (True, ("--replicas", "fetch=80"), "fetch", "stays quiet"),
+        (False, "utilisation.fetch = 0.3\nreplicas.fetch = 4", "rank", "not known"),
+        (True, "replicas.fetch = 80", "fetch", "stays quiet"),
     ],
 )
 def test_simulate_says_why_a_stage_has_no_threshold(
-    tmp_path: Path, *, known: bool, options: tuple[str, ...], stage: str, words: str
+    tmp_path: Path, *, known: bool, queues: str, stage: str, words: str
 ) -> None:
     profile, plan = str(tmp_path / "p.json"), str(tmp_path / "plan.json")
     Path(profile).write_text(profile_to_json(queue_profile(rate_of(0.4), requests=2000, known=known)))
     assert run("plan", profile, "--no-guard", "-o", plan).exit_code == 0
     common = ("--plan", plan, "--load", "1", "--requests", "800")
-    result = run("simulate", profile, *common, *options)
+    (tmp_path / "queues.toml").write_text(queues)
+    result = run("simulate", profile, *common, "--queues", str(tmp_path / "queues.toml"))
     assert result.exit_code == 0, result.stderr
     row = next(line for line in result.stdout.splitlines() if line.startswith(stage))
     assert row.rstrip().endswith(words)

@@ -11,7 +11,6 @@ import pytest
 from kwiken.model.plan import Plan
 from kwiken.model.profile import profile_from_json, profile_to_json
 from kwiken.tail.queueing.load import guard as guard_module, load_model, simulate_load
-from kwiken.tail.queueing.simulator import Cancel, Dispatch
 from tests.support.models.profiles import small_profile
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.project.commands import refused, run
@@ -32,6 +31,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard_module, "CALLS_PER_COMPARISON", 10_000)
     monkeypatch.setattr(guard_module, "REQUESTS_PER_COMPARISON", 2000)
+
+
+def queues(folder: Path, text: str) -> str:
+    """Path of a file of queues with this text."""
+    (folder / "queues.toml").write_text(text)
+    return str(folder / "queues.toml")
 
 
 def data_of(*args: str) -> Any:
@@ -97,30 +102,29 @@ class TestSimulate:
         result = run("simulate", str(files / "profile.json"), "--load", "1.5", "--requests", "2000")
         assert "no plan given" in result.stdout
 
-    def test_what_the_profile_lacks_is_given(self, files: Path) -> None:
+    def test_what_the_profile_lacks_is_given(self, files: Path, tmp_path: Path) -> None:
         blind = str(files / "blind.json")
         refused(run("simulate", blind, "--load", "1"), "no stage has a measured busy time")
         refused(
-            run("simulate", blind, "--load", "1", "--utilisation", "spell=0.2"),
-            "the number of stage .* is not known",
+            run("simulate", blind, "--load", "1", "--queues", queues(tmp_path, "utilisation.spell = 0.2")),
+            "queues.toml: the number of replicas of stage .* is not known",
         )
-        data = data_of(
-            "simulate", blind, "--load", "2", "--utilisation", "spell=0.1", "--replicas", "spell=2"
-        )
+        known = queues(tmp_path, "utilisation.spell = 0.1\nreplicas.spell = 2")
+        data = data_of("simulate", blind, "--load", "2", "--queues", known)
         assert data["stages"]["spell"]["utilisation"] == pytest.approx(0.2, rel=0.1)
         assert data["stages"]["lookup"]["replicas"] is None
         (blind_to,) = [note for note in data["notes"] if note["kind"] == "load_has_no_effect"]
         assert "lookup" in blind_to["stages"]
         assert blind_to["text"].startswith("load has no effect on stages")
 
-    def test_more_replicas_are_less_busy(self, files: Path) -> None:
+    def test_more_replicas_are_less_busy(self, files: Path, tmp_path: Path) -> None:
         data = data_of(
             "simulate",
             str(files / "profile.json"),
             "--load",
             "1",
-            "--replicas",
-            "rank=8",
+            "--queues",
+            queues(tmp_path, "replicas.rank = 8"),
             "--requests",
             "2000",
         )
@@ -136,23 +140,42 @@ class TestSimulate:
             (["--load", "1e300"], "1e300 is out of range"),
             (["--load", "5"], r"would be busy 2\d\d% of the time"),
             (["--load", "1", "--independent"], "--independent: does not go with --load"),
-            (["--replicas", "rank=4"], "--replicas: needs --load"),
-            (["--utilisation", "rank=0.5"], "--utilisation: needs --load"),
-            (["--rate", "5"], "--rate: needs --load"),
-            (["--dispatch", "aged"], "--dispatch: needs --load"),
-            (["--cancel", "none"], "--cancel: needs --load"),
-            (["--load", "1", "--replicas", "rank"], "'rank' must be STAGE=NUMBER"),
-            (["--load", "1", "--replicas", "rank=0"], "whole, from 1"),
-            (["--load", "1", "--replicas", "rank=2.5"], "whole, from 1"),
-            (["--load", "1", "--utilisation", "rank=1"], "from 0 to below 1"),
-            (["--load", "1", "--utilisation", "=0.5"], "must be STAGE=NUMBER"),
-            (["--load", "1", "--replicas", "x=2"], "stage 'x' is not in the profile"),
-            (["--load", "1", "--dispatch", "best"], "--dispatch"),
-            (["--load", "1", "--cancel", "all"], "--cancel"),
+            (["--queues", "queues.toml"], "--queues: needs --load"),
+            (["--load", "1", "--queues", "missing.toml"], "missing.toml: there is no such file"),
         ],
     )
     def test_refusals(self, files: Path, options: list[str], pattern: str) -> None:
         refused(run("simulate", str(files / "profile.json"), *options), pattern)
+
+    @pytest.mark.parametrize(
+        ("text", "pattern"),
+        [
+            ("", "is empty"),
+            ("rate_per_s =", "queues.toml: broken TOML: "),
+            ("rate = 5", "queues.toml: .*unknown field `rate`"),
+            ("replicas = 4", "queues.toml: replicas: Expected `object`"),
+            ("replicas.rank = 0", "queues.toml: replicas: stage 'rank': must be a whole number from 1"),
+            ("replicas.rank = 2.5", r"queues.toml: replicas.*Expected `int`"),
+            ("replicas.rank = 100000", "queues.toml: replicas: stage 'rank': must be a whole number from 1"),
+            ("replicas.x = 2", "queues.toml: replicas: stage 'x' is not in the profile; it has: "),
+            ("utilisation.rank = 1", "queues.toml: utilisation: stage 'rank': must be from 0 to below 1"),
+            ("utilisation.rank = nan", "queues.toml: utilisation: stage 'rank': must be from 0 to below 1"),
+            ("rate_per_s = 0", "queues.toml: rate_per_s must be a number above 0"),
+            ("rate_per_s = inf", "queues.toml: rate_per_s must be a number above 0"),
+            ("rate_per_s = 1e9", "queues.toml: rate_per_s must be from 1e-06 to 1e"),
+            (
+                'dispatch = "best"',
+                "queues.toml: dispatch must be one of random, two, aged, least, not 'best'",
+            ),
+            ('cancel = "all"', "queues.toml: cancel must be one of none, queued, running, not 'all'"),
+        ],
+    )
+    @pytest.mark.parametrize("verb", [("simulate", "--load", "1"), ("plan",)])
+    def test_a_wrong_file_of_queues(
+        self, files: Path, tmp_path: Path, verb: tuple[str, ...], text: str, pattern: str
+    ) -> None:
+        name, *options = verb
+        refused(run(name, str(files / "profile.json"), *options, "--queues", queues(tmp_path, text)), pattern)
 
 
 class TestPlan:
@@ -181,10 +204,13 @@ class TestPlan:
         for file in ("calm.json", "blind.json"):
             assert "load" not in data_of("plan", str(files / file))
 
-    def test_queue_options_that_a_plan_at_low_load_ignores_are_named(self, files: Path) -> None:
+    def test_queue_options_that_a_plan_at_low_load_ignores_are_named(
+        self, files: Path, tmp_path: Path
+    ) -> None:
         calm = str(files / "calm.json")
-        assert "--cancel has no effect here" in run("plan", calm, "--cancel", "none").stderr
-        assert "has no effect here" not in run("plan", calm).stderr
+        named = queues(tmp_path, 'cancel = "none"')
+        assert "dispatch and cancel of --queues have no effect" in run("plan", calm, "--queues", named).stderr
+        assert "no effect here" not in run("plan", calm).stderr
 
     def test_no_guard_leaves_load_out(self, files: Path) -> None:
         assert "load" not in data_of("plan", str(files / "profile.json"), "--no-guard")
@@ -193,10 +219,7 @@ class TestPlan:
         ("options", "pattern"),
         [
             (["--no-guard", "--load", "1"], "--no-guard: does not go with --load"),
-            (["--no-guard", "--replicas", "rank=3"], "--replicas: does not go with --no-guard"),
-            (["--no-guard", "--dispatch", "two"], "--dispatch: does not go with --no-guard"),
-            (["--replicas", "nosuch=3"], "--replicas: stage 'nosuch' is not in the profile; it has: "),
-            (["--utilisation", "nosuch=0.01"], "--utilisation: stage 'nosuch' is not in the profile"),
+            (["--no-guard", "--queues", "queues.toml"], "--queues: does not go with --no-guard"),
         ],
     )
     def test_what_would_be_passed_over_is_refused(
@@ -208,15 +231,6 @@ class TestPlan:
         refused(run("plan", str(files / "blind.json"), "--load", "2"), "no stage has a measured busy time")
 
 
-def test_the_choices_are_those_that_exist() -> None:
-    from typing import get_args
-
-    from kwiken.cli.planning.load_options import CANCELS, DISPATCHES
-
-    assert set(DISPATCHES) == set(get_args(Dispatch))
-    assert set(CANCELS) == set(get_args(Cancel))
-
-
 def test_a_profile_busier_than_can_be_says_what_to_give(files: Path, tmp_path: Path) -> None:
     profile = json.loads((files / "profile.json").read_text())
     for stage in profile["stages"]:
@@ -226,6 +240,7 @@ def test_a_profile_busier_than_can_be_says_what_to_give(files: Path, tmp_path: P
     busy = str(tmp_path / "busy.json")
     refused(run("plan", busy), "stage 'rank' would have been busy .* with 1 replica, .*--no-guard")
     refused(
-        run("plan", busy, "--load", "1"), "give its --replicas, --utilisation or the --rate as they were$"
+        run("plan", busy, "--load", "1"),
+        "give its `replicas`, `utilisation` or the `rate_per_s` as they were$",
     )
     assert run("plan", busy, "--no-guard").exit_code == 0

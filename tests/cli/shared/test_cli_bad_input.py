@@ -167,9 +167,7 @@ class TestFiles:
         path.write_text(profile_to_json(small_profile(3)))
         refused(run("plan", str(path)), f"{path}: a plan needs at least 10 requests, and the profile has 3")
 
-    @pytest.mark.parametrize(
-        "more", [[], ["--load", "1", "--utilisation", "lookup=0.1", "--replicas=lookup=4"]]
-    )
+    @pytest.mark.parametrize("more", [[], ["--load", "1", "--queues"]])
     def test_partial_answers_of_a_stage_that_is_no_fan_out(
         self, good: Path, tmp_path: Path, more: list[str]
     ) -> None:
@@ -177,7 +175,10 @@ class TestFiles:
         document = put("stages.spell.partial", rule)(json.loads((good / "plan.json").read_text()))
         path = tmp_path / "plan.json"
         path.write_text(json.dumps(document))
-        result = run("simulate", str(good / "profile.json"), "--plan", str(path), *more)
+        known = tmp_path / "queues.toml"
+        known.write_text("utilisation.lookup = 0.1\nreplicas.lookup = 4\n")
+        queues = [str(known)] if more else []
+        result = run("simulate", str(good / "profile.json"), "--plan", str(path), *more, *queues)
         refused(result, f"{path}: stage 'spell': .* fan-out.* one shard.*fan-outs: lookup$")
 
     @pytest.mark.parametrize("verb", ["simulate", "explain"])
@@ -227,7 +228,6 @@ class TestOptions:
             ),
             (["--partial", "lookup"], "--partial: means nothing without a budget of utility"),
             (["--utility-weight", "lookup=1"], "--utility-weight: means nothing without a budget of utility"),
-            (["--replicas", "lookup=1", "--replicas", "lookup=2"], "stage 'lookup' is given twice"),
             (["--objective", "p99"], "'p99' is not one of 'tail', 'variance'"),
             (["--spread", "wide"], "'wide' is not one of 'sumvar'"),
             (["--seed", "-1"], "Invalid value for '--seed'"),
@@ -272,7 +272,7 @@ class TestOptions:
             (["--requests", "0"], "Invalid value for '--requests'"),
             (["--requests", "10000001"], "Invalid value for '--requests'"),
             (["--requests", "many"], "Invalid value for '--requests'"),
-            (["--load", "2"], "--utilisation: no stage has a measured busy time"),
+            (["--load", "2"], "--queues: no stage has a measured busy time"),
             (["--load", "0"], "Invalid value for '--load'.*at least 0.001"),
             (["--load", "nan"], "Invalid value for '--load'"),
         ],

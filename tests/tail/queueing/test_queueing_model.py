@@ -117,7 +117,7 @@ class TestWhatIsGiven:
         profile = queue_profile(rate_of(0.5), requests=3000, known=False)
         with pytest.raises(InputError, match="no stage has a measured busy time"):
             load_model(profile)
-        with pytest.raises(InputError, match="replicas: the number of stage 'rank' is not known"):
+        with pytest.raises(InputError, match="the number of replicas of stage 'rank' is not known"):
             load_model(profile, QueueSettings(utilisation={"rank": 0.5}))
         model = load_model(profile, QueueSettings(utilisation={"rank": 0.5}, replicas={"rank": 4}))
         assert model.stages["rank"].utilisation == pytest.approx(0.5)
@@ -164,8 +164,14 @@ class TestWhatIsGiven:
             ({"replicas": {"x": 1}}, "replicas: stage 'x' is not in the profile; it has: fetch, rank"),
             ({"utilisation": {"x": 0.1}}, "utilisation: stage 'x'"),
             ({"utilisation": {"rank": 1.0}}, "below 1, not 1.0"),
-            ({"rate_per_s": 0.0}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 0"),
-            ({"rate_per_s": 1e300}, "rate: must be from 1e-06 to 1e[+]06 requests a second, not 1e[+]300"),
+            (
+                {"rate_per_s": 0.0},
+                "queues: rate_per_s must be from 1e-06 to 1e[+]06 requests a second, not 0",
+            ),
+            (
+                {"rate_per_s": 1e300},
+                "queues: rate_per_s must be from 1e-06 to 1e[+]06 requests a second, not 1e[+]300",
+            ),
         ],
     )
     def test_bad_settings(self, settings: dict[str, Any], pattern: str) -> None:

@@ -16,6 +16,7 @@ from kwiken.tail.queueing.load.guard import (
     tail_hurts as tail_hurts,
 )
 from kwiken.tail.queueing.load.loaded_profile import profile_under_load as profile_under_load
+from kwiken.tail.queueing.load.queues_document import queues_from_toml as queues_from_toml
 from kwiken.tail.queueing.load.simulate import (
     LoadSimulation as LoadSimulation,
     policies_of as policies_of,

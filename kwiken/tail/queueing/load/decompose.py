@@ -154,9 +154,9 @@ def load_model(
         stages[stage.name] = replace(model, lag_ms=stage.lag_ms)
     if all(model.station.replicas is None for model in stages.values()):
         raise InputError(
-            "no stage has a measured busy time, so the effect of load is not known; give the share of the "
-            "time that a stage's replicas were busy, and their number, for one stage or more",
-            where="utilisation",
+            "no stage has a measured busy time, so the effect of load is not known; give the `utilisation` "
+            "of a stage's replicas, and their number as `replicas`, for one stage or more",
+            where="queues",
         )
     stalls = stalls_of(profile, rate)
     return LoadModel(profile, rate, stages, tuple(_notes(profile, stages)), stalls=stalls)
@@ -184,21 +184,26 @@ def known_utilisation(profile: Profile, settings: QueueSettings) -> dict[str, fl
     return found | dict(settings.utilisation)
 
 
-def _check_names(profile: Profile, given: Mapping[str, float], where: str) -> None:
+def _check_names(profile: Profile, given: Mapping[str, float], field: str) -> None:
     names = {stage.name for stage in profile.stages}
     for name, value in given.items():
         if name not in names:
             known = ", ".join(sorted(names)[:8])
-            raise InputError(f"stage {name!r} is not in the profile; it has: {known}", where=where)
-        if where == "utilisation" and not 0 <= value < 1:
-            raise InputError(f"stage {name!r}: must be from 0 to below 1, not {value}", where=where)
+            raise InputError(
+                f"{field}: stage {name!r} is not in the profile; it has: {known}", where="queues"
+            )
+        if field == "utilisation" and not 0 <= value < 1:
+            raise InputError(
+                f"utilisation: stage {name!r}: must be from 0 to below 1, not {value}", where="queues"
+            )
 
 
 def _check_rate(rate_per_s: float) -> None:
     if not MIN_RATE_PER_S <= rate_per_s <= MAX_RATE_PER_S:
         raise InputError(
-            f"must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not {rate_per_s:g}",
-            where="rate",
+            f"rate_per_s must be from {MIN_RATE_PER_S:g} to {MAX_RATE_PER_S:g} requests a second, not "
+            f"{rate_per_s:g}",
+            where="queues",
         )
 
 
@@ -207,7 +212,8 @@ def _rate(profile: Profile) -> float:
     span = float(np.ptp(profile.started_s)) if profile.requests > 1 else 0.0
     if not span > 0:
         raise InputError(
-            "the profile's requests span no time, so their rate is not known; give it", where="rate"
+            "the profile's requests span no time, so their rate is not known; give it as `rate_per_s`",
+            where="queues",
         )
     return (profile.requests - 1) / span
 
@@ -225,7 +231,10 @@ def _station(
     if idle or not (stage.busy_ms or utilisation):
         return None
     if replicas is None:
-        raise InputError(f"the number of stage {stage.name!r} is not known; give it", where="replicas")
+        raise InputError(
+            f"the number of replicas of stage {stage.name!r} is not known; give it as `replicas`",
+            where="queues",
+        )
     measured = (stage.busy_ms or 0.0) * calls_per_s / 1e3 / replicas
     if utilisation is None or not stage.busy_ms:
         busy, background = utilisation or measured, None
@@ -239,8 +248,9 @@ def _station(
             f"stage {stage.name!r}: {busy:.3g} of the time of {replicas} "
             f"replica{'s' if replicas > 1 else ''}, at {calls_per_s:.3g} calls a second, would be "
             f"{work_ms:.4g} ms of work a call, and calls take {mean_ms:.4g} ms in all; give its "
-            "`replicas` and `utilisation` as they were, and the requests a second while it was recorded",
-            where="utilisation",
+            "`replicas` and `utilisation` as they were, and the requests a second while it was recorded as "
+            "`rate_per_s`",
+            where="queues",
         )
     work = _work(stage, distribution, work_ms)
     station = Station(
@@ -256,7 +266,7 @@ def _station(
             f"stage {stage.name!r} would have been busy {busy:.0%} of the time with {replicas} "
             f"replica{'s' if replicas > 1 else ''}, {calls_per_s:.4g} calls a second and "
             f"{work_ms:.4g} ms of work a call: give its "
-            "`replicas`, `utilisation` or the `rate` as they were"
+            "`replicas`, `utilisation` or the `rate_per_s` as they were"
         )
     return station
 
