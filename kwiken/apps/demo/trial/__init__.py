@@ -10,4 +10,5 @@ from kwiken.apps.demo.trial.plans import (
     learn as learn,
     learn_copies as learn_copies,
 )
-from kwiken.apps.demo.trial.verdict import TrialData as TrialData, judge as judge
+from kwiken.apps.demo.trial.trial_result import TrialData as TrialData
+from kwiken.apps.demo.trial.verdict import judge as judge
