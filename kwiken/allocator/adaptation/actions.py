@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Start a replica.
+class Action:
+    """Action on a workload, or a finding about one.
 
     Attributes:
-        key: name of the replica in the adaptation.
-        cores: number of cores, for extra work too.
         reason: why, as one phrase.
     """
 
     workload: str
+    reason: str
+
+    @property
+    @abstractmethod
+    def line(self) -> str:
+        """Action and reason as one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAction(Action):
+    """Action on one replica.
+
+    Attributes:
+        key: name of the replica in the adaptation.
+    """
+
     key: str
     node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(ReplicaAction):
+    """Start a replica.
+
+    Attributes:
+        cores: number of cores, for extra work too.
+    """
+
     cores: float
-    reason: str
 
     @property
     def line(self) -> str:
@@ -28,20 +52,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resize:
+class Resize(ReplicaAction):
     """Change the number of cores of a replica that runs.
 
     Attributes:
-        key: name of the replica in the adaptation.
         cores: number of cores, for extra work too.
-        reason: why, as one phrase.
     """
 
-    workload: str
-    key: str
-    node: str
     cores: float
-    reason: str
 
     @property
     def line(self) -> str:
@@ -50,19 +68,13 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(ReplicaAction):
     """Stop a replica in good order.
 
     Attributes:
-        key: name of the replica in the adaptation.
-        reason: why, as one phrase.
         after: names of the replicas that take its place; it stays unless all of them could be started.
     """
 
-    workload: str
-    key: str
-    node: str
-    reason: str
     after: tuple[str, ...] = ()
 
     @property
@@ -72,15 +84,8 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """The nodes have no room for what a workload needs; nothing is to be done but to say so.
-
-    Attributes:
-        reason: what is needed and what there is, as one phrase.
-    """
-
-    workload: str
-    reason: str
+class Shortage(Action):
+    """The nodes have no room for what a workload needs; nothing is to be done but to say so."""
 
     @property
     def line(self) -> str:
@@ -89,20 +94,10 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revision:
-    """The prediction of a workload is corrected; actions that follow from that come after this one.
-
-    Attributes:
-        reason: what was measured and what is believed now, as one phrase.
-    """
-
-    workload: str
-    reason: str
+class Revision(Action):
+    """The prediction of a workload is corrected; actions that follow from that come after this one."""
 
     @property
     def line(self) -> str:
         """Reason as one line."""
         return f"{self.workload}: prediction corrected: {self.reason}"
-
-
-Action = Start | Resize | Stop | Shortage | Revision

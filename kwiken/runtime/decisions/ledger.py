@@ -86,6 +86,9 @@ class Ledger:
             denied: number of earlier denials of the call, 0 or more.
             spare: spare capacity of the load, as a share of the work; none at 0.
         """
+        # Three accounts in two steps. The request's budget first: it bounds the cost of one request whatever
+        # the accounts hold, and is not refilled. Then stage and service at once, by `grant`, so that a denial
+        # by either leaves both as they were. The request pays last, since only a granted copy costs.
         if budget.left < cost:
             self.service.denied[OWN_COST] += 1
             stage.denied[OWN_COST] += 1
@@ -112,6 +115,7 @@ class Ledger:
             now: present time, seconds.
             spare: as in `charge`.
         """
+        # Catch-up is not apportioned to stages, so two accounts pay: the request's and the service's.
         if budget.left < cost:
             self.catch_up.denied[OWN_COST] += 1
             return False
@@ -127,6 +131,9 @@ class Ledger:
 
     def settle(self, budget: RequestBudget, hold: Hold, cost: int, now: float) -> None:
         """Charge the actual cost of the threads: refund the rest of the reservation, or charge the excess."""
+        # Two cases: 1. less was used than reserved, and the rest goes back to the time at which it was taken,
+        # so that the limits over time count what was used; 2. more was used, which cannot be undone and is
+        # charged even where it overdraws the account: later calls wait until it is earned back.
         back = hold.amount - cost
         budget.left += back
         if back >= 0:
@@ -179,6 +186,7 @@ class RetryAccount:
 
     def earn(self) -> None:
         """Record a success."""
+        # Whole micro-units rather than floats: millions of small additions would drift.
         level = self._level + self._ppm
         self._level = level if level < self._full else self._full
 

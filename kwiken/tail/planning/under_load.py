@@ -75,6 +75,9 @@ def plan_under_load(
     Raises:
         InputError: for a load that some stage cannot serve, or where `study_of` raises it.
     """
+    # Two loops. The inner one (`_Search.run`) looks for the fixed point of spend and load, and refuses stages
+    # whose copies hurt on their own. The outer one simulates all stages together: copies that are harmless
+    # stage by stage may hurt in sum, and then the busiest stage loses its copies and the search goes on.
     model.check(load)
     search = _Search(model, study_of, load, seed)
     while True:
@@ -88,6 +91,7 @@ def plan_under_load(
             break
     known, unsearched = search.guards(study.plan)
     plan = msgspec.structs.replace(study.plan, profile=model.profile.digest)
+    # The simulator knows nothing of partial answers and catch-up: its figures would leave their gain out.
     if plan.expected is not None and not _unknown_levers(plan):
         plan = msgspec.structs.replace(plan, expected=rounded(_expected(plan.expected, simulation)))
     notes = (*no_gain_notes(plan), *study.notes, *_notes(search, known, unsearched, simulation))
@@ -108,6 +112,8 @@ def _requests(model: LoadModel, given: int | None) -> tuple[int, ...]:
     fitting = max(1000, MAX_STAGE_CALLS // (2 * widest))  # half, for the warm-up and other work
     if given is not None:
         return (min(given, fitting),)
+    # More requests than the profile has samples for make the simulation, not the forecast, more exact. Harm
+    # is shown by few requests in the tail, so a suspicion is checked once more with as many as allowed.
     enough = max(MIN_REQUESTS, REQUESTS_PER_PROFILE_REQUEST * model.profile.requests)
     most = min(MAX_REQUESTS, fitting)
     return (enough, most) if enough < most else (most,)
@@ -133,13 +139,20 @@ class _Search:
             study = self._study_of(
                 profile_under_load(self.model, self.load, self._added, self.refused, self._seed)
             )
+            # The planner sees latencies only. The judge simulates what its copies do to queues at this load.
             refused, added = self._copies.judge(study.plan)
             before, spent = spent, _planned(study.plan)
             close = abs(spent - before) <= MAX_SPEND_CHANGE * study.plan.budgets.reissue
+            # Three conditions: no stage was refused in this round, as the budget of a refused stage goes to
+            # the others in the next one; and either the spend hardly changed, or the copies cause no waiting,
+            # so that another round would plan for the same latencies.
             self.settled = not refused and (close or self._idle(added))
             self.refused.update(refused)
             if self.settled or self.rounds >= MAX_ROUNDS:
+                # At the last round stages may have been refused that the plan still reissues.
                 return _without(study, refused) if refused else study
+            # Undamped, the search can swing: more copies, more load, later time-outs, fewer copies, and so
+            # on. The first estimate replaces the initial zero, which is no estimate.
             weight = 1.0 if self.rounds == 1 else DAMPING
             self._added = {n: (1 - weight) * was + weight * added[n] for n, was in self._added.items()}
 
@@ -158,6 +171,9 @@ class _Search:
 
     def guards(self, plan: Plan) -> tuple[dict[str, Guard], tuple[str, ...]]:
         """Thresholds of the busiest stages, and the stages whose thresholds were not searched."""
+        # Stages are of three kinds: 1. refused because their own copies hurt (`alone`): searched with the
+        # policy that was refused; 2. with copies in the plan: searched with the plan's policy; 3. refused
+        # because all copies together hurt: not searched, as no threshold of the stage alone would explain it.
         alone = {name: policy for name, policy in self.refused.items() if policy is not None}
         policies = {**alone, **self._copies.busy(plan)}
         hurts = {name: name in alone for name in policies}

@@ -63,6 +63,9 @@ def call_stage(
         HandlerError, LostError: the error of the only attempt.
         AllFailedError: several attempts failed.
     """
+    # A call ends before anything is sent in three cases: 1. the request's deadline has passed; 2. no replica
+    # takes calls; 3. an optional stage has only replicas that do not answer, and this call is not the one
+    # that tries them. None of them costs budget.
     now = shared.now()
     timeouts, picker = stage.timeouts, stage.state.picker
     limit = now + timeouts.answer
@@ -75,6 +78,7 @@ def call_stage(
     target = picker.pick(now)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica that takes calls")
+    # Waiting out the whole time-out for a stage that may be left out would delay every request of an outage.
     if stage.definition.optional and picker.all_unresponsive(now, timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
     return begin_call(CallSite(shared, request, stage, args, shard, visit), target, now, limit).run()
@@ -97,6 +101,7 @@ def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
 def _trial_hang_s(stage: CompiledStage, target: ReplicaState) -> float:
     """Age, seconds, at which the trial call of an ejected replica is sent once more without an answer."""
     target.trial = False
+    # The call may have been run although its answer is late, so only a repeatable call is sent once more.
     if not stage.definition.idempotent:
         return inf
     return min(stage.timeouts.hang, max(MIN_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
@@ -111,6 +116,7 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
     """
     stage, request = site.stage, site.request
     budget = CallBudget(site)
+    # A control request gets neither copies nor catch-up: control requests show what plans are compared with.
     late_at, threads = inf, 1
     if stage.catch_up.after < inf and not request.control:
         late_at, threads = budget.catch_up(now)
@@ -170,6 +176,9 @@ class HedgedCall(msgspec.Struct, eq=False):
                     try:
                         step = await self._try(attempt, caller.base)
                     except asyncio.CancelledError:
+                        # Two cases: 1. the caller was cancelled from outside, so the race ends; 2. the race
+                        # was decided elsewhere, for example by a copy, which ends the attempt in this task
+                        # alone.
                         if not caller.interrupted:
                             raise
                         step = WAIT
@@ -177,10 +186,11 @@ class HedgedCall(msgspec.Struct, eq=False):
                         caller.busy = False
                     caller.check_cancelled()
                     attempt = self._follow(step) if step in _AGAIN else None
+                # The attempt of this task has failed and is not followed by another, while copies still run.
                 if not race.finished:
                     await caller.waiting(loop)
             except BaseException:
-                race.stop()
+                race.stop()  # before tasks are cancelled: no outcome of theirs may start another attempt
                 raise
             finally:
                 self.timer.cancel()
@@ -188,6 +198,7 @@ class HedgedCall(msgspec.Struct, eq=False):
                     await self._close()
             if race.winner < 0:
                 raise self._failure()
+            # The other attempts have ended by now, so they do not compete with the rest of a winning stream.
             return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
         finally:
             self._release()
@@ -236,6 +247,8 @@ class HedgedCall(msgspec.Struct, eq=False):
         try:
             reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
+            # `CancelledError` alone does not say who was cancelled; the count of this task's cancellations
+            # does.
             if _cancelling() > base:
                 self.attempts.drop(attempt)
                 raise
@@ -250,7 +263,9 @@ class HedgedCall(msgspec.Struct, eq=False):
         step = self.race.won(attempt.number)
         self.attempts.answered(attempt, reply, now, step)
         if step != FINISH and isinstance(reply.value, Stream):
-            reply.value.cancel()
+            reply.value.cancel()  # a second answer, after the race was decided
+        # The latency is the caller's, from the first attempt on: what a plan's time-outs are fitted to. Only
+        # answered calls earn budget, so failures do not pay for more copies.
         if step == FINISH:
             self.value = reply.value
             took = now - self.attempts.first.started
@@ -263,9 +278,13 @@ class HedgedCall(msgspec.Struct, eq=False):
     def _failed(self, attempt: Attempt, error: Exception) -> int:
         now = self.site.shared.now()
         how = self.attempts.failed(attempt, error, now)
+        # A refused attempt did no work, so what its threads were charged is refunded. Sending it elsewhere is
+        # a resend, which costs nothing.
         if how == REFUSED:
             self.budget.refused(attempt)
         step = self.race.failed(how)
+        # The next copy is due now rather than when the failed one would have had its time. The timer sends
+        # the copy, because this task is the failed copy's own and ends here.
         if attempt.number and step == WAIT and self.race.copy_failed(now):
             assert self.timer is not None
             self.timer.cancel()
@@ -276,6 +295,8 @@ class HedgedCall(msgspec.Struct, eq=False):
         """Create the attempt that follows a failure, if a replica and the budget allow it."""
         now = self.site.shared.now()
         state = self.site.stage.state
+        # Ejected replicas are eligible, unlike for copies: without another replica the call may fail. A
+        # resend needs no budget, because the refused attempt did not run; a retry of lost work does.
         target = state.picker.pick_other(now, self.attempts.tried(), ejected=True)
         if target is None or (
             step == RETRY and (self.attempts.withholds(target, now) or not self.budget.grants(step, now, 0))
@@ -328,12 +349,16 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
+        # A copy has to pass four checks: 1. the plan's probability, whose denial is for good; 2. the delay
+        # while calls of all stages are slow, after which the copy is due again; 3. another replica; 4. the
+        # budget, last because asking charges. After a denial by 3 or 4 the call asks again at twice its age.
         attempts, budget = self.attempts, self.budget
         if step == COPY and not budget.draws_copy():
             self.race.denied(step, now)
             return
         if step == COPY and self._put_off(now):
             return
+        # A hang: no attempt answered for so long that their replicas are suspects, and any other one will do.
         if step == RETRY:
             attempts.suspect_all(now)
         target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
