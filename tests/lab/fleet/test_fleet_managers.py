@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kwiken.lab.fleet.simulator.manager import DETECTION_S
 from kwiken.lab.fleet.simulator.scenario import PhaseStep, Scenario
-from kwiken.lab.fleet.simulator.simulation import DETECTION_S
 from tests.lab.fleet.test_fleet_simulator import batch, cluster, played, service
 
 

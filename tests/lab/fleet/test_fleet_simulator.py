@@ -16,7 +16,9 @@ from kwiken.lab.fleet.applications import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
 from kwiken.lab.fleet.managers import CONTESTANTS, simulate
 from kwiken.lab.fleet.platforms import LOCAL, cloud
+from kwiken.lab.fleet.simulator.manager import DETECTION_S, Manager
 from kwiken.lab.fleet.simulator.outcome import FleetOutcome
+from kwiken.lab.fleet.simulator.reactions import COOL_DOWN_S
 from kwiken.lab.fleet.simulator.scenario import (
     FOREVER,
     Job,
@@ -26,7 +28,7 @@ from kwiken.lab.fleet.simulator.scenario import (
     Scenario,
     UserReservation,
 )
-from kwiken.lab.fleet.simulator.simulation import COOL_DOWN_S, DETECTION_S, FleetSimulation, Manager
+from kwiken.lab.fleet.simulator.simulation import FleetSimulation
 from kwiken.lab.fleet.targets import targets
 from kwiken.lab.fleet.world import World
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.lab.fleet.simulator.manager import DETECTION_S as DETECTION_S, Manager as Manager
 from kwiken.lab.fleet.simulator.outcome import FleetOutcome as FleetOutcome
 from kwiken.lab.fleet.simulator.scenario import (
     FOREVER as FOREVER,
@@ -12,9 +13,5 @@ from kwiken.lab.fleet.simulator.scenario import (
     Scenario as Scenario,
     UserReservation as UserReservation,
 )
-from kwiken.lab.fleet.simulator.simulation import (
-    DETECTION_S as DETECTION_S,
-    FleetSimulation as FleetSimulation,
-    Manager as Manager,
-)
+from kwiken.lab.fleet.simulator.simulation import FleetSimulation as FleetSimulation
 from kwiken.lab.fleet.simulator.state import QOS as QOS
