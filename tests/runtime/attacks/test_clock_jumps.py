@@ -27,7 +27,7 @@ from tests.support.runtime.server_processes import ROOT, ask
 from tests.support.runtime.waiting import soon
 from tests.support.services.http import service
 
-CLOCK = ROOT / "tests" / "support" / "runtime" / "jumping_clock.c"
+CLOCK = ROOT / "tests" / "support" / "faults" / "jumping_clock.c"
 REQUESTS = 100
 EARLY = 5  # of them, calls over gRPC that may end early
 SLEEP_MS = 15  # of the middle stage, so that most calls see a jump

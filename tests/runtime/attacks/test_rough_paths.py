@@ -25,7 +25,7 @@ from kwiken.runtime.gateway.control.name_resolver import Endpoint
 from kwiken.runtime.replica import GrpcReplicaServer, ReplicaServer
 from kwiken.runtime.wire.grpc import RemoteTransport
 from kwiken.runtime.wire.transport import Replica
-from tests.support.peers.rough_path import Path, rough_path
+from tests.support.faults.rough_path import Path, rough_path
 from tests.support.runtime.waiting import until
 
 PROTOCOLS: Final = ("http", "grpc")
