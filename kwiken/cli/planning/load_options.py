@@ -46,7 +46,7 @@ def refuse_unguarded(load: float | None, queues: str | None) -> None:
 
     Args:
         load: value of --load.
-        queues: value of --queues.
+        queues: path of the file that --queues names; None without the option.
     """
     if load is not None:
         raise InputError("does not go with --load, which counts with the load", where="--no-guard")
