@@ -41,6 +41,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.model.service",
         "kwiken.model.plan",
         "kwiken.model.latency",
+        "kwiken.model.reads",
         "kwiken.model.profile",
         "kwiken.model",
     ),

@@ -36,16 +36,9 @@ from kwiken.model.profile.distribution import (
 )
 from kwiken.model.profile.idempotence import (
     Evidence as Evidence,
-    http_method as http_method,
     idempotence_notes as idempotence_notes,
     kept_copyable as kept_copyable,
     kept_single as kept_single,
-    names_grpc as names_grpc,
-    query_verb as query_verb,
-    reads_a_store as reads_a_store,
-    says_read as says_read,
-    says_write as says_write,
-    states_no_work as states_no_work,
     taken_for as taken_for,
     why_write as why_write,
 )

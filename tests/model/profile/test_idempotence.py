@@ -14,16 +14,13 @@ from kwiken.model.profile import (
     Evidence,
     Profile,
     StageProfile,
-    http_method,
     kept_copyable,
     kept_single,
-    query_verb,
-    says_read,
-    says_write,
     taken_for,
     why_write,
 )
 from kwiken.model.profile.notes import IdempotenceUnknown
+from kwiken.model.reads import http_method, query_verb, says_read, says_write
 from kwiken.tail.planning import PlanSettings, make_plan, study_plan
 from tests.support.models.notes import of_kind
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Evidence, http_method, names_grpc, why_write
+from kwiken.model.profile import Evidence, why_write
+from kwiken.model.reads import http_method, names_grpc
 from kwiken.model.service import MAX_REPLICAS
 from kwiken.otel.fit.calls import NS_PER_MS, Floats
 from kwiken.otel.fit.foreign.instances import instances_of

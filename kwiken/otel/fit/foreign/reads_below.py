@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.model.plan import SAFE_METHODS
-from kwiken.model.profile import http_method, names_grpc, reads_a_store, says_read, says_write, states_no_work
+from kwiken.model.reads import http_method, names_grpc, reads_a_store, says_read, says_write, states_no_work
 from kwiken.otel.conventions import is_generic
 from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace import Forest, levels, services_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kwiken.model.plan import SAFE_METHODS
-from kwiken.model.profile.idempotence.queries import query_verb, without_comments
+from kwiken.model.reads.queries import query_verb, without_comments
 
 WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))
 # fmt: off

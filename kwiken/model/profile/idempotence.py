@@ -12,15 +12,15 @@ from fnmatch import fnmatchcase
 
 from kwiken.base.errors import InputError
 from kwiken.model.plan import SAFE_METHODS
-from kwiken.model.profile.idempotence.names import (
+from kwiken.model.profile.notes import IdempotenceUnknown
+from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
+from kwiken.model.reads import (
     WRITING_METHODS,
     asks_graphql,
     path_changes,
     says_read,
     says_write,
 )
-from kwiken.model.profile.notes import IdempotenceUnknown
-from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
 
 MAX_NAMES_SHOWN = 8
 
