@@ -49,12 +49,15 @@ FOLDERS = {
         "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
         "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     },
+    "packing": {
+        "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
+    },
 }
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *("classify", "place", "size", "fleet", "demo-place", "reproduce"),
+    *("classify", "place", "pack", "size", "fleet", "demo-place", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

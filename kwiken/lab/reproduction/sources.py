@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.base.errors import InputError
+from kwiken.lab.reproduction.colocation import all_parts as parts_of_colocation
 from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.paragon import all_parts as parts_of_paragon
@@ -14,12 +15,14 @@ NAMES = {
     "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
     "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
+    "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
 }
 _PARTS = {
     "kwiken": parts_of_kwiken,
     "paragon": parts_of_paragon,
     "quasar": parts_of_quasar,
     "ibench": parts_of_ibench,
+    "colocation": parts_of_colocation,
 }
 
 

@@ -1,0 +1,17 @@
+"""Packing: tasks by what they use, with a dial between nodes and risk."""
+
+from __future__ import annotations
+
+from kwiken.allocator.packing.dial import PackedState as PackedState, choose_by_dial as choose_by_dial
+from kwiken.allocator.packing.drains import after as after, drain_steps as drain_steps
+from kwiken.allocator.packing.goals import PackingGoal as PackingGoal
+from kwiken.allocator.packing.margin import (
+    chance_above as chance_above,
+    levelled as levelled,
+    sums_of as sums_of,
+)
+from kwiken.allocator.packing.repacking import (
+    Repacking as Repacking,
+    RepackSettings as RepackSettings,
+    repack as repack,
+)

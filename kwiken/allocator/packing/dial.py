@@ -1,0 +1,111 @@
+"""The dial: how much risk a freed node is worth.
+
+Dials run from 0 (as few nodes as possible) to 10 (no risk is added). Each step of the dial makes risk three
+times as dear. Since all dials choose among the same states by cost plus weight times risk, a higher dial
+never chooses fewer nodes nor more risk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kwiken.base.errors import InputError
+
+LEAST_RISK_DIAL: Final = 10.0
+MIDDLE_WEIGHT: Final = (
+    20.0  # nodes that one node above its capacity all the time is worth, at the dial's middle
+)
+MIDDLE: Final = 5.0
+GROWTH: Final = 3.0  # of the weight for each step of the dial
+KEPT_CHANCE: Final = 0.01  # of a node: its 99th percentile of joint use is within its capacity
+SAME_RISK: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class PackedState:
+    """State of the cluster after some of the steps.
+
+    Attributes:
+        moves: number of moves up to here.
+        nodes: number of nodes in use.
+        cost: cost of the nodes in use in an hour, or in units of the largest node.
+        risk: sum over the nodes of the chance that use is above the capacity: nodes that are above it at a
+            time.
+        worst: largest chance of a node that is in use, 0 to 1.
+        at_risk: number of tasks on nodes whose chance is above 1%.
+        seen: share of the time above the capacity in the samples that were packed on, mean of the nodes in
+            use.
+    """
+
+    moves: int
+    nodes: int
+    cost: float
+    risk: float
+    worst: float
+    at_risk: int
+    seen: float
+
+    @property
+    def share(self) -> float:
+        """Chance that a node in use is above its capacity, mean of the nodes."""
+        return self.risk / self.nodes if self.nodes else 0.0
+
+
+def weight_of(dial: float) -> float:
+    """Nodes that one node above its capacity all the time is worth.
+
+    Args:
+        dial: from 0, which gives 0, to 10, which gives infinity.
+
+    Raises:
+        InputError: for a dial outside of these, or NaN.
+    """
+    if not 0 <= dial <= LEAST_RISK_DIAL:
+        raise InputError(f"must be from 0 to {LEAST_RISK_DIAL:g}, not {dial}", where="dial")
+    if dial == 0:
+        return 0.0
+    return math.inf if dial == LEAST_RISK_DIAL else MIDDLE_WEIGHT * GROWTH ** (dial - MIDDLE)
+
+
+def choose_by_dial(states: Sequence[PackedState], dial: float) -> int:
+    """Index of the state that a dial chooses.
+
+    Args:
+        states: one or more, the first without any step.
+        dial: position of the dial, 0 to 10.
+    """
+    weight = weight_of(dial)
+    if math.isinf(weight):
+        most = states[0].risk + SAME_RISK
+        return min(
+            (at for at, one in enumerate(states) if one.risk <= most), key=lambda at: (states[at].cost, at)
+        )
+    unit = states[0].cost / states[0].nodes if states[0].nodes else 1.0
+    return min(
+        range(len(states)),
+        key=lambda at: (states[at].cost / unit + weight * states[at].risk, states[at].risk, at),
+    )
+
+
+def choose_by_risk(states: Sequence[PackedState], share: float) -> int:
+    """Index of the cheapest state in which a node is above its capacity for at most this share of the time.
+
+    Args:
+        states: one or more, the first without any step; it is chosen where none is within the share.
+        share: share of the time, mean of the nodes in use, 0 to 1.
+    """
+    fits = [at for at, one in enumerate(states) if one.share <= share]
+    return min(fits, key=lambda at: (states[at].cost, at), default=0)
+
+
+def choose_keeping_p99(states: Sequence[PackedState]) -> int:
+    """Index of the cheapest state in which the 99th percentile of every node's use is within its capacity.
+
+    Where a node is above it at the start already, the worst node gets no worse.
+    """
+    most = max(KEPT_CHANCE, states[0].worst)
+    fits = [at for at, one in enumerate(states) if one.worst <= most]
+    return min(fits, key=lambda at: (states[at].cost, at), default=0)

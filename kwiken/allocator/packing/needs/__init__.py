@@ -1,0 +1,17 @@
+"""What tasks need: clusters by use, and how little of a resource keeps a task's latency."""
+
+from __future__ import annotations
+
+from kwiken.allocator.packing.needs.sensitivity import (
+    DIMENSIONS as DIMENSIONS,
+    NodeArchitecture as NodeArchitecture,
+    carried as carried,
+    least_share as least_share,
+    monotone as monotone,
+    tolerated_injection as tolerated_injection,
+)
+from kwiken.allocator.packing.needs.usage_clusters import (
+    cluster_usage as cluster_usage,
+    elbow as elbow,
+    spread_scores as spread_scores,
+)

@@ -1,0 +1,219 @@
+"""Repacking by use: the steps, the states that they lead to, and the requests that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.packing.dial import (
+    KEPT_CHANCE,
+    PackedState,
+    choose_by_dial,
+    choose_by_risk,
+    choose_keeping_p99,
+)
+from kwiken.allocator.packing.drains import DrainStep, after, cost_of_occupied, drain_steps, straightened
+from kwiken.allocator.packing.goals import PackingGoal, use_goal
+from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
+from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, use_of
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.errors import InputError
+
+SPREAD: Final = 1 / 3  # of an owner's replicas, the share that one node may receive
+WIDEST: Final = 2.33  # standard deviations in a request: the 99th percentile of one task
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepackSettings:
+    """What to repack for; one of `dial`, `risk` and `keep_p99` decides how far.
+
+    Attributes:
+        dial: from 0, as few nodes as possible, to 10, no risk added.
+        risk: most share of the time that a node may be above its capacity, mean of the nodes; None to go by
+            the dial.
+        keep_p99: whether the 99th percentile of every node's use must be within its capacity.
+        max_moves: most moves, 0 or more.
+        spread: share of an owner's replicas that one node may receive, above 0 and at most 1.
+    """
+
+    dial: float = 5.0
+    risk: float | None = None
+    keep_p99: bool = False
+    max_moves: int = 400
+    spread: float = SPREAD
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        if self.max_moves < 0:
+            raise InputError(f"must be 0 or more, not {self.max_moves}", where="moves")
+        if not 0 < self.spread <= 1:
+            raise InputError(f"must be above 0 and at most 1, not {self.spread}", where="spread")
+
+    def choose(self, states: tuple[PackedState, ...]) -> int:
+        """Index of the state to stop at."""
+        if self.keep_p99:
+            return choose_keeping_p99(states)
+        return choose_by_dial(states, self.dial) if self.risk is None else choose_by_risk(states, self.risk)
+
+
+@dataclass(frozen=True, eq=False)
+class Repacking:
+    """Steps from the cluster as it is to one with fewer nodes.
+
+    Attributes:
+        use: statistics of the tasks' use.
+        factor: factor on the standard deviation of a node's use.
+        learned: whether the factor was learned from the usage.
+        goal: constraints and penalty that the steps were made for.
+        steps: every step that was found, in order.
+        states: (1 + steps) state before the first step and after each.
+        chosen: index of the state to stop at; as many steps are taken.
+    """
+
+    packed: PackedCluster
+    series: UsageSeries
+    use: Use
+    factor: float
+    learned: bool
+    goal: PackingGoal
+    steps: tuple[DrainStep, ...]
+    states: tuple[PackedState, ...]
+    chosen: int
+
+    @cached_property
+    def taken(self) -> tuple[DrainStep, ...]:
+        """Steps up to the chosen state, in which each task moves once."""
+        return straightened(self.packed.node, self.steps[: self.chosen])
+
+    @cached_property
+    def node(self) -> Ints:
+        """(t,) Index of each task's node after the steps that are taken."""
+        return after(self.packed.node, self.steps[: self.chosen])
+
+    def at_dial(self, dial: float) -> int:
+        """Index of the state that a place of the dial chooses.
+
+        Args:
+            dial: from 0, as few nodes as possible, to 10, no risk added.
+        """
+        return choose_by_dial(self.states, dial)
+
+    def judged(self, later: UsageSeries) -> tuple[float, float]:
+        """Share of the time that nodes in use are above their capacity in other usage.
+
+        Args:
+            later: use of the same tasks at other times than those that were packed on.
+
+        Returns:
+            share before the steps, and after those that are taken, mean of the nodes in use.
+        """
+        cores = filled_cores(later, self.use)
+        held = [(node, self.packed.occupied(node)) for node in (self.packed.node, self.node)]
+        before, now = (float(time_above(self.packed, cores, node)[used].mean()) for node, used in held)
+        return before, now
+
+    @cached_property
+    def requests(self) -> tuple[Floats, Floats]:
+        """(t,) Cores and (t,) memory in GB to request for each task; alike for all tasks of an owner.
+
+        Requests add up on a node, and joint use does not. So cores are the mean of use and as many standard
+        deviations as all nodes have room for, up to the 99th percentile of a lone task.
+        """
+        owner = self.packed.owner_numbers
+        mean, spread = _by_owner(self.use.mean, owner), np.sqrt(_by_owner(self.use.variance, owner))
+        nodes = len(self.packed.cluster.nodes)
+        means, spreads = sums_of(mean, self.node, nodes), sums_of(spread, self.node, nodes)
+        held = self.packed.occupied(self.node) & (spreads > 0)
+        room = (self.packed.cluster.cores[held] - means[held]) / spreads[held]
+        width = float(np.clip(room.min(), 0.0, WIDEST)) if room.size else WIDEST
+        kept = ~self.use.known
+        cores = np.where(kept, self.packed.cores, mean + width * spread)
+        return cores, self.goal.hard[:, 1]
+
+
+def _by_owner(values: Floats, owner: Ints) -> Floats:
+    """Mean over the tasks of each owner, for each task."""
+    return np.asarray((np.bincount(owner, values) / np.bincount(owner))[owner], dtype=np.float64)
+
+
+def time_above(packed: PackedCluster, cores: Floats, node: Ints) -> Floats:
+    """Share of the samples in which each node's tasks use more cores than it has.
+
+    Args:
+        cores: (t, s) number of cores in use, without NaN.
+        node: (t,) index of each task's node.
+    """
+    sums = sums_of(cores, node, len(packed.cluster.nodes))
+    return np.asarray((sums > packed.cluster.cores[:, None]).mean(axis=1), dtype=np.float64)
+
+
+def filled_cores(series: UsageSeries, use: Use) -> Floats:
+    """Samples of cores with the mean of the task's use, or its request, where a sample is missing."""
+    return np.where(np.isnan(series.cores), use.mean[:, None], series.cores)
+
+
+def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSettings) -> Repacking:
+    """Free nodes by packing tasks by what they use.
+
+    Args:
+        series: use of the cluster's tasks; None if it is not known, so that requests stand for use.
+        settings: how far to go, and what may be moved.
+    """
+    count = len(packed.tasks)
+    if series is None:
+        series = UsageSeries(np.zeros(0), np.zeros((count, 0)), np.zeros((count, 0)))
+    use = use_of(series, packed.cores, packed.memory_gb)
+    if count:
+        use = _memory_by_owner(use, packed.owner_numbers)
+    factor, learned = UNLEARNED, False
+    if series.times_s.size:
+        factor, learned = learned_factor(series, use, float(np.median(packed.cluster.cores)))
+    goal = use_goal(packed, use, factor, settings.spread)
+    steps = tuple(drain_steps(packed, goal, settings.max_moves)) if count else ()
+    states = _states(packed, goal, steps, filled_cores(series, use))
+    return Repacking(packed, series, use, factor, learned, goal, steps, states, settings.choose(states))
+
+
+def _memory_by_owner(use: Use, owner: Ints) -> Use:
+    """Use with one memory for all tasks of an owner, the largest: they are started from one template."""
+    from dataclasses import replace
+
+    most = np.zeros(int(owner.max()) + 1)
+    np.maximum.at(most, owner, use.memory_gb)
+    return replace(use, memory_gb=most[owner])
+
+
+def _states(
+    packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...], cores: Floats
+) -> tuple[PackedState, ...]:
+    node = packed.node.copy()
+    tasks = np.flatnonzero(~packed.resident)
+    nodes = len(packed.cluster.nodes)
+    soft = sums_of(goal.soft[packed.cluster.class_of[node], np.arange(len(node))], node, nodes)
+    sums = sums_of(cores, node, nodes)
+    capacity = packed.cluster.cores
+    found: list[PackedState] = []
+    for step in (None, *steps):
+        for move in step.moves if step is not None else ():
+            for at, sign in ((move.source, -1.0), (move.target, 1.0)):
+                soft[at] += sign * goal.soft[packed.cluster.class_of[at], move.task]
+                sums[at] += sign * cores[move.task]
+            node[move.task] = move.target
+        chance = goal.penalty(soft, np.arange(nodes))
+        held: Bools = packed.occupied(node)
+        above = (sums[held] > capacity[held, None] + 1e-9).mean() if cores.shape[1] and held.any() else 0.0
+        found.append(
+            PackedState(
+                moves=0 if step is None else step.displaced,
+                nodes=int(held.sum()),
+                cost=cost_of_occupied(packed, node, goal.node_cost),
+                risk=float(chance[held].sum()),
+                worst=float(chance[held].max()) if held.any() else 0.0,
+                at_risk=int(np.sum(chance[node[tasks]] > KEPT_CHANCE)),
+                seen=float(above),
+            )
+        )
+    return tuple(found)

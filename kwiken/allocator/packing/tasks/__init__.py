@@ -1,0 +1,18 @@
+"""Tasks on nodes and what they use over time, as arrays."""
+
+from __future__ import annotations
+
+from kwiken.allocator.packing.tasks.packed_cluster import (
+    MAX_PACKED_NODES as MAX_PACKED_NODES,
+    MAX_TASKS as MAX_TASKS,
+    PackedCluster as PackedCluster,
+    plain_cluster as plain_cluster,
+)
+from kwiken.allocator.packing.tasks.usage import (
+    UsageSeries as UsageSeries,
+    Use as Use,
+    gaps as gaps,
+    nearest_rank as nearest_rank,
+    sampled_percentile as sampled_percentile,
+    use_of as use_of,
+)

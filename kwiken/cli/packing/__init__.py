@@ -1,0 +1,1 @@
+"""Verb of packing: what to move so that fewer nodes are needed."""

@@ -1,0 +1,84 @@
+"""Packers of tasks into few nodes of one size, from nothing: what packing by use is judged by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kwiken.allocator.packing import chance_above, levelled, sums_of
+from kwiken.allocator.packing.tasks import Use, nearest_rank
+from kwiken.base.arrays import Floats, Ints
+
+ROUNDING = 1e-9
+
+
+def by_percentile(cores: Floats, percentile: float, capacity: float, *, best: bool) -> Ints:
+    """Sum of percentiles: first fit or best fit, the largest task first.
+
+    Args:
+        cores: (t, s) use of each task.
+        percentile: percentile of each task's use that is reserved, above 0 and at most 100.
+        capacity: cores of a node.
+        best: whether the fullest node with room is taken, and not the first.
+
+    Returns:
+        (t,) node of each task, numbered from 0.
+    """
+    sizes = nearest_rank(cores, percentile)
+    free = np.full(len(sizes), capacity)
+    found, used = np.empty(len(sizes), dtype=np.int64), 0
+    for task in np.argsort(-sizes, kind="stable").tolist():
+        fits = np.flatnonzero(free[:used] >= sizes[task] - ROUNDING)
+        if not fits.size:
+            node, used = used, used + 1
+        else:
+            node = int(fits[np.argmin(free[fits])] if best else fits[0])
+        free[node] -= sizes[task]
+        found[task] = node
+    return found
+
+
+def joint_at_its_word(cores: Floats, percentile: float, capacity: float) -> Ints:
+    """Percentile of the sum of series, best fit: what was seen together is taken to come again.
+
+    Args:
+        cores: (t, s) use of each task.
+        percentile: percentile of a node's joint use that must fit, above 0 and at most 100.
+        capacity: cores of a node.
+
+    Returns:
+        (t,) node of each task, numbered from 0.
+    """
+    sums = np.zeros_like(cores)
+    found, used = np.empty(len(cores), dtype=np.int64), 0
+    for task in np.argsort(-nearest_rank(cores, percentile), kind="stable").tolist():
+        joint = nearest_rank(sums[:used] + cores[task], percentile) if used else np.zeros(0)
+        fits = np.flatnonzero(joint <= capacity)
+        if not fits.size:
+            node, used = used, used + 1
+        else:
+            node = int(fits[np.argmax(joint[fits])])
+        sums[node] += cores[task]
+        found[task] = node
+    return found
+
+
+def fewest_levelled(use: Use, capacity: float, factor: float, share: float) -> Ints:
+    """Fewest levelled nodes on which the told chance is within a share of the time.
+
+    Args:
+        use: statistics of the tasks' use.
+        capacity: cores of a node.
+        factor: learned factor on the standard deviation.
+        share: most chance that a node is above its capacity, mean of the nodes.
+
+    Returns:
+        (t,) node of each task, numbered from 0.
+    """
+    nodes = max(1, int(np.ceil(use.mean.sum() / capacity)))
+    while True:
+        found = levelled(use.mean, use.variance, nodes)
+        sums, spreads = sums_of(use.mean, found, nodes), sums_of(use.variance, found, nodes)
+        told = float(chance_above(sums, spreads, np.full(nodes, capacity), factor).mean())
+        if told <= share or nodes == len(use.mean):
+            return found
+        nodes += 1
