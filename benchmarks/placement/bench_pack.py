@@ -26,7 +26,7 @@ DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "fleet"
 CAPACITY = 4.0
 SHARES = (0.0005, 0.001, 0.002, 0.005)
 USUAL, ALL = (90, 95, 99), range(80, 100)
-SAVING = 5.0  # percent of the nodes: what is aimed at
+SAVING = 0.05  # of the nodes: what is aimed at
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -76,7 +76,7 @@ def _compared(name: str, packed: Floats, later: Floats) -> list[Row]:
                 ),
                 default=len(packed),
             )
-            saved = 100 * (1 - nodes / fewest)
+            most = int((1 - SAVING) * fewest)
             rows.append(
                 Row(
                     name=f"{name}: wished {share:.2%}, measured {risk:.3%} of the time",
@@ -85,8 +85,7 @@ def _compared(name: str, packed: Floats, later: Floats) -> list[Row]:
                     alternative=f"sum of {told}",
                     theirs=fewest,
                     ratio=fewest / nodes,
-                    target=SAVING,
-                    met=saved >= SAVING,
+                    target=most,
                 )
             )
     return rows

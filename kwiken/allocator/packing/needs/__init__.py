@@ -7,11 +7,9 @@ from kwiken.allocator.packing.needs.sensitivity import (
     NodeArchitecture as NodeArchitecture,
     carried as carried,
     least_share as least_share,
-    monotone as monotone,
     tolerated_injection as tolerated_injection,
 )
 from kwiken.allocator.packing.needs.usage_clusters import (
     cluster_usage as cluster_usage,
     elbow as elbow,
-    spread_scores as spread_scores,
 )

@@ -65,26 +65,6 @@ def elbow(features: Floats, most: int, rng: np.random.Generator) -> int:
     return int(np.argmax(chord - fallen)) + 1
 
 
-def spread_scores(labels: Ints, candidates: dict[int, Floats]) -> Floats:
-    """Scores of every task from the measured candidates of its cluster.
-
-    Args:
-        labels: (t,) cluster of each task.
-        candidates: by cluster, (c, 3) scores of the candidates that were measured in it. The largest of each
-            dimension is taken. A cluster without candidates takes those of the next higher one that has some.
-
-    Returns:
-        (t, 3) scores.
-    """
-    most = {cluster: scores.max(axis=0) for cluster, scores in candidates.items()}
-    known = sorted(most)
-    rows = [
-        most[next((one for one in known if one >= label), known[-1])]
-        for label in range(int(labels.max()) + 1)
-    ]
-    return np.asarray(np.array(rows)[labels], dtype=np.float64)
-
-
 def _started(features: Floats, count: int, rng: np.random.Generator) -> Floats:
     centres = [features[int(rng.integers(len(features)))]]
     while len(centres) < count:

@@ -150,7 +150,7 @@ def described(fleet: SyntheticFleet, host: Ints, scores: Floats) -> PackedFleet:
 
 def in_use(fleet: SyntheticFleet, seed: int) -> Ints:
     """Placement in use: each task on a random host with room for its request."""
-    rng = np.random.default_rng([seed, 41])
+    rng = np.random.default_rng([seed, 141])
     free = np.stack([fleet.cores, fleet.memory_gb], axis=1)
     allowed = allowed_hosts(fleet)
     found = np.full(len(fleet.requested), NOWHERE, dtype=np.int64)
