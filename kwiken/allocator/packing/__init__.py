@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.packing.dial import PackedState as PackedState, choose_by_dial as choose_by_dial
+from kwiken.allocator.packing.dial import PackedState as PackedState, dials_of as dials_of
 from kwiken.allocator.packing.drains import after as after, drain_steps as drain_steps
 from kwiken.allocator.packing.goals import PackingGoal as PackingGoal
 from kwiken.allocator.packing.margin import (

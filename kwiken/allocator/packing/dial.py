@@ -78,16 +78,35 @@ def choose_by_dial(states: Sequence[PackedState], dial: float) -> int:
         dial: position of the dial, 0 to 10.
     """
     weight = weight_of(dial)
-    if math.isinf(weight):
-        most = states[0].risk + SAME_RISK
-        return min(
-            (at for at, one in enumerate(states) if one.risk <= most), key=lambda at: (states[at].cost, at)
-        )
+    if not math.isinf(weight):
+        return _cheapest(states, weight)
+    # No more risk than at the start, nor than the dearest finite weight takes: a cluster may start at risk.
+    dearest = _cheapest(states, MIDDLE_WEIGHT * GROWTH ** (LEAST_RISK_DIAL - MIDDLE))
+    most = min(states[0].risk, states[dearest].risk) + SAME_RISK
+    return min(
+        (at for at, one in enumerate(states) if one.risk <= most), key=lambda at: (states[at].cost, at)
+    )
+
+
+def _cheapest(states: Sequence[PackedState], weight: float) -> int:
+    """State of the least cost plus weight times risk; of equal ones, that of the least risk."""
     unit = states[0].cost / states[0].nodes if states[0].nodes else 1.0
     return min(
         range(len(states)),
         key=lambda at: (states[at].cost / unit + weight * states[at].risk, states[at].risk, at),
     )
+
+
+def dials_of(states: Sequence[PackedState]) -> dict[int, str]:
+    """Whole dials that choose each state, such as `3 to 4`, by the state's index.
+
+    Args:
+        states: one or more, the first without any step.
+    """
+    found: dict[int, list[int]] = {}
+    for dial in range(int(LEAST_RISK_DIAL) + 1):
+        found.setdefault(choose_by_dial(states, dial), []).append(dial)
+    return {at: f"{own[0]} to {own[-1]}" if len(own) > 1 else f"{own[0]}" for at, own in found.items()}
 
 
 def choose_by_risk(states: Sequence[PackedState], share: float) -> int:

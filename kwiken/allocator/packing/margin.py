@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from kwiken.allocator.packing.tasks import UsageSeries, Use
+from kwiken.allocator.packing.tasks import UsageSeries, Use, lasting_variance
 from kwiken.base.arrays import Floats, Ints
 
 LEVELS: Final = (1.5, 2.0, 2.5, 3.0)  # standard deviations of room in the groups that are judged
@@ -98,7 +98,7 @@ def learned_factor(series: UsageSeries, use: Use, capacity: float) -> tuple[floa
     first, second = rows[:, : samples // 2], rows[:, samples // 2 :]
     told, measured = np.zeros(len(FACTORS)), 0.0
     for seen, later in ((first, second), (second, first)):
-        mean, variance = seen.mean(axis=1), seen.var(axis=1)
+        mean, variance = seen.mean(axis=1), lasting_variance(seen)
         for level in LEVELS:
             groups = _groups_for(mean, variance, capacity, level)
             if groups < 2:  # noqa: PLR2004 - a single group is filled by no choice

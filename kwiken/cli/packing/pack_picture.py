@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kwiken.allocator.packing import PackedState, choose_by_dial
+from kwiken.allocator.packing import PackedState, dials_of
 from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 64, 20, 44, 48
 LEAST_SHARE: Final = 1e-6  # risk that is drawn as the least
 TICKS: Final = 5
+EDGE: Final = 40  # width of a label
 STYLE: Final = (
     "text{font:12px system-ui,sans-serif;fill:#222}.t{font-size:10px;fill:#555}svg{background:#fff}"
     ".rule{stroke:#e4e7ea}.told{stroke:#1f6feb;fill:none;stroke-width:2}.dot{fill:#1f6feb}.seen{fill:#c4551d}"
@@ -51,11 +52,16 @@ def draw_frontier(states: Sequence[PackedState], chosen: int) -> str:
         if state.seen > LEAST_SHARE:
             hint = f"as seen: {state.nodes} nodes, {state.seen:.3%} of the time"
             drawing.circle((across(state.seen), up(state.nodes)), 1.5, "seen", hint=hint)
-    for dial in range(11):
-        at = choose_by_dial(states, dial)
+    for at, told in dials_of(states).items():
         place = across(shares[at]), up(states[at].nodes)
-        drawing.circle(place, 3, "dot", hint=f"dial {dial}: {states[at].nodes} nodes, {states[at].share:.3%}")
-        drawing.text((place[0] + 5, place[1] - 5), f"{dial}", "t")
+        drawing.circle(place, 3, "dot", hint=f"dial {told}: {states[at].nodes} nodes, {states[at].share:.3%}")
+        near_edge = place[0] > WIDTH - RIGHT - EDGE
+        drawing.text(
+            (place[0] + (-5 if near_edge else 5), place[1] - 7),
+            told,
+            "t",
+            anchor="end" if near_edge else None,
+        )
     drawing.circle(
         (across(shares[chosen]), up(states[chosen].nodes)),
         7,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing import PackedState, Repacking
+from kwiken.allocator.packing import PackedState, Repacking, dials_of
 from kwiken.allocator.packing.documents import UsageTable
 from kwiken.allocator.packing.tasks import gaps
 from kwiken.apps.console import note, print_table, say
@@ -92,13 +92,9 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
 
 def frontier(found: Repacking) -> Iterator[tuple[int, PackedState, str]]:
     """States that some place of the dial chooses, the start and the chosen one, with the dials of each."""
-    dials: dict[int, list[int]] = {}
-    for dial in DIALS:
-        dials.setdefault(found.at_dial(dial), []).append(dial)
+    dials = dials_of(found.states)
     for at in sorted({0, found.chosen, *dials}):
-        own = dials.get(at, [])
-        told = f"{own[0]} to {own[-1]}" if len(own) > 1 else f"{own[0]}" if own else ""
-        yield at, found.states[at], told
+        yield at, found.states[at], dials.get(at, "")
 
 
 def note_findings(found: Repacking, table: UsageTable | None, pending: int) -> None:

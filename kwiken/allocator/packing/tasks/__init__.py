@@ -12,6 +12,7 @@ from kwiken.allocator.packing.tasks.usage import (
     UsageSeries as UsageSeries,
     Use as Use,
     gaps as gaps,
+    lasting_variance as lasting_variance,
     nearest_rank as nearest_rank,
     sampled_percentile as sampled_percentile,
     use_of as use_of,

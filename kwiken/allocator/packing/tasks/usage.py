@@ -40,7 +40,7 @@ class Use:
 
     Attributes:
         mean: (t,) mean number of cores in use.
-        variance: (t,) variance of the number of cores in use.
+        variance: (t,) variance of the number of cores in use, that of its level among it.
         p99: (t,) 99th percentile of the number of cores in use, by nearest rank.
         memory_gb: (t,) memory to keep for the task, in units of GB: the larger of its 99th percentile and
             1.05 times the most that was seen.
@@ -71,6 +71,25 @@ def nearest_rank(samples: Floats, percentile: float = PERCENTILE) -> Floats:
     return np.asarray(ordered[np.arange(len(samples)), places], dtype=np.float64)
 
 
+def lasting_variance(rows: Floats) -> Floats:
+    """Variance of use, and of its level: half the square by which the means of the two halves differ.
+
+    A task whose level has moved within the samples will move again, and the variance within them tells too
+    little of that.
+
+    Args:
+        rows: (t, s) samples; NaN where one is missing.
+    """
+    half = rows.shape[1] // 2
+    counts = [np.maximum(np.sum(~np.isnan(part), axis=1), 1) for part in (rows[:, :half], rows[:, half:])]
+    first, second = (
+        np.nansum(part, axis=1) / count
+        for part, count in zip((rows[:, :half], rows[:, half:]), counts, strict=True)
+    )
+    moved = np.where(np.isnan(rows).any(axis=1), 0.0, (first - second) ** 2 / 2)
+    return np.asarray(np.nanvar(rows, axis=1) + moved, dtype=np.float64)
+
+
 def use_of(series: UsageSeries, cores: Floats, memory_gb: Floats) -> Use:
     """Statistics of use, with the request where a task has fewer than eight samples.
 
@@ -82,7 +101,7 @@ def use_of(series: UsageSeries, cores: Floats, memory_gb: Floats) -> Use:
     mean, variance, p99 = cores.copy(), np.zeros(len(cores)), cores.copy()
     if known.any():
         rows = series.cores[known]
-        mean[known], variance[known] = np.nanmean(rows, axis=1), np.nanvar(rows, axis=1)
+        mean[known], variance[known] = np.nanmean(rows, axis=1), lasting_variance(rows)
         p99[known] = nearest_rank(rows)
     memory = memory_gb.copy()
     seen = np.sum(~np.isnan(series.memory_gb), axis=1) >= MIN_SAMPLES

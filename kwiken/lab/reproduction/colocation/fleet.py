@@ -1,7 +1,8 @@
 """Synthetic fleet of the reproduction: 900 hosts of six types, 1,000 tasks with requests, use and scores.
 
-All constants were fixed before the first run but for the share of small tasks: one fleet showed 52% small hosts
-instead of 45.9%, so it was lowered, and all fleets are drawn from fresh seeds since. Tasks of the small type run on hosts of the small type only.
+All constants were fixed before the first run but for the share of small tasks. One fleet showed 52% small
+hosts instead of 45.9%, so the share was lowered, and all fleets are drawn from fresh seeds since. Tasks of
+the small type run on hosts of the small type only.
 """
 
 from __future__ import annotations

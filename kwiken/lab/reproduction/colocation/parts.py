@@ -17,6 +17,7 @@ from kwiken.lab.reproduction.colocation.configurations import (
     PackedFleet,
     one_seed,
 )
+from kwiken.lab.reproduction.colocation.exact import conclude_gaps, gaps_from_optimum
 from kwiken.lab.reproduction.colocation.fleet import drawn_fleet
 from kwiken.lab.reproduction.colocation.limits import conclude_limited, limited, spread_row
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, row
@@ -301,6 +302,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         ("clusters", clusters, conclude_clusters),
         ("limits", limited, conclude_limited),
         ("packings", one_seed, conclude_packings),
+        ("optimum", gaps_from_optimum, conclude_gaps),
     )
     return (
         Part("scores", ((carried_scores, ()),), conclude_carried),
