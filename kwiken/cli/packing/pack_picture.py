@@ -60,7 +60,7 @@ def draw_frontier(states: Sequence[PackedState], chosen: int) -> str:
             (place[0] + (-5 if near_edge else 5), place[1] - 7),
             told,
             "t",
-            anchor="end" if near_edge else None,
+            anchor="end" if near_edge else "start",
         )
     drawing.circle(
         (across(shares[chosen]), up(states[chosen].nodes)),
