@@ -39,7 +39,7 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
         for one in owners[:MAX_OWNERS_SHOWN]
     ]
     head = ("owner", "replicas", "cores stated", "by use", "p99 of use", "GB stated", "by use")
-    print_table("requests of a replica, those that differ most first", head, rows, to_stdout=True)
+    print_table("requests of a replica, those that differ most first", head, rows)
     if len(owners) > MAX_OWNERS_SHOWN:
         say(f"and {len(owners) - MAX_OWNERS_SHOWN} owners more; --json has all")
     say("")
@@ -52,7 +52,6 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
             "moves, in order",
             ("move", "task", "from", "to", "frees"),
             moves[:MAX_MOVES_SHOWN],
-            to_stdout=True,
         )
         if len(moves) > MAX_MOVES_SHOWN:
             say(f"and {len(moves) - MAX_MOVES_SHOWN} moves more; --json has all")
@@ -74,7 +73,6 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
         "frontier: nodes against risk",
         ("step", "nodes", "cost", "moves", "above capacity", "as seen", "tasks at risk", "dial"),
         points,
-        to_stdout=True,
     )
     before, now = found.states[0], found.states[found.chosen]
     say("")
