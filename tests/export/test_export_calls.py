@@ -159,6 +159,12 @@ class TestMerging:
         )
         assert any("also serves 'third'" in note for note in notes)
 
+    def test_a_path_whose_method_is_not_known_is_noted(self) -> None:
+        for operation, noted in (("/cart", True), ("GET /cart", False), ("s.S/M", False)):
+            plan = plan_with({"cart": stage(operation, Reissue(after_ms=10, fraction=0.1))})
+            _, notes = hedges(plan, {"cart": StageAddress(host="cart")}, needs="host")
+            assert any("no span says by which method 'cart' is called" in note for note in notes) is noted
+
     def test_the_same_path_elsewhere_is_another_call(self) -> None:
         stages = {"a": stage("/x", LATE, service="one"), "b": stage("/x", LATE, service="two")}
         assert len(hedges(plan_with(stages), {}, needs="host")[0]) == 2

@@ -99,7 +99,7 @@ def hedges(
         if not _has_host(plan.stages[name].match, targets.get(name))
     ]
     notes = [*_host_notes(guessed if needs == NEEDS_HOST else []), *_merge_notes(plan, found, bystanders)]
-    notes += _policy_notes(plan)
+    notes += [*_method_notes(found), *_policy_notes(plan)]
     return merged, notes
 
 
@@ -198,6 +198,17 @@ def _merge_notes(
             yield (
                 f"the same call ({plain(str(call))}) also serves {_listed(bystanders[call])}, "
                 "which the plan does not reissue: its calls will be reissued too"
+            )
+
+
+def _method_notes(found: Mapping[ExportedCall, list[str]]) -> Iterator[str]:
+    """Note on paths whose method is not known: the settings hold for writes to the same path too."""
+    for call, names in found.items():
+        if call.method is None and call.grpc is None:
+            path = plain(str(call))
+            yield (
+                f"no span says by which method {_listed(names)} is called, so the settings hold for all "
+                f"methods of {path}, writes too; if there are any, give GET and the path in the map of calls"
             )
 
 
