@@ -86,6 +86,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.populations",
         "kwiken.lab.fleet.simulator",
         "kwiken.lab.fleet",
+        "kwiken.lab.crowded.truth",
+        "kwiken.lab.crowded",
         "kwiken.lab.reproduction.rows",
         "kwiken.lab.reproduction.scenarios",
         "kwiken.lab.reproduction.kwiken.late_requests",

@@ -10,9 +10,11 @@ import click
 
 from kwiken.apps.console import print_json, print_table, progress
 from kwiken.base.errors import InputError
+from kwiken.cli.allocate.fleet_crowded import compare_crowded
 from kwiken.cli.shared import json_option, needs_extra
 
 MAX_SEEDS: Final = 64
+MAX_FIRST_SEED: Final = 1_000_000
 COLUMNS: Final = (
     ("QoS kept", "QoS kept, %", "%"),
     ("performance", "mean performance, %", "%"),
@@ -29,39 +31,73 @@ COLUMNS: Final = (
 @click.option("--list", "list_names", is_flag=True, help="Name the scenarios and the managers, and end.")
 @click.option("--manager", "managers", metavar="NAME", multiple=True, help="Manager to compare; all if none.")
 @click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=1, show_default=True, help="Draws.")
+@click.option(
+    "--first-seed",
+    type=click.IntRange(0, MAX_FIRST_SEED),
+    default=0,
+    show_default=True,
+    help="Seed of the first draw; the others follow.",
+)
+@click.option("--arrivals", metavar="FILE", help="Times of arrival in seconds, for a crowded scenario.")
+@click.option("--ablations", is_flag=True, help="Change one rule at a time too, in a crowded scenario.")
 @json_option
 @needs_extra("plan")
 def command(
-    *, scenario: str | None, list_names: bool, managers: Sequence[str], seeds: int, as_json: bool
+    *,
+    scenario: str | None,
+    list_names: bool,
+    managers: Sequence[str],
+    seeds: int,
+    first_seed: int,
+    arrivals: str | None,
+    ablations: bool,
+    as_json: bool,
 ) -> None:
     """Play SCENARIO on a simulated cluster under several managers, on the same draws.
 
-    A manager is a scheduler with what it knows of the workloads, and with its rules after placement.
+    A manager is a scheduler with what it knows of the workloads, and with its rules after placement. Crowded
+    scenarios are a world that is not the schedulers' model; they have managers of their own.
     """
+    from kwiken.lab.crowded import LOADS
     from kwiken.lab.fleet import CONTESTANTS, SCENARIOS, simulate
 
     if list_names:
-        titles = {name: entry.title for name, entry in SCENARIOS.items()}
-        if as_json:
-            print_json({"scenarios": titles, "managers": list(CONTESTANTS)})
-            return
-        print_table("", ("scenario", "what happens"), titles.items())
-        print_table("", ("manager", "scheduler"), _managers())
+        _list(as_json=as_json)
         return
+    if scenario in LOADS:
+        compare_crowded(
+            scenario,
+            managers,
+            range(first_seed, first_seed + seeds),
+            arrivals=arrivals,
+            ablations=ablations,
+            as_json=as_json,
+        )
+        return
+    for name, given in (("--arrivals", arrivals is not None), ("--ablations", ablations)):
+        if given:
+            raise InputError(f"is for crowded scenarios only: {', '.join(LOADS)}", where=name)
     if scenario is None or scenario not in SCENARIOS:
         told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
-        raise InputError(f"{told}: {', '.join(SCENARIOS)}", where="SCENARIO")
+        raise InputError(f"{told}: {', '.join((*SCENARIOS, *LOADS))}", where="SCENARIO")
     for name in managers:
         if name not in CONTESTANTS:
             raise InputError(f"no manager {name!r}; known: {'; '.join(CONTESTANTS)}", where="--manager")
     chosen = tuple(dict.fromkeys(managers)) or tuple(CONTESTANTS)
     found: dict[str, list[Mapping[str, float]]] = {name: [] for name in chosen}
     with progress("simulating", total=seeds * len(chosen)) as bar:
-        for seed in range(seeds):
+        for seed in range(first_seed, first_seed + seeds):
             world = SCENARIOS[scenario].draw(seed)
             for name in chosen:
                 found[name].append(simulate(world, name).summary())
                 bar.advance()
+    _print(scenario, found, as_json=as_json)
+
+
+def _print(scenario: str, found: Mapping[str, Sequence[Mapping[str, float]]], *, as_json: bool) -> None:
+    """Print the figures of every manager."""
+    from kwiken.lab.fleet import SCENARIOS
+
     if as_json:
         print_json({"scenario": scenario, "managers": found})
         return
@@ -72,12 +108,61 @@ def command(
     print_table(title, ("manager", *(head for head, _, _ in COLUMNS)), rows)
 
 
+def _checked(scenario: str | None, managers: Sequence[str], crowded_only: Mapping[str, bool]) -> str:
+    """Name of a scenario, once the scenario and the managers exist and no option is for another world."""
+    from kwiken.lab.crowded import LOADS
+    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+
+    if scenario is None or scenario not in SCENARIOS:
+        told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
+        raise InputError(f"{told}: {', '.join((*SCENARIOS, *LOADS))}", where="SCENARIO")
+    for name in managers:
+        if name not in CONTESTANTS:
+            raise InputError(f"no manager {name!r}; known: {'; '.join(CONTESTANTS)}", where="--manager")
+    for name, given in crowded_only.items():
+        if given:
+            raise InputError(f"is for crowded scenarios only: {', '.join(LOADS)}", where=name)
+    return scenario
+
+
+def _list(*, as_json: bool) -> None:
+    """Print the names of scenarios and managers."""
+    from kwiken.lab.crowded import CROWDED_MANAGERS, LOADS
+    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+
+    titles = {name: entry.title for name, entry in SCENARIOS.items()} | {
+        name: f"600 jobs on 80 nodes that reserve {load:.0%} of the cores; not the schedulers' model"
+        for name, load in LOADS.items()
+    }
+    if as_json:
+        print_json(
+            {
+                "scenarios": titles,
+                "managers": list(CONTESTANTS),
+                "managers of crowded scenarios": list(CROWDED_MANAGERS),
+            }
+        )
+        return
+    print_table("", ("scenario", "what happens"), titles.items())
+    print_table("", ("manager", "scheduler"), _managers())
+    print_table("", ("manager of crowded scenarios", "scheduler"), _crowded_managers())
+
+
 def _managers() -> list[tuple[str, str]]:
     from kwiken.lab.fleet import CONTESTANTS
 
     return [
         (name, f"{one.scheduler}, knowledge {one.knowledge}{', follows its workloads' * one.follows}")
         for name, one in CONTESTANTS.items()
+    ]
+
+
+def _crowded_managers() -> list[tuple[str, str]]:
+    from kwiken.lab.crowded import CROWDED_MANAGERS
+
+    return [
+        (name, f"{one.scheduler}, entries {one.insight or 'none'}{', follows its jobs' * one.follows}")
+        for name, one in CROWDED_MANAGERS.items()
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.support.project.commands import refused, run
 
 def test_scenarios_and_managers_are_listed() -> None:
     told = json.loads(run("fleet", "--list", "--json").stdout)
-    assert list(told["scenarios"]) == list(SCENARIOS)
+    assert list(told["scenarios"]) == [*SCENARIOS, "crowded-half", "crowded-full"]
     assert told["managers"] == list(CONTESTANTS)
     table = run("fleet", "--list").stdout
     assert "cloud-high" in table
@@ -48,3 +49,36 @@ def test_json_has_the_figures_of_every_draw() -> None:
 )
 def test_bad_input_is_refused_in_one_line(arguments: tuple[str, ...], told: str) -> None:
     refused(run("fleet", *arguments), told)
+
+
+def test_a_crowded_scenario_prints_figures_and_orders(tmp_path: Path) -> None:
+    times = tmp_path / "times.txt"
+    times.write_text("\n".join(str(5 * n) for n in range(20)))
+    arguments = ("fleet", "crowded-half", "--seeds", "2", "--first-seed", "7", "--arrivals", str(times))
+    managers = ("--manager", "least loaded", "--manager", "random")
+    result = run(*arguments, *managers)
+    assert result.exit_code == 0, result.stderr
+    assert "seeds 7 to 8" in result.stdout
+    assert "least loaded before random" in result.stdout
+    told = json.loads(run(*arguments, *managers, "--json").stdout)
+    assert [one["first"] for one in told["orders"]] == ["least loaded"] * 2
+    assert len(told["managers"]["random"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("1\ntwo\n", "line 2: must be a time in seconds, not 'two'"),
+        ("5\n3\n", "must not fall"),
+        ("inf\n", "must be finite"),
+        ("\n", "is empty"),
+    ],
+)
+def test_bad_arrivals_are_refused_in_one_line(tmp_path: Path, content: str, told: str) -> None:
+    times = tmp_path / "times.txt"
+    times.write_text(content)
+    refused(run("fleet", "crowded-half", "--arrivals", str(times)), told)
+
+
+def test_options_of_the_crowded_world_are_refused_elsewhere() -> None:
+    refused(run("fleet", "local-low", "--ablations"), "--ablations: is for crowded scenarios only")
