@@ -17,7 +17,7 @@ from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.lab.reproduction import ReproducedRow
+    from kwiken.lab.reproduction import ReproducedRow, UnreproducedRow
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
@@ -63,9 +63,9 @@ def command(
     with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
         found = run(chosen, lambda jobs_: _spread(jobs_, jobs, bar))
     if as_json:
-        print_json(found.rows)
+        print_json([*found.rows, *found.missing])
     elif output != "-":
-        say(*_text(chosen.title, found.rows))
+        say(*_text(chosen.title, found.rows), *_missing(found.missing))
     if output is not None:
         write_text(output, _page(chosen.title, found))
         note_written(output)
@@ -91,6 +91,21 @@ def _text(title: str, rows: Sequence[ReproducedRow]) -> Iterator[str]:
             yield from textwrap.wrap(
                 words, MAX_LINE_WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
             )
+
+
+def _missing(rows: Sequence[UnreproducedRow]) -> Iterator[str]:
+    """Lines with what the source reports and nothing here computes, and why."""
+    if rows:
+        yield ""
+        yield "Not reproduced"
+    for row in rows:
+        told = f" (source: {row.source})" if row.source else ""
+        yield from textwrap.wrap(
+            f"{row.figure}, {row.metric}{told}: {row.reason}",
+            MAX_LINE_WIDTH,
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
 
 
 def _range(row: ReproducedRow) -> str:
@@ -128,6 +143,10 @@ def _page(title: str, found: Any) -> str:
         (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows
     )
     table = Table(head=("figure", "metric", "source", "ours", "from to", "note"), body=body)
+    missing = Table(
+        head=("figure", "metric", "source", "reason"),
+        body=tuple((r.figure, r.metric, r.source, r.reason) for r in found.missing),
+    )
     plots = Row(tuple(draw_plot(plot) for plot in found.plots))
     return render(
         Page(
@@ -137,6 +156,11 @@ def _page(title: str, found: Any) -> str:
             sections=(
                 Section(id="plots", title="Figures", rows=(plots,)),
                 Section(id="rows", title="Every row", rows=(Row((table,)),)),
+                *(
+                    (Section(id="missing", title="Not reproduced", rows=(Row((missing,)),)),)
+                    if found.missing
+                    else ()
+                ),
             ),
         )
     )

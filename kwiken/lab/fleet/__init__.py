@@ -10,3 +10,6 @@ from kwiken.lab.fleet.generators import (
     size_rows as size_rows,
 )
 from kwiken.lab.fleet.managers import CONTESTANTS as CONTESTANTS, simulate as simulate
+from kwiken.lab.fleet.simulator import FleetOutcome as FleetOutcome
+from kwiken.lab.fleet.targets import random_reservations as random_reservations
+from kwiken.lab.fleet.world import World as World

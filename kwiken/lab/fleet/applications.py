@@ -11,6 +11,7 @@ import numpy as np
 from kwiken.allocator.workloads import Measure, Size, Target, Workload
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import Behaviour
+from kwiken.lab.fleet.generators import MAX_NEED_QUANTILE
 from kwiken.lab.fleet.platforms import Platform, cluster_of
 from kwiken.lab.fleet.simulator import QOS, Job, Phase, Scenario, UserReservation
 from kwiken.lab.fleet.world import SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
@@ -31,6 +32,7 @@ def applications(
     load: float | None = None,
     phases: int = 1,
     outages: int = 0,
+    most_needed: float = MAX_NEED_QUANTILE,
 ) -> World:
     """Paragon's applications: a random sequence of its pool, each kind as likely (section 5.3).
 
@@ -41,13 +43,14 @@ def applications(
         load: share of the cores that are needed on average while jobs arrive, from which durations follow.
         phases: number of applications that each workload consists of, one after the other.
         outages: number of nodes that fail for good while jobs arrive.
+        most_needed: quantile of what platforms offer up to which needs are drawn, a share.
     """
     rng = np.random.default_rng(seed)
     cluster = cluster_of(platforms)
     pool = sum(POOL)
     kinds = np.repeat(np.arange(len(POOL)), POOL)
     per_core = np.exp(rng.uniform(math.log(MIN_GB_PER_CORE), math.log(MAX_GB_PER_CORE), pool))
-    truth = behaviour_of(rng, pool + known, platforms, one_size=True)
+    truth = behaviour_of(rng, pool + known, platforms, one_size=True, most_needed=most_needed)
     count = len(arrivals_s)
     kind = rng.integers(len(POOL), size=count)
     chosen = [rng.choice(np.flatnonzero(kinds == each), phases).tolist() for each in kind.tolist()]

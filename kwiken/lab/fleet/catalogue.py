@@ -11,7 +11,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.applications import applications
-from kwiken.lab.fleet.platforms import LOCAL, cloud
+from kwiken.lab.fleet.platforms import LOCAL, cloud, some_of_cloud
 from kwiken.lab.fleet.targets import targets
 from kwiken.lab.fleet.world import World
 
@@ -84,6 +84,31 @@ def _cloud_failures(seed: int) -> World:
     )
 
 
+def _azure(seed: int) -> World:
+    """Eight types from the smallest to the largest, 500 servers; the source names neither types nor load."""
+    platforms = some_of_cloud((0, 2, 4, 6, 8, 10, 12, 13), 504)
+    return applications("azure", seed, platforms, _regular(2500, 1.0), known=KNOWN_CLOUD, load=0.85)
+
+
+def _gce(seed: int) -> World:
+    """Four types, 100 servers; the source names neither types nor load."""
+    platforms = some_of_cloud((3, 6, 9, 11), 100)
+    return applications("gce", seed, platforms, _regular(500, 1.0), known=KNOWN_CLOUD, load=0.85)
+
+
+def _cloud_unlike(seed: int) -> World:
+    """As cloud-low, with needs up to the 0.9 quantile of what platforms offer: few are near the best."""
+    return applications(
+        "cloud-low-unlike",
+        seed,
+        cloud(1000),
+        _regular(2500, 1.0),
+        known=KNOWN_CLOUD,
+        load=0.4,
+        most_needed=0.9,
+    )
+
+
 def _targets(seed: int) -> World:
     return targets("targets", seed, cloud(200), 1200, load=0.9)
 
@@ -102,6 +127,9 @@ SCENARIOS: Final[Mapping[str, Entry]] = MappingProxyType(
         "cloud-high": Entry("5,000 applications, one a second, on 1,000 servers; 85% load", _cloud_high),
         "cloud-full": Entry("8,500 applications with a burst of 1,000, on 1,000 servers", _cloud_full),
         "cloud-failures": Entry("as cloud-low; 50 servers fail", _cloud_failures),
+        "cloud-low-unlike": Entry("as cloud-low, on platforms that are less alike", _cloud_unlike),
+        "azure": Entry("2,500 applications, one a second, on 504 servers of 8 types; 85% load", _azure),
+        "gce": Entry("500 applications, one a second, on 100 servers of 4 types; 85% load", _gce),
         "targets": Entry("1,200 workloads with targets, one a second, on 200 servers; 90% load", _targets),
         "targets-swings": Entry(
             "as targets, with 60% load that rises and falls; 10 servers fail", _targets_swings

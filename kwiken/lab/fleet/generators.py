@@ -30,17 +30,25 @@ MEMORY_GB: Final = (2, 4, 8, 16, 32, 48)
 MAX_REPLICAS: Final = 100
 
 
-def platform_response(rng: np.random.Generator, count: int, platforms: tuple[Platform, ...]) -> Floats:
+def platform_response(
+    rng: np.random.Generator,
+    count: int,
+    platforms: tuple[Platform, ...],
+    most_needed: float = MAX_NEED_QUANTILE,
+) -> Floats:
     """Performance of applications by platform, with needs that saturate (Paragon section 5.6).
 
     An application needs a core speed, a cache and a memory bandwidth. A platform that offers less costs
     performance, by a power that is the application's own; a platform that offers more gains nothing.
 
+    Args:
+        most_needed: quantile of what platforms offer up to which needs are drawn, a share.
+
     Returns:
         (count, c) performance as a share of the application's best platform.
     """
     offered = features(platforms)
-    quantiles = rng.uniform(0, MAX_NEED_QUANTILE, (count, offered.shape[1]))
+    quantiles = rng.uniform(0, most_needed, (count, offered.shape[1]))
     needs = np.column_stack(
         [np.quantile(offered[:, one], quantiles[:, one]) for one in range(offered.shape[1])]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -87,6 +87,17 @@ def cloud(servers: int) -> tuple[Platform, ...]:
         )
         for one in CLOUD
     )
+
+
+def some_of_cloud(places: tuple[int, ...], servers: int) -> tuple[Platform, ...]:
+    """As many servers of each of some types of `CLOUD`, for providers with fewer types.
+
+    Args:
+        places: positions in `CLOUD`.
+        servers: number of servers, a multiple of the number of types.
+    """
+    count = servers // len(places)
+    return tuple(replace(CLOUD[place], count=count) for place in places)
 
 
 def cluster_of(platforms: tuple[Platform, ...]) -> Cluster:

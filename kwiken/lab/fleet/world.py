@@ -10,7 +10,13 @@ import numpy as np
 from kwiken.allocator.placement import Cluster
 from kwiken.allocator.workloads import Size, WorkloadProfile
 from kwiken.lab.fleet.behaviour import ENTRIES, Behaviour, Knowledge, predicted
-from kwiken.lab.fleet.generators import contention_scores, platform_response, replica_rows, size_rows
+from kwiken.lab.fleet.generators import (
+    MAX_NEED_QUANTILE,
+    contention_scores,
+    platform_response,
+    replica_rows,
+    size_rows,
+)
 from kwiken.lab.fleet.platforms import Platform
 from kwiken.lab.fleet.simulator import Outage, Scenario
 
@@ -60,14 +66,20 @@ class World:
 
 
 def behaviour_of(
-    rng: np.random.Generator, count: int, platforms: tuple[Platform, ...], *, one_size: bool
+    rng: np.random.Generator,
+    count: int,
+    platforms: tuple[Platform, ...],
+    *,
+    one_size: bool,
+    most_needed: float = MAX_NEED_QUANTILE,
 ) -> Behaviour:
     """True behaviour of workloads, drawn by the generators.
 
     Args:
         one_size: whether each workload has one size and one replica.
+        most_needed: quantile of what platforms offer up to which needs are drawn, a share.
     """
-    response = platform_response(rng, count, platforms)
+    response = platform_response(rng, count, platforms, most_needed)
     tolerated, caused = contention_scores(rng, count)
     replicas = np.arange(1, (1 if one_size else MAX_OF_ONE) + 1)
     return Behaviour(

@@ -6,6 +6,7 @@ from kwiken.lab.reproduction.rows import (
     Plot as Plot,
     PlotSeries as PlotSeries,
     ReproducedRow as ReproducedRow,
+    UnreproducedRow as UnreproducedRow,
     run as run,
 )
 from kwiken.lab.reproduction.sources import NAMES as NAMES, reproduction as reproduction

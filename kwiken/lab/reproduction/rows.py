@@ -17,11 +17,14 @@ __all__ = [
     "PlotSeries",
     "ReproducedRow",
     "Reproduction",
+    "RequiredRow",
+    "UnreproducedRow",
     "gain",
     "over_seeds",
     "percent",
     "row",
     "run",
+    "unreproduced",
 ]
 
 
@@ -45,6 +48,51 @@ class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     low: float | None = None
     high: float | None = None
+
+
+class UnreproducedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of a source that nothing here computes.
+
+    Attributes:
+        figure: figure, table or section of the source, for example "Figure 5.5".
+        metric: quantity that the source measures, with its unit.
+        source: the source's value or claim, as a text; empty where it gives none.
+        reason: why the value is not computed.
+    """
+
+    figure: str
+    metric: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RequiredRow:
+    """One result of a source's specification, and where the reproduction shows it, or why it does not.
+
+    Attributes:
+        number: number of the result in the specification, for example "R6".
+        figure: figure, table or section of the source under which the rows stand.
+        metric: beginning of the metric of the rows that show the result; else what the source measures.
+        source: the source's value or claim, as a text; needed where nothing is computed.
+        reason: why nothing is computed; empty where rows show the result.
+    """
+
+    number: str
+    figure: str
+    metric: str
+    source: str = ""
+    reason: str = ""
+
+
+def unreproduced(required: Iterable[RequiredRow]) -> Part:
+    """Part without work, whose findings are the results that are not computed, each with its reason."""
+    missing = tuple(
+        UnreproducedRow(figure=one.figure, metric=one.metric, source=one.source, reason=one.reason)
+        for one in required
+        if one.reason
+    )
+    return Part("not reproduced", (), lambda _: Findings(missing=missing))
 
 
 def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = "") -> ReproducedRow:
@@ -93,6 +141,7 @@ class Findings:
 
     rows: tuple[ReproducedRow, ...] = ()
     plots: tuple[Plot, ...] = ()
+    missing: tuple[UnreproducedRow, ...] = ()
 
 
 # One independent piece of work: a module-level function and plain arguments, so that another process can run
@@ -156,15 +205,18 @@ def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
     results = list(spread(jobs))
     rows: list[ReproducedRow] = []
     plots: list[Plot] = []
+    missing: list[UnreproducedRow] = []
     at = 0
     for part in reproduction.parts:
         found = part.conclude(results[at : at + len(part.jobs)])
         at += len(part.jobs)
         rows += found.rows
         plots += found.plots
+        missing += found.missing
     rows.sort(key=lambda row: _place(row.figure))
     plots.sort(key=lambda plot: _place(plot.figure))
-    return Findings(tuple(rows), tuple(plots))
+    missing.sort(key=lambda one: _place(one.figure))
+    return Findings(tuple(rows), tuple(plots), tuple(missing))
 
 
 KINDS = ("Figure", "Table", "Equation", "Section")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.lab.fleet import SCENARIOS, simulate
+from kwiken.lab.fleet import SCENARIOS, FleetOutcome, World, simulate
 from kwiken.lab.reproduction.rows import ReproducedRow
 
-__all__ = ["Figures", "SourcedFigure", "levels", "orderings", "simulated"]
+__all__ = ["ALLOCATED_BEYOND", "Figures", "SourcedFigure", "levels", "orderings", "simulated"]
 
+ALLOCATED_BEYOND = "cores allocated beyond those required, % of all"
 Figures = dict[str, dict[str, float]]  # by manager: figures by name
 LEVELS = (
     "simulated fleet; its generator is fixed (docs/allocate/fleet.md); medians over the seeds, with "
@@ -24,7 +26,26 @@ LEADS = "by how much the first manager is ahead, below 0 if it is behind; median
 def simulated(scenario: str, managers: Sequence[str], seed: int) -> Figures:
     """Figures of one scenario under some managers, on the same draw."""
     world = SCENARIOS[scenario].draw(seed)
-    return {name: simulate(world, name).summary() for name in managers}
+    return {name: _figures(world, simulate(world, name)) for name in managers}
+
+
+def _figures(world: World, found: FleetOutcome) -> dict[str, float]:
+    """Figures of a run, with the cores that are allocated beyond those that the jobs require.
+
+    Required is what the jobs reserve, from their arrival for as long as they take alone on the best platform,
+    over the second half of the arrivals.
+    """
+    until_s = float(found.arrival_s[-1])
+    from_s = (float(found.arrival_s[0]) + until_s) / 2
+    core_s = 0.0
+    for job in world.scenario.jobs:
+        alone_s = math.fsum(phase.work / phase.reference for phase in job.phases)
+        if job.reserved is not None and math.isfinite(alone_s):
+            end_s = min(until_s, job.arrival_s + alone_s)
+            core_s += max(0.0, end_s - max(from_s, job.arrival_s)) * job.reserved.size.cores
+    allocated, _ = found.shares(from_s, until_s)
+    required = core_s / (found.capacity * (until_s - from_s))
+    return found.summary() | {ALLOCATED_BEYOND: 100 * (allocated - required)}
 
 
 @dataclass(frozen=True)
@@ -44,13 +65,14 @@ class SourcedFigure:
 
 def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[ReproducedRow]:
     """A row for each manager: median over the seeds."""
+    quantity, _, unit = told.metric.rpartition(", ")
     rows = []
     for manager in results[0]:
         values = [each[manager][told.metric] for each in results]
         rows.append(
             ReproducedRow(
                 figure=told.figure,
-                metric=f"{scenario}: {told.metric.removesuffix(', %')}, {manager}, %",
+                metric=f"{scenario}: {quantity}, {manager}, {unit}",
                 source=told.source.get(manager, ""),
                 ours=round(float(np.median(values)), 1),
                 note=LEVELS,

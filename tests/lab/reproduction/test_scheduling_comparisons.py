@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.fleet import CONTESTANTS, SCENARIOS, simulate
+from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
 from kwiken.lab.reproduction.paragon import scheduling as of_paragon
 from kwiken.lab.reproduction.quasar import scheduling as of_quasar
 from kwiken.lab.reproduction.rows import Findings, Reproduction, over_seeds, row, run
@@ -40,7 +40,7 @@ def test_rows_have_medians_spreads_and_the_sources_values() -> None:
 
 
 def test_every_comparison_names_what_exists() -> None:
-    figures = simulate(SCENARIOS["local-phases"].draw(0), "least-loaded").summary()
+    figures = simulated("local-phases", ("least-loaded",), 0)["least-loaded"]
     for comparison in of_paragon.COMPARISONS:
         assert comparison.scenario in SCENARIOS
         for told in comparison.told:

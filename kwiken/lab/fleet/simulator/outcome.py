@@ -177,6 +177,9 @@ class FleetOutcome:
             "time with QoS kept, %": float(self.kept[placed].mean()),
             "mean loss by contention, %": float(self.contention[placed].mean()),
             "mean performance without contention, %": float(self.alone[placed].mean()),
+            "platform within 5% of the best, %": float((self.alone[placed] >= QOS).mean()),
+            "loss by contention below 5%, %": float((self.contention[placed] <= 1 - QOS).mean()),
+            "loss by contention above 20%, %": float((self.contention[placed] > 1 - SEVERE).mean()),
             "cores allocated, %": allocated,
             "cores used, %": used,
         }

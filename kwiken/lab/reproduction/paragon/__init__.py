@@ -10,3 +10,4 @@ from kwiken.lab.reproduction.paragon.episodes import (
     two_entries as two_entries,
 )
 from kwiken.lab.reproduction.paragon.parts import all_parts as all_parts
+from kwiken.lab.reproduction.paragon.tables import TABLE_3_2 as TABLE_3_2, sensitivities as sensitivities

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from kwiken.lab.reproduction.paragon.crowded_world import in_crowded_world
+from kwiken.lab.reproduction.paragon.required import REQUIRED
 from kwiken.lab.reproduction.paragon.scheduling import comparisons
+from kwiken.lab.reproduction.paragon.selection import selections
 from kwiken.lab.reproduction.paragon.tables import tables
-from kwiken.lab.reproduction.rows import Part
+from kwiken.lab.reproduction.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
@@ -13,4 +16,10 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic matrices and scenarios to average over.
     """
-    return (*tables(seeds), *comparisons(seeds))
+    return (
+        *tables(seeds),
+        *comparisons(seeds),
+        *selections(seeds),
+        *in_crowded_world(seeds),
+        unreproduced(REQUIRED),
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from kwiken.lab.reproduction.quasar.phases import phases
+from kwiken.lab.reproduction.quasar.required import REQUIRED
+from kwiken.lab.reproduction.quasar.reservations import reservations
 from kwiken.lab.reproduction.quasar.scheduling import comparisons
 from kwiken.lab.reproduction.quasar.tables import tables
-from kwiken.lab.reproduction.rows import Part
+from kwiken.lab.reproduction.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
@@ -14,4 +16,10 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic matrices and scenarios to average over.
     """
-    return (*tables(seeds), *comparisons(seeds), *phases(seeds))
+    return (
+        *tables(seeds),
+        *comparisons(seeds),
+        *phases(seeds),
+        *reservations(seeds),
+        unreproduced(REQUIRED),
+    )
