@@ -47,6 +47,10 @@ CONTESTANTS: Final[Mapping[str, Contestant]] = MappingProxyType(
         "paragon, chosen entries": Contestant("paragon", Knowledge.CHOSEN, follows=True),
         "paragon": Contestant("paragon", follows=True),
         "paragon, with margin": Contestant("paragon-margin", follows=True),
+        # Not of the sources: what placement alone is worth.
+        "paragon, placement only": Contestant("paragon"),
+        "paragon, chosen entries, placement only": Contestant("paragon", Knowledge.CHOSEN),
+        "paragon, with margin, placement only": Contestant("paragon-margin"),
         "paragon-statistical": Contestant("paragon-statistical", follows=True),
         "interference-only": Contestant("interference-only"),
         "heterogeneity-only": Contestant("heterogeneity-only"),
