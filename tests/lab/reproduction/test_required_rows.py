@@ -19,6 +19,7 @@ from kwiken.lab.reproduction.quasar.required import REQUIRED as OF_QUASAR
 from kwiken.lab.reproduction.quasar.reservations import reservations
 from kwiken.lab.reproduction.quasar.tables import tables as quasar_tables
 from kwiken.lab.reproduction.rows import Part, ReproducedRow, Reproduction, RequiredRow, run, unreproduced
+from kwiken.lab.reproduction.scenarios import Figures
 
 # Numbers of the results, by hand from the specifications.
 PARAGON = (
@@ -49,7 +50,7 @@ def rows_of(*parts: Part) -> list[ReproducedRow]:
 
 def paragon_rows() -> list[ReproducedRow]:
     """Rows with one seed; those of simulated scenarios from figures that are all 1."""
-    figures = {name: defaultdict(lambda: 1.0) for name in paragon_scheduling.MANAGERS}
+    figures: Figures = {name: defaultdict(lambda: 1.0) for name in paragon_scheduling.MANAGERS}
     rows = [
         row
         for one in paragon_scheduling.COMPARISONS
@@ -59,7 +60,7 @@ def paragon_rows() -> list[ReproducedRow]:
 
 
 def quasar_rows() -> list[ReproducedRow]:
-    figures = {name: defaultdict(lambda: 1.0) for name in quasar_scheduling.MANAGERS}
+    figures: Figures = {name: defaultdict(lambda: 1.0) for name in quasar_scheduling.MANAGERS}
     rows = list(quasar_scheduling.conclude(quasar_scheduling.SCENARIOS[0], [[figures]]).rows)
     rows += conclude_phases([[(1.0, 1.0)]] * 5).rows
     return rows + rows_of(*quasar_tables(1), *reservations(1))
