@@ -93,7 +93,7 @@ def some_of_cloud(places: tuple[int, ...], servers: int) -> tuple[Platform, ...]
     """As many servers of each of some types of `CLOUD`, for providers with fewer types.
 
     Args:
-        places: positions in `CLOUD`.
+        places: positions of the types in `CLOUD`, each once.
         servers: number of servers, a multiple of the number of types.
     """
     count = servers // len(places)

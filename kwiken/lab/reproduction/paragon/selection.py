@@ -123,7 +123,7 @@ def selections(seeds: int) -> tuple[Part, ...]:
     """Parts on selection by candidates, and on the cluster.
 
     Args:
-        seeds: number of draws.
+        seeds: number of draws to average over, counted from 0.
     """
     cases = tuple((candidates,) for candidates in CANDIDATES)
     return (
