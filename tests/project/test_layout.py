@@ -62,9 +62,11 @@ WINGS: dict[str, tuple[str, ...]] = {
     ),
     # Workloads and nodes in, a placement out.
     "allocator": (
+        "kwiken.allocator.workloads.completion",
         "kwiken.allocator.workloads",
         "kwiken.allocator.contention",
         "kwiken.allocator.placement",
+        "kwiken.allocator.neighbours",
         "kwiken.allocator.placement.schedulers",
         "kwiken.allocator.packing.tasks",
         "kwiken.allocator.packing.documents",

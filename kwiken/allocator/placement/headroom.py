@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Final
+
+from kwiken.allocator.workloads import deviations_at, probability_below
 
 LOSS_AT_TOLERANCE: Final = (
     0.05  # share of performance lost at the tolerated pressure, by definition of the score
@@ -27,11 +28,13 @@ class Caution:
             counts 0.05 as met.
         later_loss: share of performance that neighbours placed later may cost, from 0 to 0.5. Neighbours are
             accepted up to the tolerated pressure, which costs 0.05.
+        freedom: degrees of freedom of the tails of prediction errors, 1 or more; infinite for normal tails.
     """
 
     confidence: float = 0.95
     shortfall: float = 0.0
     later_loss: float = LOSS_AT_TOLERANCE
+    freedom: float = math.inf
 
     def __post_init__(self) -> None:
         """Check the ranges; NaN fails too."""
@@ -43,11 +46,13 @@ class Caution:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low:g} to {high:g}, not {value}")
+        if not self.freedom >= 1:
+            raise ValueError(f"freedom must be 1 or more, not {self.freedom}")
 
     @cached_property
     def quantile(self) -> float:
-        """Number of standard deviations that `confidence` stands for."""
-        return NormalDist().inv_cdf(self.confidence)
+        """Number of deviations that `confidence` stands for, with the tails that errors have."""
+        return deviations_at(self.confidence, self.freedom)
 
     def headroom(self, deviation: float) -> float:
         """Share by which a predicted performance must exceed its target.
@@ -71,7 +76,7 @@ class Caution:
         margin = math.log(ratio) - math.log1p(-self.shortfall)
         if deviation <= 0:
             return 1.0 if margin >= -ROUNDING else 0.0
-        return NormalDist().cdf(margin / deviation)
+        return probability_below(margin / deviation, self.freedom)
 
 
 SOURCE_CAUTION = Caution(confidence=0.5, shortfall=0.0, later_loss=0.0)

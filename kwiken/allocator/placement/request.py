@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -14,7 +14,14 @@ import numpy as np
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind
 from kwiken.allocator.placement.nodes import Cluster
-from kwiken.allocator.workloads import UNKNOWN_VARIATION, Measure, Workload, WorkloadProfile, rate_within
+from kwiken.allocator.workloads import (
+    UNKNOWN_VARIATION,
+    Measure,
+    Workload,
+    WorkloadProfile,
+    deviations_at,
+    rate_within,
+)
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 
@@ -259,13 +266,14 @@ def request_for(
         )
     known = np.log(profile.replicas)
     efficiency = np.exp(np.interp(np.log(counts), known, profile.out.mean)) / counts
-    z = caution.quantile
-    tolerated = np.clip(profile.tolerated.mean - z * profile.tolerated.deviation, MIN_TOLERATED, 1.0)
-    caused = np.clip(profile.caused.mean + z * profile.caused.deviation, 0.0, 1.0)
+    lowered = deviations_at(caution.confidence, profile.tolerated.freedom) * profile.tolerated.deviation
+    raised = deviations_at(caution.confidence, profile.caused.freedom) * profile.caused.deviation
+    tolerated = np.clip(profile.tolerated.mean - lowered, MIN_TOLERATED, 1.0)
+    caused = np.clip(profile.caused.mean + raised, 0.0, 1.0)
     return PlacementRequest(
         workload=workload,
         required=0.0 if target is None else target.required,
-        caution=caution,
+        caution=replace(caution, freedom=_heaviest(profile)),
         cores=cores[order],
         memory_gb=memory_gb[order],
         base=profile.base,
@@ -289,6 +297,12 @@ def _size_deviation(profile: WorkloadProfile, order: Ints, amplified: Floats) ->
     """(k,) deviation by size, in log units, with what amplifies the errors of base and size alike."""
     own, common = profile.up.deviation[order] ** 2, profile.base_deviation**2
     return np.asarray(np.sqrt(amplified**2 * (own + common) - common))
+
+
+def _heaviest(profile: WorkloadProfile) -> float:
+    """Degrees of freedom of the heaviest tails among the factors of performance that are uncertain."""
+    parts = (profile.up, profile.out, profile.het)
+    return min((part.freedom for part in parts if part.deviation.any()), default=math.inf)
 
 
 def _useful(cores: Floats, memory_gb: Floats) -> Bools:

@@ -10,12 +10,19 @@ from kwiken.allocator.workloads.classification import (
     label_text as label_text,
 )
 from kwiken.allocator.workloads.completion import (
+    Chosen as Chosen,
     ColumnMeans as ColumnMeans,
     Completer as Completer,
     FoldIn as FoldIn,
     GaussianModel as GaussianModel,
+    GradientDescent as GradientDescent,
+    Method as Method,
+    NearestRows as NearestRows,
+    candidates as candidates,
+    choose as choose,
+    deviations_at as deviations_at,
+    probability_below as probability_below,
 )
-from kwiken.allocator.workloads.gradient_descent import GradientDescent as GradientDescent
 from kwiken.allocator.workloads.identity import KnownProfiles as KnownProfiles
 from kwiken.allocator.workloads.latency_limit import (
     UNKNOWN_VARIATION as UNKNOWN_VARIATION,
@@ -26,6 +33,7 @@ from kwiken.allocator.workloads.measurements import (
     Measurements as Measurements,
     measurements_from_text as measurements_from_text,
 )
+from kwiken.allocator.workloads.neighbourhood import Neighbourhood as Neighbourhood
 from kwiken.allocator.workloads.profile import (
     Estimate as Estimate,
     Size as Size,
@@ -33,7 +41,6 @@ from kwiken.allocator.workloads.profile import (
     profiles_from_json as profiles_from_json,
     profiles_to_json as profiles_to_json,
 )
-from kwiken.allocator.workloads.selection import Chosen as Chosen, candidates as candidates, choose as choose
 from kwiken.allocator.workloads.sources import SOURCES as SOURCES
 from kwiken.allocator.workloads.workload import (
     MAX_WORK_VARIATION as MAX_WORK_VARIATION,

@@ -9,10 +9,20 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtr
 
-from kwiken.allocator.workloads.completion import MIN_VARIANCE, BayesianRows, Completion, EntryErrors
+from kwiken.allocator.workloads.completion import (
+    MIN_VARIANCE,
+    NORMAL_TAILS,
+    BayesianRows,
+    Chosen,
+    Completion,
+    EntryErrors,
+    Method,
+    candidates,
+    choose,
+)
 from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
+from kwiken.allocator.workloads.neighbourhood import Neighbourhood, neighbourhood
 from kwiken.allocator.workloads.profile import Correction, Estimate, Size, WorkloadProfile
-from kwiken.allocator.workloads.selection import Chosen, candidates, choose
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
@@ -64,6 +74,7 @@ class Classification:
         methods: by matrix: method of completion that was chosen; None where every column was measured.
         corrections: log performance at places where runs depart from the product of the factors.
         noise: variance of one run's log performance.
+        entries: by matrix: (2, k) measured columns, and their entries: logarithms, or scores from 0 to 1.
     """
 
     measured: Measured
@@ -75,6 +86,19 @@ class Classification:
     methods: dict[str, Chosen | None]
     corrections: dict[RunSetting, float]
     noise: float
+    entries: dict[str, Floats]
+
+    def neighbours(self, kind: str) -> Neighbourhood | None:
+        """Nearest known workloads in one matrix; None where every column was measured.
+
+        Args:
+            kind: name of the matrix, a key of `methods`.
+        """
+        chosen = self.methods[kind]
+        if chosen is None:
+            return None
+        columns, values = self.entries[kind]
+        return neighbourhood(_matrix(self.known, kind), columns.astype(np.int64), values, chosen)
 
     def predict(self, place: RunSetting) -> tuple[float, float]:
         """Log performance of the workload at a place, alone, and its standard deviation.
@@ -181,13 +205,13 @@ class Classification:
             base=float(np.exp(self.mean[0])),
             base_deviation=float(deviation[0]),
             sizes=self.known.up.labels,
-            up=Estimate(self.mean[up], deviation[up]),
+            up=Estimate(self.mean[up], deviation[up], self._freedom("size")),
             replicas=np.array(self.known.out.labels, dtype=np.int64),
-            out=Estimate(self.mean[out], deviation[out]),
+            out=Estimate(self.mean[out], deviation[out], self._freedom("replicas")),
             classes=self.known.het.labels,
-            het=Estimate(self.mean[het], deviation[het]),
-            tolerated=_over_sources(labels, self.tolerated, otherwise=1.0),
-            caused=_over_sources(labels, self.caused, otherwise=0.0),
+            het=Estimate(self.mean[het], deviation[het], self._freedom("class")),
+            tolerated=_over_sources(labels, self.tolerated, 1.0, self._freedom("tolerated")),
+            caused=_over_sources(labels, self.caused, 0.0, self._freedom("caused")),
             assumed=tuple(source for source in SOURCES if source not in labels),
             identity=self.measured.identity,
             corrections=tuple(
@@ -196,6 +220,11 @@ class Classification:
             ),
             work_variation=self.measured.work_variation,
         )
+
+    def _freedom(self, kind: str) -> float:
+        """Degrees of freedom of the tails of a matrix's errors."""
+        chosen = self.methods[kind]
+        return NORMAL_TAILS if chosen is None else chosen.freedom
 
     def _columns(self, place: RunSetting) -> Ints:
         """Positions in `mean` of what makes up the performance at a place."""
@@ -221,10 +250,12 @@ class Classifier:
 
     Args:
         known: history; its workloads are not looked at.
+        method: kinds of method of completion to choose from.
     """
 
-    def __init__(self, known: Measurements) -> None:
+    def __init__(self, known: Measurements, method: Method = Method.BEST) -> None:
         self._known = known
+        self._method = method
         self._chosen: dict[tuple[str, tuple[int, ...]], Chosen] = {}
 
     def classify(self, measured: Measured) -> Classification:
@@ -250,19 +281,24 @@ class Classifier:
                 column = _matrix(known, kind).labels.index(_label_of(run.place, kind))
                 entry = float(np.log(run.performance)), run.deviation
                 entries[kind].setdefault(column, []).append(entry)
-        for kind, by_label in entries.items():
-            found[kind], methods[kind] = self._completed(measured.name, kind, by_label)
         scores = {
             "tolerated": (measured.tolerated, measured.tolerated_deviation),
             "caused": (measured.caused, measured.caused_deviation),
         }
         for kind, (told, deviations) in scores.items():
             labels = _matrix(known, kind).labels
-            by_column: Entries = {
+            entries[kind] = {
                 labels.index(source): [(score, deviations.get(source))] for source, score in told.items()
             }
+        whole: dict[str, Floats] = {}
+        for kind, by_column in entries.items():
             completed, methods[kind] = self._completed(measured.name, kind, by_column)
-            found[kind] = replace(completed, mean=np.clip(completed.mean, 0.0, 1.0))
+            clipped = np.clip(completed.mean, 0.0, 1.0) if kind in scores else completed.mean
+            found[kind] = replace(completed, mean=clipped)
+            columns = sorted(by_column)
+            whole[kind] = np.array(
+                [columns, [np.mean([value for value, _ in by_column[one]]) for one in columns]]
+            )
         mean, covariance, noise = _joined(known, found)
         result = Classification(
             measured=measured,
@@ -274,6 +310,7 @@ class Classifier:
             methods=methods,
             corrections={},
             noise=noise,
+            entries=whole,
         )
         for run in apart:
             result = result.observed(run)
@@ -302,9 +339,11 @@ class Classifier:
             self._chosen[key] = choose(
                 matrix.rows,
                 columns,
-                candidates(replicas),
+                candidates(replicas, self._method, one_unit=matrix.one_unit),
                 level=matrix.level,
                 deviations=matrix.deviations,
+                groups=matrix.groups,
+                joins=self._method is Method.BEST,
             )
         return self._chosen[key].complete(columns, values, errors), self._chosen[key]
 
@@ -471,9 +510,9 @@ def _mean_square(known: Measurements, weights: Floats) -> Floats:
     return found
 
 
-def _over_sources(labels: tuple[str, ...], found: Completion, *, otherwise: float) -> Estimate:
+def _over_sources(labels: tuple[str, ...], found: Completion, otherwise: float, freedom: float) -> Estimate:
     mean, deviation = np.full(len(SOURCES), otherwise), np.zeros(len(SOURCES))
     at = [SOURCES.index(source) for source in labels]
     mean[at] = found.mean
     deviation[at] = found.deviation
-    return Estimate(mean, deviation)
+    return Estimate(mean, deviation, freedom)

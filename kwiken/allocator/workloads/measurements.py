@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from kwiken.allocator.workloads.workload import (
     Measure,
     WorkVariation,
 )
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json, to_str
 
@@ -95,12 +95,19 @@ class Matrix:
         rows: (m, n) logarithms of performance, or scores from 0 to 1; (0, n) where there is one column only.
         level: whether a row has an unknown level: performance has, scores have not.
         deviations: (m, n) standard deviations of the entries, 0 where one is not known; None where none is.
+        names: (m,) names of the rows' workloads; empty where nobody told them.
+        groups: (m,) numbers of the rows' groups, such as one program on several inputs: a group is held out
+            as a whole where a method is chosen. None where each row is a group.
+        one_unit: whether all rows are in one unit, so that their levels can be compared.
     """
 
     labels: tuple[Any, ...]
     rows: Floats
     level: bool
     deviations: Floats | None = None
+    names: tuple[str, ...] = ()
+    groups: Ints | None = None
+    one_unit: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,18 +141,21 @@ class _Up(_Struct, frozen=True):
     sizes: list[Size]
     rows: dict[str, list[float]]
     deviations: dict[str, list[float]] = {}
+    one_unit: bool = False
 
 
 class _Out(_Struct, frozen=True):
     replicas: list[int]
     rows: dict[str, list[float]]
     deviations: dict[str, list[float]] = {}
+    one_unit: bool = False
 
 
 class _Het(_Struct, frozen=True):
     classes: list[str]
     rows: dict[str, list[float]]
     deviations: dict[str, list[float]] = {}
+    one_unit: bool = False
 
 
 class _Scores(_Struct, frozen=True):
@@ -160,6 +170,7 @@ class _History(_Struct, frozen=True):
     het: _Het | None = None
     tolerated: _Scores | None = None
     caused: _Scores | None = None
+    groups: dict[str, str] = {}
 
 
 class _Run(_Struct, frozen=True):
@@ -235,6 +246,10 @@ def _checked(document: _Document, min_workloads: int) -> Measurements:
         raise ValueError("history.out.replicas: must rise from 1")
     tolerated = _scores("tolerated", history.tolerated)
     caused = _scores("caused", history.caused)
+    _check_groups(history, (up, out, het, tolerated, caused))
+    up, out, het, tolerated, caused = (
+        _grouped(matrix, history.groups) for matrix in (up, out, het, tolerated, caused)
+    )
     if tolerated.labels != caused.labels:
         raise ValueError("history.caused.sources: must be the sources of history.tolerated, in their order")
     if not min_workloads <= len(document.workloads) <= MAX_WORKLOADS:
@@ -267,7 +282,14 @@ def _performance(
         if not (np.isfinite(row).all() and (row > 0).all()):
             raise ValueError(f"{path}.rows.{list(table.rows)[place]}: performance must be finite and above 0")
     deviations = _deviations(path, field, labels, table.rows, table.deviations)
-    return Matrix(tuple(labels), np.log(rows), level=True, deviations=deviations)
+    return Matrix(
+        tuple(labels),
+        np.log(rows),
+        level=True,
+        deviations=deviations,
+        names=tuple(table.rows),
+        one_unit=table.one_unit,
+    )
 
 
 def _scores(name: str, table: _Scores | None) -> Matrix:
@@ -281,7 +303,30 @@ def _scores(name: str, table: _Scores | None) -> Matrix:
         if not ((row >= 0) & (row <= 1)).all():  # NaN fails too
             raise ValueError(f"{path}.rows.{list(table.rows)[place]}: scores must be from 0 to 1")
     deviations = _deviations(path, "sources", table.sources, table.rows, table.deviations)
-    return Matrix(tuple(table.sources), rows, level=False, deviations=deviations)
+    return Matrix(tuple(table.sources), rows, level=False, deviations=deviations, names=tuple(table.rows))
+
+
+def _check_groups(history: _History, matrices: tuple[Matrix, ...]) -> None:
+    named = {name for matrix in matrices for name in matrix.names}
+    for name in history.groups:
+        if name not in named:
+            raise ValueError(f"history.groups.{name}: no row of that name in any part of the history")
+
+
+def _grouped(matrix: Matrix, groups: Mapping[str, str]) -> Matrix:
+    """The matrix with the groups of its rows; a row that no group names is a group of its own.
+
+    A method is judged on groups that it has not seen, so there must be as many as rows were needed.
+    """
+    if not groups or not matrix.names:
+        return matrix
+    keys = [(True, groups[name]) if name in groups else (False, name) for name in matrix.names]
+    numbers = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    if len(numbers) < MIN_ROWS:
+        raise ValueError(
+            f"history.groups: {MIN_ROWS} or more groups are needed in every part, not {len(numbers)}"
+        )
+    return replace(matrix, groups=np.array([numbers[key] for key in keys], dtype=np.int64))
 
 
 def _rows(path: str, field: str, labels: Sequence[Any], rows: Mapping[str, Sequence[float]]) -> Floats:

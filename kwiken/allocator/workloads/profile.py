@@ -22,6 +22,7 @@ MAX_COLUMNS: Final = 1000  # sizes, replica counts or node classes
 # Of a base, per second. With the largest factors beside it, squares of a performance are finite and not 0.
 MIN_BASE: Final = 1e-12
 MAX_BASE: Final = 1e18
+MAX_FREEDOM: Final = 1e6  # of the tails of errors; from here on they are normal
 MAX_ABS_LOG: Final = 50.0  # of a relative performance: a factor of 5e21
 
 
@@ -63,11 +64,14 @@ class Estimate:
 
     Attributes:
         mean: (n,) predicted natural logarithms of relative performance, or scores from 0 to 1.
-        deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value.
+        deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value. Each is
+            that of the normal distribution with the same 90% interval.
+        freedom: degrees of freedom of the tails of the errors; infinite for normal tails.
     """
 
     mean: Floats
     deviation: Floats
+    freedom: float = math.inf
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,13 +121,14 @@ class WorkloadProfile:
         return replace(
             self,
             sizes=(size,),
-            up=Estimate(self.up.mean[place], self.up.deviation[place]),
+            up=replace(self.up, mean=self.up.mean[place], deviation=self.up.deviation[place]),
             corrections=tuple(one for one in self.corrections if one.size == size),
         )
 
 
 _Log = Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
 _Deviation = Annotated[float, msgspec.Meta(ge=0, le=MAX_ABS_LOG)]
+_Freedom = Annotated[float, msgspec.Meta(ge=1, le=MAX_FREEDOM)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -159,6 +164,16 @@ class _OfSource(_Struct, frozen=True):
 _Many = Annotated[list[_OfSize], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
 
 
+class _Tails(_Struct, frozen=True, omit_defaults=True):
+    """Degrees of freedom of the errors by part of a profile; what is left out has normal tails."""
+
+    up: _Freedom | None = None
+    out: _Freedom | None = None
+    het: _Freedom | None = None
+    tolerated: _Freedom | None = None
+    caused: _Freedom | None = None
+
+
 class _Profile(_Struct, frozen=True):
     name: str
     measure: Measure
@@ -173,6 +188,7 @@ class _Profile(_Struct, frozen=True):
     identity: str = ""
     corrections: list[Correction] = []
     work_variation: WorkVariation | None = None
+    tails: _Tails = _Tails()
 
 
 class _Document(_Struct, frozen=True):
@@ -248,6 +264,13 @@ def _written(profile: WorkloadProfile) -> _Profile:
         identity=profile.identity,
         corrections=list(profile.corrections),
         work_variation=profile.work_variation,
+        tails=_Tails(
+            **{
+                part: min(getattr(profile, part).freedom, MAX_FREEDOM)
+                for part in _Tails.__struct_fields__
+                if math.isfinite(getattr(profile, part).freedom)
+            }
+        ),
     )
 
 
@@ -272,13 +295,13 @@ def _read(profile: _Profile) -> WorkloadProfile:
         base=profile.base,
         base_deviation=profile.base_deviation,
         sizes=sizes,
-        up=_estimate(profile.up),
+        up=_estimate(profile.up, profile.tails.up),
         replicas=np.array(replicas, dtype=np.int64),
-        out=_estimate(profile.out),
+        out=_estimate(profile.out, profile.tails.out),
         classes=classes,
-        het=_estimate(profile.het),
-        tolerated=_over_sources("tolerated", profile.tolerated, profile.assumed, otherwise=1.0),
-        caused=_over_sources("caused", profile.caused, profile.assumed, otherwise=0.0),
+        het=_estimate(profile.het, profile.tails.het),
+        tolerated=_over_sources(profile, "tolerated", otherwise=1.0),
+        caused=_over_sources(profile, "caused", otherwise=0.0),
         assumed=tuple(profile.assumed),
         identity=profile.identity,
         corrections=tuple(profile.corrections),
@@ -286,22 +309,24 @@ def _read(profile: _Profile) -> WorkloadProfile:
     )
 
 
-def _estimate(entries: list[_OfSize] | list[_OfReplicas] | list[_OfClass]) -> Estimate:
+def _estimate(entries: list[_OfSize] | list[_OfReplicas] | list[_OfClass], freedom: float | None) -> Estimate:
     return Estimate(
-        np.array([entry.mean for entry in entries]), np.array([entry.deviation for entry in entries])
+        np.array([entry.mean for entry in entries]),
+        np.array([entry.deviation for entry in entries]),
+        math.inf if freedom is None else freedom,
     )
 
 
-def _over_sources(
-    field_name: str, entries: list[_OfSource], assumed: list[str], *, otherwise: float
-) -> Estimate:
+def _over_sources(profile: _Profile, field_name: str, *, otherwise: float) -> Estimate:
+    entries: list[_OfSource] = getattr(profile, field_name)
+    freedom: float | None = getattr(profile.tails, field_name)
     given = [entry.source for entry in entries]
-    for name in (*given, *assumed):
+    for name in (*given, *profile.assumed):
         if name not in SOURCES:
             raise ValueError(f"{field_name}: no source {name!r}; known: {', '.join(SOURCES)}")
-    if sorted((*given, *assumed)) != sorted(SOURCES):
+    if sorted((*given, *profile.assumed)) != sorted(SOURCES):
         raise ValueError(f"{field_name}: needs each source once, here or in `assumed`")
     by_name = {entry.source: entry for entry in entries}
     mean = [by_name[name].mean if name in by_name else otherwise for name in SOURCES]
     deviation = [by_name[name].deviation if name in by_name else 0.0 for name in SOURCES]
-    return Estimate(np.array(mean), np.array(deviation))
+    return Estimate(np.array(mean), np.array(deviation), math.inf if freedom is None else freedom)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,8 @@ UNITS: Final = {
     "ips": "instructions/s",
 }
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
+METHODS: Final = ("nearest", "gaussian", "best")  # of `Method`, which needs NumPy to import
+MAX_NEIGHBOURS: Final = 5  # of a workload in one matrix, that are shown
 KINDS: Final = {
     "size": "by size",
     "replicas": "by replicas",
@@ -49,7 +52,18 @@ KINDS: Final = {
 @click.option(
     "--targets", metavar="WORKLOADS", help="Targets: propose measurements that decide whether they are met."
 )
-@click.option("--explain", is_flag=True, help="Show every prediction, the methods, and what to measure next.")
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="best",
+    show_default=True,
+    help="Complete by nearest workloads, by Gaussian models, or by what errs least on held-out workloads.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show every prediction, the methods, the neighbours, what to measure next.",
+)
 @json_option
 @needs_extra("plan")
 def command(
@@ -58,6 +72,7 @@ def command(
     out: str | None,
     known: str | None,
     targets: str | None,
+    method: str,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -74,6 +89,7 @@ def command(
     from kwiken.allocator.workloads import (
         Classifier,
         KnownProfiles,
+        Method,
         measurements_from_text,
         profiles_from_json,
         profiles_to_json,
@@ -84,7 +100,7 @@ def command(
     listed = () if wanted is None else workloads_from_toml(wanted, where=str(targets))
     required = {each.name: _required(each, read.workloads, str(targets)) for each in listed}
     cache = KnownProfiles(() if earlier is None else profiles_from_json(earlier, where=str(known)))
-    classifier = Classifier(read)
+    classifier = Classifier(read, Method(method))
     found: list[tuple[WorkloadProfile, Classification | None]] = []
     with progress("classifying", total=len(read.workloads)) as bar:
         for workload in read.workloads:
@@ -194,16 +210,33 @@ def _explain(profile: WorkloadProfile, classified: Classification | None, requir
         return
     for kind, chosen in classified.methods.items():
         if chosen is not None:
-            baseline = chosen.errors["column means"]
-            error = f"held-out error {chosen.error:.3f} (column means {baseline:.3f})"
+            baseline = chosen.errors.get("column means")
+            beside = "" if baseline is None else f" (column means {baseline:.3f})"
+            error = f"held-out error {chosen.error:.3f}{beside}"
             say(f"{KINDS[kind]}: {chosen.name}; {error}")
+            _explain_neighbours(kind, classified)
     for proposal in _best(classified, required):
         say(f"measure {_text(proposal)}: removes {proposal.share:.0%} of the remaining variance")
 
 
-def _factor(log: float) -> float:
-    import math
+def _explain_neighbours(kind: str, classified: Classification) -> None:
+    """Neighbours of a workload in one matrix, and where they disagree."""
+    from kwiken.allocator.workloads import label_text
 
+    found = classified.neighbours(kind)
+    if found is None:
+        return
+    near = list(zip(found.names, found.distances, strict=True))
+    listed = ", ".join(f"{name} ({distance:.3f})" for name, distance in near[:MAX_NEIGHBOURS])
+    more = f" and {len(near) - MAX_NEIGHBOURS} more" if len(near) > MAX_NEIGHBOURS else ""
+    use = "nearest" if found.used else "nearest, not used"
+    say(f"  {use}: {listed}{more}")
+    unit = "points of a score" if kind in ("tolerated", "caused") else "log units"
+    where = f"{label_text(found.label)} replicas" if kind == "replicas" else label_text(found.label)
+    say(f"  they disagree most at {where}: deviation {found.spread:.3f} {unit}")
+
+
+def _factor(log: float) -> float:
     return math.exp(log)
 
 
@@ -232,7 +265,9 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
             "method": chosen.name,
             "held_out_error": chosen.error,
             "scale": chosen.scale,
+            "tails": None if math.isinf(chosen.freedom) else chosen.freedom,
             "errors": chosen.errors,
+            "neighbours": _neighbours_told(kind, classified),
         }
         for kind, chosen in classified.methods.items()
         if chosen is not None
@@ -241,3 +276,20 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
         {"kind": each.kind, "label": each.label, "share": each.share} for each in _best(classified, required)
     ]
     return {**told, "methods": methods, "measure_next": proposals}
+
+
+def _neighbours_told(kind: str, classified: Classification) -> dict[str, Any] | None:
+    from kwiken.allocator.workloads import label_text
+
+    found = classified.neighbours(kind)
+    if found is None:
+        return None
+    return {
+        "used": found.used,
+        "nearest": [
+            {"workload": name, "distance": distance}
+            for name, distance in zip(found.names, found.distances, strict=True)
+        ],
+        "disagree_at": label_text(found.label),
+        "disagree_by": found.spread,
+    }

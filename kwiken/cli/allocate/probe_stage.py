@@ -18,6 +18,7 @@ from kwiken.apps.console import (
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.cli.allocate.probe import run_probe
+from kwiken.cli.allocate.probe_sources import chosen_sources
 from kwiken.cli.shared import Real, json_option, load_service, needs_extra
 
 if TYPE_CHECKING:
@@ -53,6 +54,21 @@ MAX_SPEED: Final = 1.0  # a quota makes no processor faster
 )
 @click.option("--name", help="Name of the workload.  [default: SERVICE/STAGE]")
 @click.option("--source", "sources", multiple=True, metavar="NAME", help="Source of contention to ramp.")
+@click.option(
+    "--sources",
+    "choice",
+    type=click.Choice(("auto",)),
+    help="auto: first those whose error would cost most targets, and fewer where the tail does not pass "
+    "through.  [default: the two that tell most]",
+)
+@click.option(
+    "--profile", "profile_file", metavar="PROFILE", help="Profile of the service, for --sources auto."
+)
+@click.option(
+    "--target-p99",
+    metavar="TIME",
+    help="p99 that the service must keep, for --sources auto.  [default: 5% above that of the profile]",
+)
 @click.option("--all", "whole", is_flag=True, help="Measure everything that the history has; takes minutes.")
 @click.option(
     "--class",
@@ -83,6 +99,9 @@ def command(
     history: str | None,
     name: str | None,
     sources: tuple[str, ...],
+    choice: str | None,
+    profile_file: str | None,
+    target_p99: str | None,
     whole: bool,
     classes: tuple[str, ...],
     machine: str | None,
@@ -98,6 +117,7 @@ def command(
     """
     if whole and sources:
         raise InputError("has every source already", where="--all")
+    _check_choice(choice, sources, profile_file, target_p99, whole=whole)
     if out == "-":
         raise InputError("must be a file: the entry is appended to it", where="--out")
     from pathlib import Path
@@ -121,6 +141,8 @@ def command(
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
     count = len(machine_facts().processors)
+    if choice is not None:
+        sources = chosen_sources(known, known_name, profile_file, target_p99, to_stdout=not as_json)
     plan = plan_stage(known, processors=count, speeds=speeds, sources=sources, where=where)
     plan = whole_plan(known, processors=count, speeds=speeds) if whole else plan
     goal = StageTarget(target, known_name, Path(requests), folder)
@@ -133,6 +155,24 @@ def command(
         return
     _show(workload, found)
     note_written(out)
+
+
+def _check_choice(
+    choice: str | None,
+    sources: tuple[str, ...],
+    profile_file: str | None,
+    target_p99: str | None,
+    *,
+    whole: bool,
+) -> None:
+    """Refuse options that contradict one another."""
+    if choice is not None and (sources or whole):
+        raise InputError("does not go with --source or --all, which say what to measure", where="--sources")
+    for value, option in ((profile_file, "--profile"), (target_p99, "--target-p99")):
+        if value is not None and choice is None:
+            raise InputError("needs --sources auto", where=option)
+    if target_p99 is not None and profile_file is None:
+        raise InputError("needs --profile, whose requests tell the p99", where="--target-p99")
 
 
 async def _probe(

@@ -14,6 +14,7 @@ from kwiken.allocator.workloads import (
     Estimate,
     FoldIn,
     Measure,
+    Method,
     Size,
     WorkloadProfile,
     candidates,
@@ -187,7 +188,8 @@ def _chosen(what: str, seen: Floats, past: Floats, entries: int, replicas: Ints)
     """(n, k) rows and deviations by the method with the least held-out error, all from the same columns."""
     level = what not in SCORES
     columns = np.sort(np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, entries, level=level))
-    methods: tuple[Completer, ...] = candidates(tuple(replicas.tolist()) if what == "out" else None)
+    counts = tuple(replicas.tolist()) if what == "out" else None
+    methods: tuple[Completer, ...] = candidates(counts, Method.GAUSSIAN)
     found = choose(past, columns, methods, level=level)
     means, deviations = found.model.predict(columns, seen[:, columns])
     return means, found.scale * deviations

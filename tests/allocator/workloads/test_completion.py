@@ -14,8 +14,8 @@ from kwiken.allocator.workloads.completion import (
     FoldIn,
     GaussianModel,
 )
-from kwiken.allocator.workloads.gradient_descent import GradientDescent
-from kwiken.allocator.workloads.scalability import Scalability
+from kwiken.allocator.workloads.completion import GradientDescent
+from kwiken.allocator.workloads.completion import Scalability
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows

@@ -12,6 +12,7 @@ from kwiken.allocator.workloads import (
     ColumnMeans,
     FoldIn,
     GradientDescent,
+    Method,
     candidates,
     choose,
     first_columns,
@@ -69,7 +70,7 @@ class Episode:
         """
         means, deviations = [], []
         known: dict[tuple[int, ...], Chosen] = {}
-        methods = candidates(self.replicas)
+        methods = candidates(self.replicas, Method.GAUSSIAN)
         for at, row in zip(columns, self.new, strict=True):
             ordered = np.sort(at)
             key = tuple(ordered.tolist())

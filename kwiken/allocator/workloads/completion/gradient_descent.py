@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads.completion import AS_LEARNED, Completion, EntryErrors, FoldIn, centred
+from kwiken.allocator.workloads.completion.gaussian import (
+    AS_LEARNED,
+    Completion,
+    EntryErrors,
+    FoldIn,
+    centred,
+)
 from kwiken.base.arrays import Floats, Ints
 
 # A column's step over a row's, times the number of rows: one row must not drag the columns along.

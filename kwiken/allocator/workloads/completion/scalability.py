@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads.completion import AS_LEARNED, MIN_VARIANCE, Completion, EntryErrors
+from kwiken.allocator.workloads.completion.gaussian import AS_LEARNED, MIN_VARIANCE, Completion, EntryErrors
 from kwiken.base.arrays import Floats, Ints
 
 # Prior of one known row, in logarithms of contention and coherency: wide, so that its entries decide.
