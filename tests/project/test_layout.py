@@ -98,6 +98,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.quasar",
         "kwiken.lab.reproduction.ibench",
         "kwiken.lab.reproduction.colocation",
+        "kwiken.lab.reproduction.lsh",
         "kwiken.lab.reproduction",
         "kwiken.lab",
     ),

@@ -58,6 +58,7 @@ SCHEDULERS: Final = (
     "heterogeneity-only",
     "least-loaded",
     "reservation",
+    "hashed",
     "exact",
 )
 WAITING: Final = 3  # exit code

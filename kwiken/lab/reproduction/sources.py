@@ -6,6 +6,7 @@ from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.colocation import all_parts as parts_of_colocation
 from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
+from kwiken.lab.reproduction.lsh import all_parts as parts_of_lsh
 from kwiken.lab.reproduction.paragon import all_parts as parts_of_paragon
 from kwiken.lab.reproduction.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.rows import Reproduction
@@ -16,6 +17,7 @@ NAMES = {
     "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
+    "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
 }
 _PARTS = {
     "kwiken": parts_of_kwiken,
@@ -23,6 +25,7 @@ _PARTS = {
     "quasar": parts_of_quasar,
     "ibench": parts_of_ibench,
     "colocation": parts_of_colocation,
+    "lsh": parts_of_lsh,
 }
 
 

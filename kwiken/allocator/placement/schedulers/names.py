@@ -11,6 +11,7 @@ import numpy as np
 from kwiken.allocator.placement import Scheduler
 from kwiken.allocator.placement.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
 from kwiken.allocator.placement.schedulers.exact import ExactScheduler
+from kwiken.allocator.placement.schedulers.nearest_server import NearestServerScheduler
 from kwiken.allocator.placement.schedulers.paragon import MARGIN, ParagonScheduler, StatisticalScheduler
 from kwiken.allocator.placement.schedulers.quasar import QuasarScheduler, ThriftyScheduler
 
@@ -27,6 +28,7 @@ SCHEDULERS: Final[Mapping[str, _Maker]] = MappingProxyType(
         "heterogeneity-only": lambda _: ParagonScheduler(by_contention=False, name="heterogeneity-only"),
         "least-loaded": lambda _: LeastLoadedScheduler(),
         "reservation": lambda _: reservation_scheduler(),
+        "hashed": NearestServerScheduler,
         "exact": lambda _: ExactScheduler(),
     }
 )
@@ -36,6 +38,6 @@ def scheduler(name: str, *, seed: int = 0) -> Scheduler:
     """Scheduler of a name.
 
     Args:
-        seed: seed of random choices, for the one that makes any.
+        seed: seed of random choices, for those that make any.
     """
     return SCHEDULERS[name](seed)

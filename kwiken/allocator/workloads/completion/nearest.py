@@ -116,9 +116,27 @@ class NearestModel:
         return Completion(mean, covariance, NOISE, columns)
 
     def predict(self, columns: Ints, values: Floats) -> tuple[Floats, Floats]:
-        """Predict several rows that were measured in the same columns; see `Model.predict`."""
-        found = [self.complete(columns, each) for each in values]
-        return np.array([each.mean for each in found]), np.array([each.deviation for each in found])
+        """Predict several rows that were measured in the same columns; see `Model.predict`.
+
+        The same as `complete` row by row, without the covariances.
+        """
+        prepared, count = self._prepared(columns), len(columns)
+        means, deviations = (
+            np.empty((len(values), self.rows.shape[1])),
+            np.empty((len(values), self.rows.shape[1])),
+        )
+        for place, given in enumerate(values):
+            near, _ = self.neighbours(columns, given)
+            rows = prepared.aligned[near]
+            middle = np.median(rows, axis=0)
+            weight = max(len(near) - 1, 0) + PRIOR_ROWS
+            variance = (((rows - middle) ** 2).sum(axis=0) + PRIOR_ROWS * prepared.spread) / weight
+            variance *= 1.0 + 1.0 / len(near)
+            means[place] = middle + (float(given.mean()) if self.level else 0.0)
+            deviations[place] = np.sqrt(variance + NOISE + (NOISE / count if self.level else 0.0))
+        means[:, columns] = values
+        deviations[:, columns] = np.sqrt(NOISE)
+        return means, deviations
 
     def _prepared(self, columns: Ints) -> _Prepared:
         key = tuple(columns.tolist())
