@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.harness import Row
+from benchmarks.placement.public_matrices import POINTS_BEHIND, SEED, run_public
 from kwiken.allocator.workloads import (
     ColumnMeans,
     Measurements,
+    Method,
     candidates,
     choose,
     first_columns,
@@ -18,10 +21,14 @@ from kwiken.allocator.workloads import (
 )
 from kwiken.allocator.workloads.completion import EntryErrors
 from kwiken.base.arrays import Floats, Ints
+from kwiken.lab.fleet import score_rows, size_rows
+from kwiken.lab.populations import platform_rows
 from kwiken.runtime.probes import RECORDED_HISTORY
 
 REVEALED = (1, 2, 3)
 QUICK_ROWS = 3
+KNOWN, NEW = 20, 40  # rows of a synthetic matrix
+SEEDS = 4
 # Average errors of the source at two entries, the largest of its kinds of workloads (Quasar, Table 4.2).
 SOURCE_PERCENT = {"size": 8.0, "replicas": 7.5, "node class": 5.2, "tolerated": 7.2, "caused": 7.2}
 SOURCE_ENTRIES = 2
@@ -29,13 +36,14 @@ SOURCE_ENTRIES = 2
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
     known = measurements_from_text(RECORDED_HISTORY.read_text(), where="history", min_workloads=0)
-    return [
+    recorded = [
         row
         for title, matrix, reference, replicas in kinds(known)
         for count in REVEALED
         if count < len(matrix.labels)
         for row in errors(title, matrix, count, reference, replicas, QUICK_ROWS if quick else None)
     ]
+    return [*recorded, *synthetic_rows(quick), *run_public(quick)]
 
 
 def kinds(known: Measurements) -> list[tuple[str, Any, object, tuple[int, ...] | None]]:
@@ -68,6 +76,7 @@ def errors(
     ours: list[float] = []
     means: list[float] = []
     unweighed: list[float] = []
+    by_kind: dict[Method, list[float]] = {Method.NEAREST: [], Method.GAUSSIAN: []}
     for place in range(len(matrix.rows) if most is None else min(most, len(matrix.rows))):
         rows, new = np.delete(matrix.rows, place, axis=0), matrix.rows[place]
         columns = first_columns(rows, count, level=matrix.level, given=given)
@@ -75,6 +84,7 @@ def errors(
         mean = ColumnMeans().fit(rows, level=matrix.level).complete(columns, new[columns]).mean
         found = [(mean, means)]
         found.append((completed(matrix, place, columns, counts), ours))
+        found += [(completed(matrix, place, columns, counts, kind), into) for kind, into in by_kind.items()]
         if matrix.deviations is not None:
             found.append((completed(alike, place, columns, counts), unweighed))
         for predicted, into in found:
@@ -82,25 +92,80 @@ def errors(
     what = f"{title}, {count} revealed of {len(matrix.labels)}, {len(matrix.rows)} workloads"
     what = f"{what}: error of {'performance' if matrix.level else 'score'}"
     target = SOURCE_PERCENT[title] if count == SOURCE_ENTRIES else None
-    found_rows = [beside(what, matrix, ours, "column means", means, target)]
+    found_rows = [
+        beside(what, matrix, ours, "column means", means, target),
+        beside_kinds(what, ours, by_kind, "%" if matrix.level else "points"),
+    ]
     if unweighed:
         name = f"{what}, uncertain entries weigh less"
         found_rows.append(beside(name, matrix, ours, "all entries weigh alike", unweighed, None))
     return found_rows
 
 
-def completed(matrix: Any, place: int, columns: Ints, counts: tuple[int, ...] | None) -> Floats:
+def completed(
+    matrix: Any,
+    place: int,
+    columns: Ints,
+    counts: tuple[int, ...] | None,
+    method: Method = Method.BEST,
+) -> Floats:
     """Row of a workload, predicted from some columns by the method that the other workloads choose."""
     deviations = matrix.deviations
     chosen = choose(
         np.delete(matrix.rows, place, axis=0),
         columns,
-        candidates(counts),
+        candidates(counts, method),
         level=matrix.level,
         deviations=None if deviations is None else np.delete(deviations, place, axis=0),
+        joins=method is Method.BEST,
     )
     errors = EntryErrors(variances=None if deviations is None else deviations[place, columns] ** 2)
     return chosen.complete(columns, matrix.rows[place, columns], errors).mean
+
+
+def synthetic_rows(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    """Rows of synthetic matrices: the choice beside the better of its two kinds of method alone."""
+    rows = []
+    drawn: dict[str, tuple[Callable[[np.random.Generator], Floats], bool]] = {
+        "platforms, one trait": (lambda rng: platform_rows(rng, KNOWN + NEW, 1), True),
+        "platforms, two traits": (lambda rng: platform_rows(rng, KNOWN + NEW, 2), True),
+        "scores, two traits": (lambda rng: score_rows(rng, KNOWN + NEW, 2), False),
+        "sizes": (lambda rng: size_rows(rng, KNOWN + NEW), True),
+    }
+    for name, (draw, level) in drawn.items():
+        for count in REVEALED:
+            missed_by: dict[Method, list[float]] = {kind: [] for kind in Method}
+            for seed in range(1 if quick else SEEDS):
+                every = draw(np.random.default_rng([SEED, seed]))
+                known, new = every[:KNOWN], every[KNOWN:]
+                columns = np.sort(first_columns(known, count, level=level))
+                hidden = np.setdiff1d(np.arange(known.shape[1]), columns)
+                for kind, into in missed_by.items():
+                    chosen = choose(
+                        known, columns, candidates(None, kind), level=level, joins=kind is Method.BEST
+                    )
+                    found = chosen.model.predict(columns, new[:, columns])[0]
+                    into.extend(missed(found, new, level)[:, hidden].ravel())
+            ours = missed_by.pop(Method.BEST)
+            what = f"synthetic {name}, {count} chosen of {known.shape[1]}: error"
+            rows.append(beside_kinds(what, ours, missed_by, "%" if level else "points"))
+    return rows
+
+
+def beside_kinds(what: str, ours: list[float], by_kind: dict[Method, list[float]], unit: str) -> Row:
+    """Row of the choice beside the better kind of method alone; it may be behind by a point."""
+    error = {kind: 100 * float(np.median(missed)) for kind, missed in by_kind.items()}
+    alone = min(error, key=lambda kind: error[kind])
+    found = 100 * float(np.median(ours))
+    return Row(
+        name=f"{what}, by kind of method",
+        ours=found,
+        unit=unit,
+        target=error[alone] + POINTS_BEHIND,
+        alternative=f"{alone.value} alone",
+        theirs=error[alone],
+        ratio=error[alone] / found if found > 0 else None,
+    )
 
 
 def beside(

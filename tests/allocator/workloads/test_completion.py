@@ -13,9 +13,9 @@ from kwiken.allocator.workloads.completion import (
     EntryErrors,
     FoldIn,
     GaussianModel,
+    GradientDescent,
+    Scalability,
 )
-from kwiken.allocator.workloads.completion import GradientDescent
-from kwiken.allocator.workloads.completion import Scalability
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows

@@ -136,3 +136,21 @@ def test_targets_decide_what_to_measure_next(tmp_path: Path) -> None:
     other.write_text(table.format("completion_s = 60"))
     told = "other.toml: workload 'look-up' has a target of completions, and is measured as rate"
     refused(run("classify", str(EXAMPLE), "--targets", str(other)), told)
+
+
+@pytest.mark.parametrize("method", ["nearest", "gaussian"])
+def test_a_method_can_be_named_and_its_neighbours_are_told(method: str) -> None:
+    result = run("classify", str(EXAMPLE), "--method", method, "--explain", "--json")
+    assert result.exit_code == 0, result.stderr
+    lookup, _ = json.loads(result.stdout)["workloads"]
+    for found in lookup["methods"].values():
+        assert ("median of" in found["method"]) == (method == "nearest")
+        assert found["neighbours"]["used"] == (method == "nearest")
+        assert found["neighbours"]["nearest"]
+    shown = run("classify", str(EXAMPLE), "--method", method, "--explain").stdout
+    assert "nearest" in shown
+    assert "they disagree most at " in shown
+
+
+def test_an_unknown_method_is_refused() -> None:
+    refused(run("classify", str(EXAMPLE), "--method", "closest"), "'closest' is not one of 'nearest'")

@@ -1,0 +1,122 @@
+"""Hashed scheduler: dominance is the ledger's rule, worked examples, and no placement that anybody cannot bear."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.placement.schedulers.nearest_server import NearestServerScheduler
+from kwiken.allocator.workloads import SOURCES, Spread
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
+
+SPEEDS = {"top": 1.0, "low": 0.6}
+
+
+def need(ledger: NodeLedger, number: int, tolerated: object, caused: object) -> PlacementRequest:
+    about = profile({1: 1e3}, SPEEDS, name=f"w{number}", tolerated=tolerated, caused=caused)  # type: ignore[arg-type]
+    return requested(1e3, about, ledger.cluster, spread=Spread.NONE)
+
+
+def place(request: PlacementRequest, ledger: NodeLedger, found: NearestServerScheduler) -> list[int]:
+    sizing = Sizing(request, ledger)
+    found.place(sizing)
+    return [replica.node for replica in sizing.replicas]
+
+
+def test_the_published_server_takes_what_just_fits_and_no_more() -> None:
+    def ledger() -> NodeLedger:
+        made = NodeLedger(cluster({"top": 1}))
+        for number, (tolerates, causes) in enumerate(((0.7, 0.2), (0.9, 0.4))):
+            request = need(made, number, over_sources(1.0, disk=tolerates), over_sources(0.0, disk=causes))
+            Sizing(request, made).add(0, 0)
+        return made
+
+    one = ledger()
+    disk = SOURCES.index("disk")
+    assert 1 - one.pressure[disk, 0] == pytest.approx(0.4)
+    assert one.slack[disk, 0] == pytest.approx(0.3)
+    fits = need(one, 3, over_sources(1.0, disk=0.6), over_sources(0.0, disk=0.3))
+    assert place(fits, one, NearestServerScheduler()) == [0]
+    for tolerates, causes in ((0.6 - 1e-6, 0.3), (0.6, 0.3 + 1e-6)):
+        other = ledger()
+        request = need(other, 3, over_sources(1.0, disk=tolerates), over_sources(0.0, disk=causes))
+        assert place(request, other, NearestServerScheduler()) == []
+
+
+def test_an_empty_server_takes_anybody() -> None:
+    ledger = NodeLedger(cluster({"top": 1}))
+    assert place(
+        need(ledger, 0, over_sources(0.01), over_sources(1.0)), ledger, NearestServerScheduler()
+    ) == [0]
+
+
+def test_the_tightest_server_of_the_best_class_is_taken() -> None:
+    ledger = NodeLedger(cluster({"low": 1, "top": 3}))
+    for node, causes in ((1, 0.1), (2, 0.3)):
+        Sizing(need(ledger, node, over_sources(0.9), over_sources(0.0, disk=causes)), ledger).add(node, 0)
+    request = need(ledger, 9, over_sources(1.0, disk=0.5), over_sources(0.1))
+    assert place(request, ledger, NearestServerScheduler())[0] == 2
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_nobody_is_placed_where_somebody_cannot_bear_it(seed: int, exact: bool) -> None:
+    rng = np.random.default_rng(seed)
+    ledger = NodeLedger(cluster({"top": 4, "low": 4}))
+    hashed, held = NearestServerScheduler(seed=1, exact=exact), []
+    for number in range(25):
+        if held and rng.random() < 0.3:
+            sizing = held.pop(int(rng.integers(len(held))))
+            sizing.clear()
+            continue
+        tolerated, caused = rng.uniform(0.2, 1, len(SOURCES)), rng.uniform(0, 0.3, len(SOURCES))
+        request = need(ledger, number, known(tolerated), known(caused))
+        sizing = Sizing(request, ledger)
+        could = (
+            (ledger.free_cores >= 1)
+            & np.all(ledger.pressure <= tolerated[:, None] + 1e-9, axis=0)
+            & np.all(ledger.slack >= caused[:, None] - 1e-9, axis=0)
+        )
+        hashed.place(sizing)
+        assert (ledger.slack > -1e-8).all()
+        if sizing.replicas:
+            assert could[sizing.replicas[0].node]
+            held.append(sizing)
+        elif exact:
+            assert not could.any()
+
+
+def test_the_walk_alone_finds_no_more_than_the_walk_with_a_last_look_at_all() -> None:
+    placed = {}
+    for exact in (True, False):
+        rng = np.random.default_rng(8)
+        ledger = NodeLedger(cluster({"top": 10}))
+        hashed = NearestServerScheduler(exact=exact)
+        placed[exact] = sum(
+            len(
+                place(
+                    need(
+                        ledger,
+                        number,
+                        known(rng.uniform(0.3, 1, len(SOURCES))),
+                        known(rng.uniform(0, 0.2, len(SOURCES))),
+                    ),
+                    ledger,
+                    hashed,
+                )
+            )
+            for number in range(40)
+        )
+    assert placed[False] <= placed[True]
+
+
+def test_another_ledger_is_indexed_anew() -> None:
+    hashed = scheduler("hashed", seed=3)
+    for _ in range(2):
+        ledger = NodeLedger(cluster({"top": 2}))
+        sizing = Sizing(need(ledger, 0, over_sources(0.9), over_sources(0.1)), ledger)
+        hashed.place(sizing)
+        assert hashed.satisfied(sizing)

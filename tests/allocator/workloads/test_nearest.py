@@ -1,0 +1,205 @@
+"""Neighbours, rows of one unit, means of methods, groups that are held out whole, and tails of errors."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.workloads import (
+    Classifier,
+    Method,
+    NearestRows,
+    candidates,
+    choose,
+    deviations_at,
+    measurements_from_text,
+    probability_below,
+    profiles_from_json,
+    profiles_to_json,
+)
+from kwiken.allocator.workloads.completion import (
+    EntryErrors,
+    JoinedModel,
+    NoEffect,
+    OneUnit,
+    calibration,
+    held_out,
+    tails,
+)
+from kwiken.base.errors import InputError
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"
+TWO = np.array([0, 2])
+
+
+def rows(seed: int = 0, count: int = 12, size: int = 6) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 0.5, (count, size))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.booleans())
+def test_neighbours_are_those_of_a_scan_and_the_row_is_their_median(
+    seed: int, count: int, level: bool
+) -> None:
+    known, new = rows(seed), rows(seed + 1, 1)[0]
+    model = NearestRows(count).fit(known, level=level)
+    aligned = known - known[:, TWO].mean(axis=1, keepdims=True) if level else known
+    mean = new[TWO].mean() if level else 0.0
+    apart = np.sqrt(((aligned[:, TWO] - (new[TWO] - mean)) ** 2).mean(axis=1))
+    near, distances = model.neighbours(TWO, new[TWO])
+    assert set(near.tolist()) == set(np.argsort(apart, kind="stable")[:count].tolist())
+    assert distances == pytest.approx(np.sort(apart)[:count])
+    found = model.complete(TWO, new[TWO])
+    hidden = np.setdiff1d(np.arange(6), TWO)
+    assert found.mean[hidden] == pytest.approx((mean + np.median(aligned[near], axis=0))[hidden])
+    assert found.mean[TWO] == pytest.approx(new[TWO])
+    assert np.linalg.eigvalsh(found.covariance).min() >= -1e-9
+    means, deviations = model.predict(TWO, new[None, TWO])
+    assert means[0] == pytest.approx(found.mean)
+    assert deviations[0] == pytest.approx(found.deviation)
+
+
+def test_one_entry_of_rows_with_a_level_makes_all_rows_neighbours() -> None:
+    known = rows()
+    near, distances = NearestRows(3).fit(known, level=True).neighbours(np.array([1]), np.array([5.0]))
+    assert near.tolist() == list(range(len(known)))
+    assert distances == pytest.approx(0.0)
+
+
+def test_a_known_row_with_one_neighbour_is_that_row() -> None:
+    known = rows()
+    found = NearestRows(1).fit(known, level=True).complete(TWO, known[4, TWO] + 3.0)
+    assert found.mean == pytest.approx(known[4] + 3.0)
+
+
+def test_an_entry_with_a_large_error_of_its_own_moves_toward_its_neighbours() -> None:
+    known = np.tile(np.linspace(0.2, 0.8, 6), (8, 1)) + rows(3, 8) * 0.2
+    model, values = NearestRows(5).fit(known, level=False), np.array([0.9, 0.44])
+    sure = model.complete(TWO, values, EntryErrors(variances=np.array([1e-9, 1e-9])))
+    unsure = model.complete(TWO, values, EntryErrors(variances=np.array([0.25, 1e-9])))
+    assert abs(sure.mean[0] - 0.9) < 0.05 < abs(unsure.mean[0] - 0.9)
+
+
+def test_where_neighbours_disagree_the_deviation_is_larger() -> None:
+    known = np.zeros((10, 4))
+    known[:, 3] = np.tile([-1.0, 1.0], 5)
+    found = NearestRows(5).fit(known, level=False).complete(np.array([0]), np.array([0.0]))
+    assert found.deviation[3] > 10 * found.deviation[1]
+
+
+def test_no_effect_predicts_the_level_everywhere() -> None:
+    found = NoEffect().fit(rows(), level=True).complete(TWO, np.array([2.0, 4.0]))
+    assert found.mean[[1, 3, 4, 5]] == pytest.approx(3.0)
+
+
+def test_levels_tell_the_shape_only_where_rows_have_one_unit() -> None:
+    rng = np.random.default_rng(2)
+    level = rng.normal(0, 1, (25, 1))
+    known = level * np.array([[1.0, 1.5, 2.0, 0.5]]) + rng.normal(0, 0.05, (25, 4))
+    one = np.array([0])
+    free = choose(known, one, candidates(), level=True)
+    shared = choose(known, one, candidates(one_unit=True), level=True)
+    assert "one unit" in shared.name
+    assert shared.error < 0.5 * free.error
+    moved = OneUnit(0.05, 1e-3).fit(known, level=True).complete(one, np.array([2.0])).mean
+    assert moved[2] - moved[3] == pytest.approx(3.0, abs=0.6)
+
+
+def test_the_mean_of_methods_is_chosen_where_each_errs_in_its_own_way() -> None:
+    known = rows(5, 30, 8) + np.random.default_rng(6).normal(size=(30, 1)) * np.linspace(-1, 1, 8)
+    alone = choose(known, TWO, candidates(), level=True)
+    together = choose(known, TWO, candidates(), level=True, joins=True)
+    assert together.error <= alone.error
+    assert set(alone.errors) < set(together.errors)
+    if isinstance(together.model, JoinedModel):
+        parts = [part.complete(TWO, known[0, TWO]).mean for part in together.model.models]
+        assert together.complete(TWO, known[0, TWO]).mean == pytest.approx(np.mean(parts, axis=0))
+        assert together.name.startswith("mean of ")
+
+
+def test_rows_of_one_group_do_not_teach_one_another() -> None:
+    twins = np.repeat(rows(7, 6), 2, axis=0) + rows(8, 12) * 1e-3
+    groups = np.repeat(np.arange(6), 2)
+    alone = held_out(twins, TWO, NearestRows(1), level=False)
+    grouped = held_out(twins, TWO, NearestRows(1), level=False, groups=groups)
+    assert alone.mean_error < 0.01
+    assert grouped.mean_error > 0.1
+
+
+@given(st.sampled_from([2.0, 3.0, 7.0, math.inf]), st.floats(0.51, 0.9999))
+def test_quantiles_and_probabilities_of_errors_are_inverse(freedom: float, probability: float) -> None:
+    assert probability_below(deviations_at(probability, freedom), freedom) == pytest.approx(probability)
+    assert deviations_at(0.95, freedom) == pytest.approx(1.6449, abs=1e-4)
+
+
+@pytest.mark.parametrize("freedom", [3.0, math.inf])
+def test_calibrated_intervals_hold_at_every_level(freedom: float) -> None:
+    rng = np.random.default_rng(1)
+    missed = rng.normal(size=(4000, 5)) if math.isinf(freedom) else rng.standard_t(freedom, (4000, 5))
+    ones = np.ones_like(missed)
+    scale, found = calibration(missed, ones), tails(missed, ones)
+    for share in (0.68, 0.9, 0.99):
+        half = deviations_at((1 + share) / 2, found) * scale
+        assert (np.abs(missed) <= half).mean() == pytest.approx(share, abs=0.02)
+
+
+def test_each_method_classifies_and_names_neighbours() -> None:
+    known = measurements_from_text(EXAMPLE.read_text(), where="example")
+    workload = known.workloads[0]
+    for method in Method:
+        found = Classifier(known, method).classify(workload)
+        for kind, chosen in found.methods.items():
+            near = found.neighbours(kind)
+            if chosen is None:
+                assert near is None
+                continue
+            assert near is not None
+            assert set(near.names) <= set(known.up.names)
+            assert list(near.distances) == sorted(near.distances)
+            assert near.used == (
+                method is Method.NEAREST or "nearest" in chosen.name or "all rows" in chosen.name
+            )
+            assert ("nearest" in chosen.name or "all rows" in chosen.name) or method is not Method.NEAREST
+        profile = found.profile()
+        (again,) = profiles_from_json(profiles_to_json((profile,)), where="profiles")
+        for part in ("up", "out", "het", "tolerated", "caused"):
+            assert getattr(again, part).freedom == getattr(profile, part).freedom
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[history.groups]\nnobody = 'x'\n", "history.groups.nobody: no row of that name"),
+        (
+            "[history.groups]\n"
+            + "".join(
+                f"{name} = 'x'\n" for name in ("sort", "rank", "merge", "thumbnails", "full-text", "sessions")
+            )
+            + "invoices = 'y'\nspell = 'y'\n",
+            "history.groups: 3 or more groups are needed in every part, not 2",
+        ),
+        ("[history.groups]\nsort = 3\n", "history.groups"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(text: str, words: str) -> None:
+    whole = EXAMPLE.read_text()
+    at = whole.index("[[workloads]]")
+    with pytest.raises(InputError, match=words):
+        measurements_from_text(whole[:at] + text + whole[at:], where="m")
+
+
+def test_groups_and_one_unit_are_read() -> None:
+    whole = EXAMPLE.read_text().replace("[history.het]\n", "[history.het]\none_unit = true\n")
+    at = whole.index("[[workloads]]")
+    known = measurements_from_text(
+        whole[:at] + "[history.groups]\nsort = 'a'\nmerge = 'a'\n" + whole[at:], where="m"
+    )
+    assert known.het.one_unit
+    assert not known.up.one_unit
+    assert known.up.groups is not None
+    groups = dict(zip(known.up.names, known.up.groups.tolist(), strict=True))
+    assert groups["sort"] == groups["merge"]
+    assert len(set(groups.values())) == len(groups) - 1
