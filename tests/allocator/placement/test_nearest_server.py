@@ -66,7 +66,8 @@ def test_the_tightest_server_of_the_best_class_is_taken() -> None:
 def test_nobody_is_placed_where_somebody_cannot_bear_it(seed: int, exact: bool) -> None:
     rng = np.random.default_rng(seed)
     ledger = NodeLedger(cluster({"top": 4, "low": 4}))
-    hashed, held = NearestServerScheduler(seed=1, exact=exact), []
+    hashed = NearestServerScheduler(seed=1, exact=exact)
+    held: list[Sizing] = []
     for number in range(25):
         if held and rng.random() < 0.3:
             sizing = held.pop(int(rng.integers(len(held))))
