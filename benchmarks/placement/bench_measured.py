@@ -12,8 +12,8 @@ from benchmarks.harness import Row
 from benchmarks.placement.public_matrices import POINTS_BEHIND, SEED, run_public
 from kwiken.allocator.workloads import (
     ColumnMeans,
+    CompletionKind,
     Measurements,
-    Method,
     candidates,
     choose,
     first_columns,
@@ -76,7 +76,7 @@ def errors(
     ours: list[float] = []
     means: list[float] = []
     unweighed: list[float] = []
-    by_kind: dict[Method, list[float]] = {Method.NEAREST: [], Method.GAUSSIAN: []}
+    by_kind: dict[CompletionKind, list[float]] = {CompletionKind.NEAREST: [], CompletionKind.GAUSSIAN: []}
     for place in range(len(matrix.rows) if most is None else min(most, len(matrix.rows))):
         rows, new = np.delete(matrix.rows, place, axis=0), matrix.rows[place]
         columns = first_columns(rows, count, level=matrix.level, given=given)
@@ -107,7 +107,7 @@ def completed(
     place: int,
     columns: Ints,
     counts: tuple[int, ...] | None,
-    method: Method = Method.BEST,
+    method: CompletionKind = CompletionKind.BEST,
 ) -> Floats:
     """Row of a workload, predicted from some columns by the method that the other workloads choose."""
     deviations = matrix.deviations
@@ -117,7 +117,7 @@ def completed(
         candidates(counts, method),
         level=matrix.level,
         deviations=None if deviations is None else np.delete(deviations, place, axis=0),
-        joins=method is Method.BEST,
+        joins=method is CompletionKind.BEST,
     )
     errors = EntryErrors(variances=None if deviations is None else deviations[place, columns] ** 2)
     return chosen.complete(columns, matrix.rows[place, columns], errors).mean
@@ -134,7 +134,7 @@ def synthetic_rows(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark 
     }
     for name, (draw, level) in drawn.items():
         for count in REVEALED:
-            missed_by: dict[Method, list[float]] = {kind: [] for kind in Method}
+            missed_by: dict[CompletionKind, list[float]] = {kind: [] for kind in CompletionKind}
             for seed in range(1 if quick else SEEDS):
                 every = draw(np.random.default_rng([SEED, seed]))
                 known, new = every[:KNOWN], every[KNOWN:]
@@ -142,17 +142,17 @@ def synthetic_rows(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark 
                 hidden = np.setdiff1d(np.arange(known.shape[1]), columns)
                 for kind, into in missed_by.items():
                     chosen = choose(
-                        known, columns, candidates(None, kind), level=level, joins=kind is Method.BEST
+                        known, columns, candidates(None, kind), level=level, joins=kind is CompletionKind.BEST
                     )
                     found = chosen.model.predict(columns, new[:, columns])[0]
                     into.extend(missed(found, new, level)[:, hidden].ravel())
-            ours = missed_by.pop(Method.BEST)
+            ours = missed_by.pop(CompletionKind.BEST)
             what = f"synthetic {name}, {count} chosen of {known.shape[1]}: error"
             rows.append(beside_kinds(what, ours, missed_by, "%" if level else "points"))
     return rows
 
 
-def beside_kinds(what: str, ours: list[float], by_kind: dict[Method, list[float]], unit: str) -> Row:
+def beside_kinds(what: str, ours: list[float], by_kind: dict[CompletionKind, list[float]], unit: str) -> Row:
     """Row of the choice beside the better kind of method alone; it may be behind by a point."""
     error = {kind: 100 * float(np.median(missed)) for kind, missed in by_kind.items()}
     alone = min(error, key=lambda kind: error[kind])

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.harness import Row
 from kwiken.allocator.workloads import (
     ColumnMeans,
-    Method,
+    CompletionKind,
     NearestRows,
     candidates,
     choose,
@@ -44,7 +44,7 @@ INTERVALS = (0.68, 0.9, 0.99)
 COVERAGE_OFF = 4.0  # points of coverage that an interval may be off
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0)
 FOLDS = 10
-KINDS = tuple(Method)
+KINDS = tuple(CompletionKind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,12 +148,12 @@ def cell(matrix: PublicMatrix, count: int, way: str, most: int | None) -> Cell:
                     candidates(None, kind, one_unit=True),
                     level=True,
                     groups=groups,
-                    joins=kind is Method.BEST,
+                    joins=kind is CompletionKind.BEST,
                 )
                 means, deviations = chosen.model.predict(columns, seen)
                 missed = means[:, hidden] - truth
                 found.add(kind.value, missed)
-                if kind is Method.BEST:
+                if kind is CompletionKind.BEST:
                     width = chosen.scale * deviations[:, hidden]
                     for share in INTERVALS:
                         half = deviations_at((1 + share) / 2, chosen.freedom) * width
@@ -222,10 +222,10 @@ def ridge(known: Floats, columns: Ints, seen: Floats, penalty: float, *, level: 
 def _gates(what: str, found: Cell) -> Iterator[Row]:
     """Two rows: beside the best rival, and beside the better of the two kinds of method alone."""
     kinds = {kind.value for kind in KINDS}
-    ours = found.error(Method.BEST.value)
+    ours = found.error(CompletionKind.BEST.value)
     beside = min((name for name in found.missed if name not in kinds), key=found.error)
     yield _row(f"{what}: error", ours, BEHIND * found.error(beside), beside, found.error(beside))
-    alone = min((Method.NEAREST.value, Method.GAUSSIAN.value), key=found.error)
+    alone = min((CompletionKind.NEAREST.value, CompletionKind.GAUSSIAN.value), key=found.error)
     bound = found.error(alone) + POINTS_BEHIND
     yield _row(f"{what}: error, by kind of method", ours, bound, f"{alone} alone", found.error(alone))
 

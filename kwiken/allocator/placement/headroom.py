@@ -28,7 +28,8 @@ class Caution:
             counts 0.05 as met.
         later_loss: share of performance that neighbours placed later may cost, from 0 to 0.5. Neighbours are
             accepted up to the tolerated pressure, which costs 0.05.
-        freedom: degrees of freedom of the tails of prediction errors, 1 or more; infinite for normal tails.
+        freedom: number of degrees of freedom of the tails of prediction errors, 1 or more; infinite for
+            normal tails.
     """
 
     confidence: float = 0.95

@@ -13,10 +13,10 @@ from kwiken.allocator.workloads.completion import (
     Chosen as Chosen,
     ColumnMeans as ColumnMeans,
     Completer as Completer,
+    CompletionKind as CompletionKind,
     FoldIn as FoldIn,
     GaussianModel as GaussianModel,
     GradientDescent as GradientDescent,
-    Method as Method,
     NearestRows as NearestRows,
     candidates as candidates,
     choose as choose,
@@ -33,7 +33,6 @@ from kwiken.allocator.workloads.measurements import (
     Measurements as Measurements,
     measurements_from_text as measurements_from_text,
 )
-from kwiken.allocator.workloads.neighbourhood import Neighbourhood as Neighbourhood
 from kwiken.allocator.workloads.profile import (
     Estimate as Estimate,
     Size as Size,

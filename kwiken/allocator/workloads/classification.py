@@ -15,8 +15,8 @@ from kwiken.allocator.workloads.completion import (
     BayesianRows,
     Chosen,
     Completion,
+    CompletionKind,
     EntryErrors,
-    Method,
     candidates,
     choose,
 )
@@ -253,7 +253,7 @@ class Classifier:
         method: kinds of method of completion to choose from.
     """
 
-    def __init__(self, known: Measurements, method: Method = Method.BEST) -> None:
+    def __init__(self, known: Measurements, method: CompletionKind = CompletionKind.BEST) -> None:
         self._known = known
         self._method = method
         self._chosen: dict[tuple[str, tuple[int, ...]], Chosen] = {}
@@ -343,7 +343,7 @@ class Classifier:
                 level=matrix.level,
                 deviations=matrix.deviations,
                 groups=matrix.groups,
-                joins=self._method is Method.BEST,
+                joins=self._method is CompletionKind.BEST,
             )
         return self._chosen[key].complete(columns, values, errors), self._chosen[key]
 

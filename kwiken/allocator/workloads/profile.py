@@ -66,7 +66,7 @@ class Estimate:
         mean: (n,) predicted natural logarithms of relative performance, or scores from 0 to 1.
         deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value. Each is
             that of the normal distribution with the same 90% interval.
-        freedom: degrees of freedom of the tails of the errors; infinite for normal tails.
+        freedom: number of degrees of freedom of the tails of the errors; infinite for normal tails.
     """
 
     mean: Floats

@@ -34,7 +34,7 @@ UNITS: Final = {
     "ips": "instructions/s",
 }
 MAX_PROPOSALS: Final = 3  # of each kind, that are shown
-METHODS: Final = ("nearest", "gaussian", "best")  # of `Method`, which needs NumPy to import
+METHODS: Final = ("nearest", "gaussian", "best")  # of `CompletionKind`, which needs NumPy to import
 MAX_NEIGHBOURS: Final = 5  # of a workload in one matrix, that are shown
 KINDS: Final = {
     "size": "by size",
@@ -88,8 +88,8 @@ def command(
     earlier = None if known is None else read_text(known, MAX_PROFILES)
     from kwiken.allocator.workloads import (
         Classifier,
+        CompletionKind,
         KnownProfiles,
-        Method,
         measurements_from_text,
         profiles_from_json,
         profiles_to_json,
@@ -100,7 +100,7 @@ def command(
     listed = () if wanted is None else workloads_from_toml(wanted, where=str(targets))
     required = {each.name: _required(each, read.workloads, str(targets)) for each in listed}
     cache = KnownProfiles(() if earlier is None else profiles_from_json(earlier, where=str(known)))
-    classifier = Classifier(read, Method(method))
+    classifier = Classifier(read, CompletionKind(method))
     found: list[tuple[WorkloadProfile, Classification | None]] = []
     with progress("classifying", total=len(read.workloads)) as bar:
         for workload in read.workloads:

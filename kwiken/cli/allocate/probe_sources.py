@@ -98,4 +98,4 @@ def _show(found: SourcePlan, *, to_stdout: bool) -> None:
         for each in found.intervals
     ]
     columns = ("source", "too low by", "too high by", "targets missed unmeasured", "measured")
-    print_table("how far a tolerated score may be off", columns, rows, to_stdout=to_stdout)
+    print_table("how far a tolerated score may be off", columns, rows, to_stderr=not to_stdout)

@@ -11,10 +11,10 @@ import numpy as np
 from kwiken.allocator.workloads import (
     SOURCES,
     Completer,
+    CompletionKind,
     Estimate,
     FoldIn,
     Measure,
-    Method,
     Size,
     WorkloadProfile,
     candidates,
@@ -189,7 +189,7 @@ def _chosen(what: str, seen: Floats, past: Floats, entries: int, replicas: Ints)
     level = what not in SCORES
     columns = np.sort(np.array(ONE_AND_FOUR) if what == "out" else first_columns(past, entries, level=level))
     counts = tuple(replicas.tolist()) if what == "out" else None
-    methods: tuple[Completer, ...] = candidates(counts, Method.GAUSSIAN)
+    methods: tuple[Completer, ...] = candidates(counts, CompletionKind.GAUSSIAN)
     found = choose(past, columns, methods, level=level)
     means, deviations = found.model.predict(columns, seen[:, columns])
     return means, found.scale * deviations

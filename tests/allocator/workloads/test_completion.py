@@ -14,8 +14,8 @@ from kwiken.allocator.workloads.completion import (
     FoldIn,
     GaussianModel,
     GradientDescent,
-    Scalability,
 )
+from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.workloads import (
     Classifier,
-    Method,
+    CompletionKind,
     NearestRows,
     candidates,
     choose,
@@ -21,15 +21,10 @@ from kwiken.allocator.workloads import (
     profiles_from_json,
     profiles_to_json,
 )
-from kwiken.allocator.workloads.completion import (
-    EntryErrors,
-    JoinedModel,
-    NoEffect,
-    OneUnit,
-    calibration,
-    held_out,
-    tails,
-)
+from kwiken.allocator.workloads.completion import EntryErrors, JoinedModel
+from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
+from kwiken.allocator.workloads.completion.selection import held_out
+from kwiken.allocator.workloads.completion.tails import calibration, tail_freedom
 from kwiken.base.errors import InputError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"
@@ -140,7 +135,7 @@ def test_calibrated_intervals_hold_at_every_level(freedom: float) -> None:
     rng = np.random.default_rng(1)
     missed = rng.normal(size=(4000, 5)) if math.isinf(freedom) else rng.standard_t(freedom, (4000, 5))
     ones = np.ones_like(missed)
-    scale, found = calibration(missed, ones), tails(missed, ones)
+    scale, found = calibration(missed, ones), tail_freedom(missed, ones)
     for share in (0.68, 0.9, 0.99):
         half = deviations_at((1 + share) / 2, found) * scale
         assert (np.abs(missed) <= half).mean() == pytest.approx(share, abs=0.02)
@@ -149,7 +144,7 @@ def test_calibrated_intervals_hold_at_every_level(freedom: float) -> None:
 def test_each_method_classifies_and_names_neighbours() -> None:
     known = measurements_from_text(EXAMPLE.read_text(), where="example")
     workload = known.workloads[0]
-    for method in Method:
+    for method in CompletionKind:
         found = Classifier(known, method).classify(workload)
         for kind, chosen in found.methods.items():
             near = found.neighbours(kind)
@@ -160,9 +155,11 @@ def test_each_method_classifies_and_names_neighbours() -> None:
             assert set(near.names) <= set(known.up.names)
             assert list(near.distances) == sorted(near.distances)
             assert near.used == (
-                method is Method.NEAREST or "nearest" in chosen.name or "all rows" in chosen.name
+                method is CompletionKind.NEAREST or "nearest" in chosen.name or "all rows" in chosen.name
             )
-            assert ("nearest" in chosen.name or "all rows" in chosen.name) or method is not Method.NEAREST
+            assert (
+                "nearest" in chosen.name or "all rows" in chosen.name
+            ) or method is not CompletionKind.NEAREST
         profile = found.profile()
         (again,) = profiles_from_json(profiles_to_json((profile,)), where="profiles")
         for part in ("up", "out", "het", "tolerated", "caused"):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.workloads import ColumnMeans, FoldIn, candidates, choose, first_columns
-from kwiken.allocator.workloads.completion import MAX_SCALE, calibration, held_out
+from kwiken.allocator.workloads.completion.selection import held_out
+from kwiken.allocator.workloads.completion.tails import MAX_SCALE, calibration
 from kwiken.base.errors import InputError
 from kwiken.lab.populations import platform_rows
 from kwiken.lab.reproduction.paragon.tables import platforms, scores

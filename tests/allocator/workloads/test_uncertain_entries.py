@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.workloads import Classifier, choose, measurements_from_text
-from kwiken.allocator.workloads.completion import BayesianRows, ColumnMeans, EntryErrors, FoldIn, held_out
+from kwiken.allocator.workloads.completion import BayesianRows, ColumnMeans, EntryErrors, FoldIn
+from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.base.errors import InputError
 
 COLUMNS = np.array([0, 3])

@@ -112,7 +112,7 @@ class Model(Protocol):
 
 
 class Completer(Protocol):
-    """Method of completion with its settings."""
+    """CompletionKind of completion with its settings."""
 
     @property
     def name(self) -> str:

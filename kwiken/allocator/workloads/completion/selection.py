@@ -24,7 +24,7 @@ from kwiken.allocator.workloads.completion.joined import JoinedModel, joined
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability
-from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, calibration, tails
+from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, calibration, tail_freedom
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 
@@ -44,7 +44,7 @@ MAX_JOINED: Final = 3  # methods whose mean is tried
 KINDS_JOINED: Final = 4  # best kinds of method that are joined with one another
 
 
-class Method(StrEnum):
+class CompletionKind(StrEnum):
     """Methods that a completion may be chosen from.
 
     Attributes:
@@ -60,7 +60,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """Method with the least held-out error, fitted to all known rows.
+    """CompletionKind with the least held-out error, fitted to all known rows.
 
     Attributes:
         name: name of the method with its settings, or of several methods whose mean it is.
@@ -68,7 +68,7 @@ class Chosen:
         error: mean absolute held-out error, in the unit of the rows.
         errors: mean absolute held-out error by name of every method that was tried: logarithm, or score
             from 0 to 1.
-        freedom: degrees of freedom of the tails of the errors; see `tails`.
+        freedom: number of degrees of freedom of the tails of the errors; see `tail_freedom`.
     """
 
     name: str
@@ -90,7 +90,10 @@ class Chosen:
 
 
 def candidates(
-    replicas: Sequence[int] | None = None, method: Method = Method.BEST, *, one_unit: bool = False
+    replicas: Sequence[int] | None = None,
+    method: CompletionKind = CompletionKind.BEST,
+    *,
+    one_unit: bool = False,
 ) -> tuple[Completer, ...]:
     """Methods to choose from, with their settings.
 
@@ -100,13 +103,13 @@ def candidates(
         one_unit: whether all rows are in one unit, so that their levels can be compared.
     """
     nearest: tuple[Completer, ...] = tuple(NearestRows(count) for count in NEIGHBOURS)
-    if method is Method.NEAREST:
+    if method is CompletionKind.NEAREST:
         return nearest
     folded = tuple(FoldIn(rank, ridge) for rank in RANKS for ridge in RIDGES)
     bayesian = tuple(BayesianRows(share, noise) for share in PRIOR_SHARES for noise in NOISES)
     laws = () if replicas is None else tuple(Scalability(tuple(replicas), noise) for noise in LAW_NOISES)
     gaussian: tuple[Completer, ...] = (ColumnMeans(), *folded, *bayesian, *laws)
-    if method is Method.GAUSSIAN:
+    if method is CompletionKind.GAUSSIAN:
         return gaussian
     wide = tuple(BayesianRows(share, noise) for share in PRIOR_SHARES for noise in WIDE_NOISES)
     units = tuple(OneUnit(share, noise) for share in PRIOR_SHARES for noise in UNIT_NOISES)
@@ -159,7 +162,7 @@ def choose(
         scale=calibration(found.missed, found.deviation),
         error=errors[_name(parts)],
         errors=errors,
-        freedom=tails(found.missed, found.deviation),
+        freedom=tail_freedom(found.missed, found.deviation),
     )
 
 

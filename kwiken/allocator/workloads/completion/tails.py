@@ -28,7 +28,10 @@ def deviations_at(probability: float, freedom: float = NORMAL_TAILS) -> float:
 
     Args:
         probability: probability that the error is below the quantile, above 0 and below 1.
-        freedom: degrees of freedom of the tails, 1 or more; infinite for normal ones.
+        freedom: number of degrees of freedom of the tails, 1 or more; infinite for normal ones.
+
+    Returns:
+        Number of deviations, below 0 for a probability below one half.
     """
     if math.isinf(freedom):
         return float(ndtri(probability))
@@ -39,8 +42,8 @@ def probability_below(deviations: float, freedom: float = NORMAL_TAILS) -> float
     """Probability that a prediction's error is below a bound; the inverse of `deviations_at`.
 
     Args:
-        deviations: the bound, in deviations.
-        freedom: degrees of freedom of the tails, 1 or more; infinite for normal ones.
+        deviations: the bound, as a number of deviations.
+        freedom: number of degrees of freedom of the tails, 1 or more; infinite for normal ones.
     """
     if math.isinf(freedom):
         return float(ndtr(deviations))
@@ -66,7 +69,7 @@ def calibration(missed: Floats, deviation: Floats) -> float:
     return min(max(scale, MIN_SCALE), MAX_SCALE)
 
 
-def tails(missed: Floats, deviation: Floats) -> float:
+def tail_freedom(missed: Floats, deviation: Floats) -> float:
     """Degrees of freedom whose intervals, of one width at 90%, come closest to the errors at other shares.
 
     Args:

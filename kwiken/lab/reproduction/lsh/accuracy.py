@@ -44,7 +44,7 @@ EXAMPLE_ROWS: Final = np.array(
 )
 
 
-class Trial:
+class SplitPopulation:
     """One population, its intervals, and a split into known and new applications.
 
     Args:
@@ -99,7 +99,7 @@ def within(held: Floats) -> float:
 
 def figures(seed: int) -> dict[str, Values]:
     """All figures of one population, by figure of the source and name."""
-    trial = Trial(seed)
+    trial = SplitPopulation(seed)
     best = trial.narrowest[:MEASURED]
     sizes = {size: trial.rng.permutation(trial.training)[:size] for size in TRAINING_SWEEP}
     return {
@@ -115,7 +115,7 @@ def figures(seed: int) -> dict[str, Values]:
     }
 
 
-def _interval_figures(trial: Trial) -> Values:
+def _interval_figures(trial: SplitPopulation) -> Values:
     intervals, capacity = trial.intervals, SHARED.index("memory capacity")
     widths = (intervals.under + intervals.over).min(axis=1)
     return {
@@ -126,7 +126,7 @@ def _interval_figures(trial: Trial) -> Values:
     }
 
 
-def _measured_figures(trial: Trial) -> Values:
+def _measured_figures(trial: SplitPopulation) -> Values:
     at_random = trial.rng.permutation(len(SHARED))
     found: Values = {}
     for count in MEASURED_SWEEP:
@@ -138,7 +138,7 @@ def _measured_figures(trial: Trial) -> Values:
     return found
 
 
-def _configuration_figures(trial: Trial, best: Ints) -> dict[str, Values]:
+def _configuration_figures(trial: SplitPopulation, best: Ints) -> dict[str, Values]:
     """By configuration, and by score on the worst one."""
     means: Values = {}
     by_score: Values = {}
@@ -325,6 +325,6 @@ def accuracy(seeds: int) -> Part:
     """Part with the accuracy of predicted scores.
 
     Args:
-        seeds: number of populations.
+        seeds: number of synthetic populations, counted from seed 0.
     """
     return over_seeds("accuracy", figures, seeds, _conclude)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.lsh.accuracy import MEASURED, Trial, median_row, order_row
+from kwiken.lab.reproduction.lsh.accuracy import MEASURED, SplitPopulation, median_row, order_row
 from kwiken.lab.reproduction.lsh.data_centre import GOOD, CentreOutcome, run_applications
 from kwiken.lab.reproduction.lsh.population import CONFIGURATIONS, SHARED
 from kwiken.lab.reproduction.lsh.predictors import PREDICTORS
@@ -45,7 +45,7 @@ Run = dict[str, dict[str, float]]  # by scene and manager: figures by name
 
 def managed(seed: int) -> Run:
     """Figures of every scene and manager for one population; new applications arrive, in random order."""
-    trial = Trial(seed)
+    trial = SplitPopulation(seed)
     chosen = trial.new[np.random.default_rng([seed, 11]).integers(len(trial.new), size=ARRIVALS)]
     believed = {name: _believed(trial, name) for name in ("LSH", "Paragon", "kwiken best")}
     believed[""] = trial.truth.scores
@@ -59,7 +59,7 @@ def managed(seed: int) -> Run:
     return found
 
 
-def _believed(trial: Trial, predictor: str) -> Floats:
+def _believed(trial: SplitPopulation, predictor: str) -> Floats:
     """(a, c, r, 2) scores of the new applications, from two resources on three configurations."""
     scores = trial.truth.scores.reshape(len(trial.truth.scores), -1)
     each = len(SHARED) * 2
@@ -154,6 +154,6 @@ def placements(seeds: int) -> Part:
     """Part with the placement of applications.
 
     Args:
-        seeds: number of populations.
+        seeds: number of synthetic populations, counted from seed 0.
     """
     return over_seeds("placement", managed, seeds, _conclude)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.neighbours import HashedPredictor
-from kwiken.allocator.workloads import FoldIn, Method, candidates, choose
+from kwiken.allocator.workloads import CompletionKind, FoldIn, candidates, choose
 from kwiken.base.arrays import Floats, Ints
 
 RANKS: Final = (1, 2, 3, 6, 10)  # of the published factors, from which held-out error chooses
@@ -33,15 +33,19 @@ def paragon(known: Floats, columns: Ints, seen: Floats) -> Floats:
     return np.clip(chosen.model.predict(columns, seen)[0], 0.0, 1.0)
 
 
-def classified(known: Floats, columns: Ints, seen: Floats, *, method: Method = Method.BEST) -> Floats:
+def classified(
+    known: Floats, columns: Ints, seen: Floats, *, method: CompletionKind = CompletionKind.BEST
+) -> Floats:
     """(b, n) rows by `kwiken classify`."""
-    chosen = choose(known, columns, candidates(None, method), level=False, joins=method is Method.BEST)
+    chosen = choose(
+        known, columns, candidates(None, method), level=False, joins=method is CompletionKind.BEST
+    )
     return np.clip(chosen.model.predict(columns, seen)[0], 0.0, 1.0)
 
 
 def gaussian(known: Floats, columns: Ints, seen: Floats) -> Floats:
     """(b, n) rows by `kwiken classify --method gaussian`, which is the completion of before."""
-    return classified(known, columns, seen, method=Method.GAUSSIAN)
+    return classified(known, columns, seen, method=CompletionKind.GAUSSIAN)
 
 
 PREDICTORS: Final[Mapping[str, Predictor]] = MappingProxyType(

@@ -10,9 +10,9 @@ import numpy as np
 from kwiken.allocator.workloads import (
     Chosen,
     ColumnMeans,
+    CompletionKind,
     FoldIn,
     GradientDescent,
-    Method,
     candidates,
     choose,
     first_columns,
@@ -70,7 +70,7 @@ class Episode:
         """
         means, deviations = [], []
         known: dict[tuple[int, ...], Chosen] = {}
-        methods = candidates(self.replicas, Method.GAUSSIAN)
+        methods = candidates(self.replicas, CompletionKind.GAUSSIAN)
         for at, row in zip(columns, self.new, strict=True):
             ordered = np.sort(at)
             key = tuple(ordered.tolist())
