@@ -25,6 +25,17 @@ from kwiken.allocator.contention.measured_stage import (
     without_workloads as without_workloads,
     workload_entry as workload_entry,
 )
+from kwiken.allocator.contention.quality import (
+    MAX_SCORE as MAX_SCORE,
+    Shortfall as Shortfall,
+    encode as encode,
+    falling_order as falling_order,
+    largest_code as largest_code,
+    match_quality as match_quality,
+    offered_quality as offered_quality,
+    pressure_scores as pressure_scores,
+    quality_share as quality_share,
+)
 from kwiken.allocator.contention.ramp import Ramp as Ramp, RampWindow as RampWindow, Scores as Scores
 from kwiken.allocator.contention.simulated_machine import (
     SimulatedResource as SimulatedResource,
