@@ -121,6 +121,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.base",
         "kwiken.runtime.node_classes",
         "kwiken.runtime.wire.transport",
+        "kwiken.runtime.decisions.choice",
         "kwiken.runtime.decisions",
         "kwiken.runtime.metrics",
         "kwiken.runtime.wire.foreign",
@@ -237,7 +238,7 @@ KNOWN_DOUBLES = {
 MAX_WINGS = 13  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
-PURE = (*(package for wing in sorted(BRAIN) for package in WINGS[wing]), "kwiken.runtime.decisions")
+PURE = (*(package for wing in sorted(BRAIN) for package in WINGS[wing]), "kwiken.runtime.decisions", "kwiken.runtime.decisions.choice")
 IMPURE = {
     *("aiohttp", "asyncio", "concurrent", "ctypes", "datetime", "fcntl", "glob", "http", "io", "logging"),
     *("mmap", "multiprocessing", "os", "pathlib", "requests", "secrets", "select", "selectors", "shutil"),

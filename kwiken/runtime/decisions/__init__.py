@@ -11,6 +11,7 @@ from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.decisions.admission import Admission as Admission
+    from kwiken.runtime.decisions.choice import ReplicaState as ReplicaState
     from kwiken.runtime.decisions.common_delay import CommonDelay as CommonDelay
     from kwiken.runtime.decisions.compiled_stage import (
         CompiledStage as CompiledStage,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
         RETRY as RETRY,
         Race as Race,
     )
-    from kwiken.runtime.decisions.replica_choice import ReplicaState as ReplicaState
     from kwiken.runtime.decisions.stage_state import (
         ATTEMPT_KINDS as ATTEMPT_KINDS,
         ATTEMPT_OUTCOMES as ATTEMPT_OUTCOMES,

@@ -20,7 +20,7 @@ from typing import Final
 from kwiken.base.errors import KwikenError
 from kwiken.model.service import Service, Stage
 from kwiken.runtime import SystemClock
-from kwiken.runtime.decisions.replica_choice import FIRST_BACKOFF_S
+from kwiken.runtime.decisions.choice.picker import FIRST_BACKOFF_S
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.replica import ReplicaServer
 from kwiken.runtime.wire.transport import HttpTransport, Replica

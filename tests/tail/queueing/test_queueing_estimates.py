@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from kwiken.runtime.decisions.replica_choice import Picker
+from kwiken.runtime.decisions.choice.picker import Picker
 from kwiken.runtime.wire.transport import Replica, Reply
 from kwiken.tail.queueing.simulator.replica_scores import Estimates
 

@@ -1,18 +1,9 @@
-"""Replica choice of one stage: power of two choices, and ejection of replicas that fail.
+"""Replica choice of one stage: a rule among the replicas that take calls, and ejection of those that fail.
 
-Pure: moments and outcomes in, a replica out. Power of two choices (Mitzenmacher 2001) on expected latency
-times queue length; C3 (NSDI 2015) and Prequal (NSDI 2024) combine the two likewise. Two additions for
-replicas that stall:
-
-1. The age of the oldest call without an answer counts as latency, so a paused replica is avoided from its
-   first slow call on, long before anything times out.
-2. When a copy wins, the slow call is cancelled and the paused replica would look idle. It therefore counts as
-   unresponsive since that call until it answers a call or a probe. Without this rule a plan sent several
-   calls into each pause where no plan sent one.
-
-Replicas that fail are ejected for a while that doubles each time, then tried with one call (Envoy's outlier
-detection works alike). A call that failed says nothing about latency, and a replica that fails calls which
-others answer gets a worse score (`outliers.py`): failing fast must not look like being fast.
+Pure: moments and outcomes in, a replica out. Replicas that fail are ejected for a while that doubles each
+time, then tried with one call (Envoy's outlier detection works alike). A call that failed says nothing about
+latency, and a replica that fails calls which others answer gets a worse score (`outliers.py`): failing fast
+must not look like being fast.
 """
 
 from __future__ import annotations
@@ -21,17 +12,17 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 from math import inf
 
-from kwiken.runtime.decisions.outliers import FailureRecord, Outliers
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.choice.rules import (
+    LATENCY_GAIN,
+    MAX_CANDIDATES,
+    MAX_SAMPLE_FACTOR,
+    ChoiceRule,
+    LeastBySpeed,
+    StageRecord,
+)
 from kwiken.runtime.wire.transport import Replica, Reply
 
-LATENCY_GAIN = 0.1  # weight of a new latency in the estimate
-# One sample counts at most as this multiple of the estimate, so that one straggler moves it little.
-MAX_SAMPLE_FACTOR = 3.0
-# Ratio of two scores from which on they count as equal if both replicas have as many calls waiting.
-EQUAL_SCORES = 0.8
-ESTIMATE_HALF_LIFE_S = 5.0  # of the distance between an estimate without news and its stage's average
-# Age up to which a replica's report of its queue, and its latency estimate, are used unchanged.
-MAX_REPORT_AGE_S = 1.0
 MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a replica
 MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss
 FIRST_BACKOFF_S = 0.2
@@ -39,91 +30,35 @@ LAST_BACKOFF_S = 5.0
 MAX_PAUSE_S = 30.0  # that a replica may ask for: an answer alone must not take it away for longer
 # Share of a stage's replicas that errors alone may eject; at least one, never the last one.
 MAX_OUTLIER_SHARE = 0.5
-MAX_CANDIDATES = 16  # untried replicas among which a further attempt chooses
-
-
-class ReplicaState:
-    """State of one replica as seen by this process. Times in seconds.
-
-    Attributes:
-        waiting: start of each call without an answer, by ticket, oldest first.
-        latency: estimated latency; 0 where unknown.
-        unresponsive_since: start of the oldest call given up since the last answer; infinite for none.
-        probing: whether a probe was sent and has no result yet.
-        ejected: whether the replica gets no ordinary calls for now.
-        outlier: whether it was ejected for errors that the others did not make.
-        paused_until: moment up to which the replica has asked for no calls.
-        trial: whether the call just picked is the trial of an ejected replica.
-        record: outcome statistics of the replica.
-        trouble: reason why its last call failed or why it is ejected; None after an answer.
-    """
-
-    __slots__ = (
-        "backoff",
-        "ejected",
-        "ejected_until",
-        "latency",
-        "misses",
-        "other_inflight",
-        "outlier",
-        "paused_until",
-        "probing",
-        "record",
-        "removed",
-        "replica",
-        "ticket",
-        "trial",
-        "trouble",
-        "unresponsive_since",
-        "updated_at",
-        "waiting",
-    )
-
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-        self.waiting: dict[int, float] = {}
-        self.latency = 0.0
-        self.updated_at = -inf
-        self.other_inflight = 0
-        self.misses = 0
-        self.ticket = 0
-        self.unresponsive_since = inf
-        self.probing = False
-        self.ejected = False
-        self.outlier = False
-        self.record = FailureRecord()
-        self.trouble: str | None = None
-        self.trial = False
-        self.removed = False
-        self.ejected_until = -inf
-        self.paused_until = -inf
-        self.backoff = 0.0
-
-    def take(self, now: float) -> int:
-        """Record a call sent to the replica; returns the ticket that must be given at its end."""
-        self.ticket = ticket = self.ticket + 1
-        self.waiting[ticket] = now
-        return ticket
 
 
 class Picker:
     """Chooses among the replicas of one stage.
 
     Args:
-        rng: source of randomness for the two choices.
+        rng: source of randomness of the choices.
+        rule: rule of the choice; None for the default.
     """
 
-    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "typical")
+    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "_rule", "_stage")
 
-    def __init__(self, replicas: Iterable[Replica], rng: random.Random) -> None:
+    def __init__(
+        self, replicas: Iterable[Replica], rng: random.Random, rule: ChoiceRule | None = None
+    ) -> None:
         self._rng = rng
+        self._rule = rule or LeastBySpeed()
+        self._stage = StageRecord(rng)
         self._live = [ReplicaState(replica) for replica in replicas]
         self._ejected: list[ReplicaState] = []
-        self._outliers = Outliers()
+        self._outliers = self._stage.outliers
         for target in self._live:
             self._outliers.join(target.record)
         self._next_trial = inf
-        self.typical = 0.0
+
+    @property
+    def typical(self) -> float:
+        """Usual latency of the stage's calls, seconds; 0 where unknown."""
+        return self._stage.typical
 
     @property
     def targets(self) -> Sequence[ReplicaState]:
@@ -154,24 +89,13 @@ class Picker:
             if target is not None:
                 return target
         live = self._live
-        count = len(live)
-        if count == 2:  # noqa: PLR2004 - two choices of two
-            one, other = live
-        elif count > 2:  # noqa: PLR2004
-            draw = self._rng.random() * count
-            first = int(draw)
-            second = int((draw - first) * (count - 1))
-            one, other = live[first], live[second if second < first else second + 1]
-        elif count == 1:
+        if len(live) > 1:
+            return self._rule.choose(live, now, self._stage)
+        if live:
             return live[0]
-        else:  # all are ejected: better to try than to give up
-            willing = [target for target in self._ejected if target.paused_until <= now]
-            return self._rng.choice(willing) if willing else None
-        left, right = self.score(one, now), self.score(other, now)
-        low, high = (left, right) if left < right else (right, left)
-        if low == high or (low > EQUAL_SCORES * high and len(one.waiting) == len(other.waiting)):
-            return one if self._rng.random() < 0.5 else other  # noqa: PLR2004 - a fair coin
-        return one if left < right else other
+        # All are ejected: better to try than to give up.
+        willing = [target for target in self._ejected if target.paused_until <= now]
+        return self._rng.choice(willing) if willing else None
 
     def pick_other(
         self, now: float, tried: Sequence[ReplicaState], *, ejected: bool = False
@@ -231,25 +155,8 @@ class Picker:
         return True
 
     def score(self, target: ReplicaState, now: float) -> float:
-        """Score for comparison within the stage: expected latency times queue length, lower is better."""
-        latency = target.latency
-        queue = 1
-        if now - target.updated_at < MAX_REPORT_AGE_S:
-            queue += target.other_inflight
-        elif latency:
-            latency = self.typical + (latency - self.typical) * 0.5 ** (
-                (now - target.updated_at) / ESTIMATE_HALF_LIFE_S
-            )
-        latency = latency or self.typical or 1.0
-        waiting = target.waiting
-        if waiting:
-            queue += len(waiting)
-            oldest = now - next(iter(waiting.values()))
-            if oldest > latency:
-                latency = oldest
-        unresponsive = now - target.unresponsive_since
-        score = (latency if latency > unresponsive else unresponsive) * queue
-        return score * self._outliers.penalty(target.record, now) if target.record.share else score
+        """Score of a replica by the stage's rule; lower is better."""
+        return self._rule.score(target, now, self._stage)
 
     def answered(self, target: ReplicaState, ticket: int, now: float, reply: Reply) -> None:
         """Record an answer."""
@@ -261,6 +168,7 @@ class Picker:
         target.trouble = None
         self._outliers.answered(target.record)
         self._learn(target, took, now)
+        self._rule.answered(target, now, took, reply)
         if target.ejected:
             self._readmit(target, now)
 
@@ -356,12 +264,13 @@ class Picker:
             target.latency = known + LATENCY_GAIN * ((took if took < top else top) - known)
         else:
             target.latency = took
-        known = self.typical
+        stage = self._stage
+        known = stage.typical
         if known:
             top = MAX_SAMPLE_FACTOR * known
-            self.typical = known + LATENCY_GAIN * ((took if took < top else top) - known)
+            stage.typical = known + LATENCY_GAIN * ((took if took < top else top) - known)
         else:
-            self.typical = took
+            stage.typical = took
 
     def _trial(self, now: float) -> ReplicaState | None:
         for target in self._ejected:
