@@ -238,7 +238,11 @@ KNOWN_DOUBLES = {
 MAX_WINGS = 13  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
-PURE = (*(package for wing in sorted(BRAIN) for package in WINGS[wing]), "kwiken.runtime.decisions", "kwiken.runtime.decisions.choice")
+PURE = (
+    *(package for wing in sorted(BRAIN) for package in WINGS[wing]),
+    "kwiken.runtime.decisions.choice",
+    "kwiken.runtime.decisions",
+)
 IMPURE = {
     *("aiohttp", "asyncio", "concurrent", "ctypes", "datetime", "fcntl", "glob", "http", "io", "logging"),
     *("mmap", "multiprocessing", "os", "pathlib", "requests", "secrets", "select", "selectors", "shutil"),

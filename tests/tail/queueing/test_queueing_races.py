@@ -26,9 +26,15 @@ from kwiken.tail.queueing.simulator import (
     serve,
 )
 from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy
-from kwiken.tail.queueing.simulator.dispatch import candidates, uniforms
+from kwiken.tail.queueing.simulator.dispatch import EQUAL_SCORES, MAX_CANDIDATES, candidates, uniforms
 from kwiken.tail.queueing.simulator.race import MAY_COPY, QueueRace, roles
-from kwiken.tail.queueing.simulator.replica_scores import FRESH_MS, HALF_LIFE_MS, MAX_SAMPLE_RATIO, SMOOTHING
+from kwiken.tail.queueing.simulator.replica_scores import (
+    FRESH_MS,
+    HALF_LIFE_MS,
+    MAX_RATIO,
+    MAX_SAMPLE_RATIO,
+    SMOOTHING,
+)
 from kwiken.tail.queueing.simulator.stage import copy_drawer
 from tests.support.models.distributions import Exponential
 
@@ -78,9 +84,10 @@ class ReferenceEstimates:
     def score(self, replica: int, outstanding: list[Attempt], now: float) -> float:
         typical = self.typical or 1.0
         latency = self.latency[replica] or typical
-        age = now - self.sampled_at[replica]
-        if self.latency[replica] and age >= FRESH_MS:
-            latency = typical + (latency - typical) * exp2(-age / HALF_LIFE_MS)
+        stale = now - self.sampled_at[replica] - FRESH_MS
+        if self.latency[replica] and stale > 0:
+            distance = np.clip(np.log(latency / typical), -np.log(MAX_RATIO), np.log(MAX_RATIO))
+            latency = typical * float(np.exp(distance * exp2(-stale / HALF_LIFE_MS)))
         oldest = max((now - attempt.arrival for attempt in outstanding), default=0.0)
         return max(latency, oldest) * (len(outstanding) + 1)
 
@@ -177,6 +184,12 @@ class ReferenceSimulator:
         if self.station.dispatch == "least" and one != other:
             order = [*self.replicas[one:], *self.replicas[:one]]
             replica = min(order, key=lambda r: len(self.outstanding(r)))
+        elif self.station.dispatch == "aged" and one != other:
+            replica, least = one, inf
+            for r in [*self.replicas[one:], *self.replicas[:one]][:MAX_CANDIDATES]:
+                score = self.score(r)
+                if score < least:
+                    replica, least = r, EQUAL_SCORES * score
         else:
             replica = min((one, other), key=self.score)
         if self.station.earnings and self.calls.pinned[call] < 0 and not self.prompt_only:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,8 @@ from kwiken.tail.queueing.simulator.fifo import FifoReplicas
 from kwiken.tail.queueing.simulator.station import Dispatch
 
 DRAWS_PER_BATCH: Final = 512  # uniform numbers drawn at once
+MAX_CANDIDATES: Final = 16  # replicas whose scores are compared for one call
+EQUAL_SCORES: Final = 0.8  # ratio of two scores from which on they count as equal
 
 
 class Dispatcher:
@@ -39,6 +42,17 @@ class Dispatcher:
             other = load(replica, now)
             if other < least:
                 best, least = replica, other
+        return best
+
+    def least_score(self, start: int, now: float) -> int:
+        """Index of the replica with the least score of up to 16 from one on; near ties go to the first."""
+        score, count = self._replicas.score, self._count
+        best, least = start, inf
+        for place in range(start, start + min(count, MAX_CANDIDATES)):
+            replica = place if place < count else place - count
+            found = score(replica, now)
+            if found < least:
+                best, least = replica, found * EQUAL_SCORES
         return best
 
     def for_copy(self, attempts: Sequence[int], now: float) -> int:

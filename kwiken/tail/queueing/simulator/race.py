@@ -80,7 +80,8 @@ class QueueRace:
         """Simulate all calls."""
         calls, late, prompt = self._calls, self._late, self._prompt_account
         place, score, process_until = self._replicas.place, self._replicas.score, self._process_until
-        least = self._dispatcher.least_loaded if self._station.dispatch == "least" else None
+        dispatcher, rule = self._dispatcher, self._station.dispatch
+        least = {"least": dispatcher.least_loaded, "aged": dispatcher.least_score}.get(rule)
         columns = (calls.arrival.tolist(), calls.work.tolist(), calls.rest.tolist())
         each = zip(*columns, *self._candidates, self._roles, strict=True)
         after = self._station.reissue.after_ms if self._station.reissue is not None else inf

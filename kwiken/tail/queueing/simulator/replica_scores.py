@@ -1,7 +1,6 @@
 """Replica choice in the simulator: scores by expected latency times queue length.
 
-The better of two replicas drawn at random is taken, as in kwiken/runtime/decisions/replica_choice.py, after
-C3 (NSDI 2015) and Prequal (NSDI 2024). Ejected and paused replicas are not modelled.
+As in kwiken/runtime/decisions/choice/rules.py. Ejected and paused replicas are not modelled.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import Final
 
 SMOOTHING: Final = 0.1  # weight of a new latency in the moving average
 MAX_SAMPLE_RATIO: Final = 3.0  # a sample counts as at most so many times the estimate
-HALF_LIFE_MS: Final = 5000.0  # half-life with which an estimate without samples approaches the stage's
+HALF_LIFE_MS: Final = 1000.0  # half-life of a stale estimate's distance from the stage's, as a logarithm
+MAX_RATIO: Final = 16.0  # largest ratio of a stale estimate to the stage's, and the inverse of the least
 FRESH_MS: Final = 1000.0  # age of the newest sample up to which an estimate stays as it is
 
 
@@ -94,10 +94,11 @@ class Estimates:
                         estimates[index] = sample
             latency = estimates[replica]
             if latency:
-                unsampled = now - sampled_at[replica]
-                if unsampled >= FRESH_MS:
+                stale = now - sampled_at[replica] - FRESH_MS
+                if stale > 0:
                     typical = estimates[stage]
-                    latency = typical + (latency - typical) * exp2(-unsampled / HALF_LIFE_MS)
+                    ratio = min(max(latency / typical, 1 / MAX_RATIO), MAX_RATIO)
+                    latency = typical * ratio ** exp2(-stale / HALF_LIFE_MS)
             else:
                 latency = estimates[stage] or 1.0
             if waiting:

@@ -69,9 +69,9 @@ class Station:
         replicas: number of replicas, each of which serves one call at a time, first in, first out; None for
             a stage without queues, only `work` and `rest`.
         dispatch: choice of the replica of a call: `random`; the less loaded of `two` random ones
-            (Mitzenmacher 2001); `aged`, the better of two random ones by the runtime's score: estimated
-            latency times load, where the age of the oldest call counts as latency; the `least` loaded of
-            all. Load is the number of calls without an answer: callers cannot tell calls at rest apart.
+            (Mitzenmacher 2001); `aged`, the best of up to 16 by the runtime's score: estimated latency times
+            load, where the age of the oldest call counts as latency; the `least` loaded of all. Load is the
+            number of calls without an answer: callers cannot tell calls at rest apart.
         fanout: number of calls of one visit; the stage ends with the last.
         reissue: policy of copies; each goes to a replica without an attempt of that call (the least loaded,
             or a random one where dispatch is random). None for none.
