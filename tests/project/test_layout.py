@@ -67,6 +67,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.contention",
         "kwiken.allocator.placement",
         "kwiken.allocator.neighbours",
+        "kwiken.allocator.sampling",
         "kwiken.allocator.placement.schedulers",
         "kwiken.allocator.packing.tasks",
         "kwiken.allocator.packing.documents",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         PlacedOrNot,
         Placement,
         PlacementRequest,
+        Scheduler,
     )
     from kwiken.allocator.workloads import Workload, WorkloadProfile
     from kwiken.model.plan import Plan
@@ -54,6 +55,7 @@ SCHEDULERS: Final = (
     "paragon",
     "paragon-margin",
     "paragon-statistical",
+    "sampled",
     "interference-only",
     "heterogeneity-only",
     "least-loaded",
@@ -92,6 +94,35 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     help="What chooses nodes and sizes; the last five are for comparison.",
 )
 @click.option(
+    "--guarantee",
+    "promised",
+    metavar="QUALITY:FAILURE",
+    help="For sampled: share of the nodes that the chosen one is better than, and how often not. [0.9:0.001]",
+)
+@click.option(
+    "--stream", is_flag=True, help="For sampled: answer arrivals and departures, JSON lines on stdin."
+)
+@click.option(
+    "--agents",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="For --stream: agents at once.",
+)
+@click.option("--journal", metavar="FILE", help="For --stream: file that keeps the jobs across a kill.")
+@click.option(
+    "--scan-every",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="For --stream: decisions for each one that is compared with a full scan; 0 for none.",
+)
+@click.option(
+    "--advise",
+    type=click.Choice(("kubernetes",)),
+    help="Say which setting of another scheduler gives the guarantee on this cluster, and place nothing.",
+)
+@click.option(
     "--beside", metavar="FILE", help="Placement that runs already: its replicas stay where they can."
 )
 @click.option("--plan", "plan_file", metavar="FILE", help="Plan whose copies and threads need cores too.")
@@ -109,6 +140,12 @@ def command(
     picture: str | None,
     confidence: float,
     chosen: str,
+    promised: str | None,
+    stream: bool,
+    agents: int,
+    journal: str | None,
+    scan_every: int,
+    advise: str | None,
     beside: str | None,
     plan_file: str | None,
     explain: bool,
@@ -124,6 +161,8 @@ def command(
     """
     if picture is not None:
         require("place --picture", "report")
+    sampled = SampledSettings(promised, stream, agents, journal, scan_every, advise)
+    _check_sampled(chosen, sampled, single=bool(out or picture or beside or explain or compare or as_json))
     texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
     predicted = read_text(profiles, MAX_PROFILES)
     before = None if beside is None else read_text(beside, MAX_PLACEMENT)
@@ -137,8 +176,17 @@ def command(
     running = None if before is None else Placement.from_json(before, where=str(beside))
     _check_profiles(wanted, by_name, workloads, profiles)
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
+    sampler = None
+    if chosen == "sampled":
+        from kwiken.cli.allocate.place_sampled import answered, sampler_for, sampler_words
+
+        if answered(sampled, requests, cluster, seed, as_json=as_json):
+            return
+        sampler = sampler_for(sampled, len(cluster.nodes), seed)
     with progress("placing"):
-        admissions, ledger, placement = _place(requests, cluster, chosen, seed, running)
+        admissions, ledger, placement = _place(requests, cluster, chosen, seed, running, sampler)
+    if sampler is not None:
+        note(sampler_words(sampler))
     with progress("finding what makes room"):
         room = _missing_room(admissions, chosen, seed)
     told = explain_placement(admissions, ledger) if explain else None
@@ -159,8 +207,45 @@ def command(
         if compared is not None:
             _show_compared(compared)
         note_written(out)
+    _end(placement)
+
+
+def _end(placement: Placement) -> None:
+    """Exit with the code that says that a workload waits, if one does."""
     if any(placed.status == "queued" for placed in placement.workloads):
         click.get_current_context().exit(WAITING)
+
+
+class SampledSettings(NamedTuple):
+    """Options of the sampled scheduler.
+
+    Attributes:
+        promised: guarantee as `QUALITY:FAILURE`; None for the default.
+        scan_every: number of decisions of a stream for each one that is compared with a full scan.
+        advise: other scheduler whose setting is asked for; None to place.
+    """
+
+    promised: str | None
+    stream: bool
+    agents: int
+    journal: str | None
+    scan_every: int
+    advise: str | None
+
+
+def _check_sampled(chosen: str, sampled: SampledSettings, *, single: bool) -> None:
+    """Refuse options that do not go together.
+
+    Args:
+        single: whether an option of a single placement is given.
+    """
+    asked = sampled.promised is not None or sampled.stream or sampled.advise is not None
+    if chosen != "sampled" and asked:
+        raise click.UsageError("--guarantee, --stream and --advise need --scheduler sampled")
+    if sampled.stream and single:
+        raise click.UsageError("--stream answers on stdout, and takes no option of a single placement")
+    if sampled.journal is not None and not sampled.stream:
+        raise click.UsageError("--journal is for --stream")
 
 
 def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> dict[str, AddedNodes | None]:
@@ -225,14 +310,19 @@ def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
 
 
 def _place(
-    requests: Sequence[PlacementRequest], cluster: Cluster, name: str, seed: int, running: Placement | None
+    requests: Sequence[PlacementRequest],
+    cluster: Cluster,
+    name: str,
+    seed: int,
+    running: Placement | None,
+    chosen: Scheduler | None = None,
 ) -> tuple[list[PlacedOrNot], NodeLedger, Placement]:
     from kwiken.allocator.placement import NodeLedger, admit_all, document, resume
     from kwiken.allocator.placement.schedulers import scheduler
 
     ledger = NodeLedger(cluster)
     there = [] if running is None else resume(running, {one.name: one for one in requests}, ledger)
-    admissions = admit_all(requests, ledger, scheduler(name, seed=seed), there)
+    admissions = admit_all(requests, ledger, chosen or scheduler(name, seed=seed), there)
     caution = requests[0].caution
     placement = document(cluster, admissions, scheduler=name, confidence=caution.confidence)
     return admissions, ledger, placement

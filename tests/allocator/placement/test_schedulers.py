@@ -11,9 +11,9 @@ from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler, solve
 from kwiken.allocator.placement.schedulers.baselines import reservation
 from kwiken.allocator.placement.schedulers.paragon import (
     StatisticalScheduler,
-    candidates_for,
     colocation_quality,
 )
+from kwiken.allocator.sampling import draws_for
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
@@ -165,7 +165,7 @@ class TestStatistical:
         ],
     )
     def test_candidates_of_the_source(self, quality: float, failure: float, number: int) -> None:
-        assert candidates_for(quality, failure) == number
+        assert draws_for(quality, failure) == number
 
     def test_the_best_of_16_is_in_the_best_tenth_as_often_as_chance_says(self) -> None:
         rng = np.random.default_rng(11)

@@ -9,3 +9,7 @@ from kwiken.allocator.placement.schedulers.paragon import (
     candidates_for as candidates_for,
     colocation_quality as colocation_quality,
 )
+from kwiken.allocator.placement.schedulers.sampled import (
+    DEFAULT_GUARANTEE as DEFAULT_GUARANTEE,
+    SampledScheduler as SampledScheduler,
+)

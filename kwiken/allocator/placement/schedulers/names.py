@@ -14,6 +14,7 @@ from kwiken.allocator.placement.schedulers.exact import ExactScheduler
 from kwiken.allocator.placement.schedulers.nearest_server import NearestServerScheduler
 from kwiken.allocator.placement.schedulers.paragon import MARGIN, ParagonScheduler, StatisticalScheduler
 from kwiken.allocator.placement.schedulers.quasar import QuasarScheduler, ThriftyScheduler
+from kwiken.allocator.placement.schedulers.sampled import SampledScheduler
 
 _Maker = Callable[[int], Scheduler]
 
@@ -24,6 +25,7 @@ SCHEDULERS: Final[Mapping[str, _Maker]] = MappingProxyType(
         "paragon": lambda _: ParagonScheduler(),
         "paragon-margin": lambda _: ParagonScheduler(margin=MARGIN, name="paragon-margin"),
         "paragon-statistical": lambda seed: StatisticalScheduler(np.random.default_rng(seed)),
+        "sampled": lambda seed: SampledScheduler(np.random.default_rng(seed)),
         "interference-only": lambda _: ParagonScheduler(by_class=False, name="interference-only"),
         "heterogeneity-only": lambda _: ParagonScheduler(by_contention=False, name="heterogeneity-only"),
         "least-loaded": lambda _: LeastLoadedScheduler(),

@@ -143,16 +143,6 @@ class StatisticalScheduler:
         return len(sizing.replicas) >= reservation(sizing.request).count
 
 
-def candidates_for(quality: float, failure: float) -> int:
-    """Number of random nodes to examine (Paragon section 3.8).
-
-    Args:
-        quality: quantile of the nodes that the best candidate should reach, a share above 0 and below 1.
-        failure: probability that none does, above 0 and below 1.
-    """
-    return math.ceil(math.log(failure) / math.log(quality) - 1e-9)
-
-
 def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
     """Quality of a node for a workload: how tight the fit is, and how small a violation.
 

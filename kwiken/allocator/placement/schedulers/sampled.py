@@ -1,0 +1,70 @@
+"""Best of a sample of nodes for each replica of a reservation, with a guarantee (Tarcil)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement import ROUNDING, Sizing
+from kwiken.allocator.placement.schedulers.baselines import reservation
+from kwiken.allocator.placement.schedulers.node_queue import nodes_with_room
+from kwiken.allocator.sampling import Guarantee, qualities, sampled_kind
+from kwiken.base.arrays import Floats, Ints
+
+DEFAULT_GUARANTEE: Final = Guarantee(0.9, 0.001)
+
+
+@dataclass(frozen=True)
+class SampledScheduler:
+    """Examines as many random nodes with room as the guarantee needs, and takes the best by prediction.
+
+    Attributes:
+        guarantee: what is promised of each replica's node.
+        scanned: whether each choice is compared with a full scan, whose results go to `ranks`.
+        ranks: share of the other nodes with room that are not better than each chosen one, from 0 to 1.
+    """
+
+    rng: np.random.Generator
+    guarantee: Guarantee = DEFAULT_GUARANTEE
+    scanned: bool = False
+    ranks: list[float] = field(default_factory=list)
+    name: str = "sampled"
+
+    def place(self, sizing: Sizing) -> None:
+        """Place each replica on the best node of its sample that contention allows."""
+        wanted, free = reservation(sizing.request), sizing.open_nodes()
+        kind = sampled_kind(sizing.request, wanted.size)
+        while len(sizing.replicas) < wanted.count:
+            room = nodes_with_room(sizing, wanted.size)
+            room = np.asarray(room[free[room]])
+            if not room.size:
+                return
+            drawn = self._drawn(room)
+            found = qualities(kind, sizing.ledger, drawn)
+            if found.max() < 0.0:  # the sample holds none that contention allows
+                drawn, found = room, qualities(kind, sizing.ledger, room)
+            best = int(found.argmax())
+            if found[best] < 0.0:
+                return
+            if self.scanned and len(room) > 1:
+                self.ranks.append(_rank(qualities(kind, sizing.ledger, room), float(found[best])))
+            node = int(drawn[best])
+            sizing.add(node, wanted.size)
+            sizing.anti_affinity.close(node, free)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the whole reservation was placed."""
+        return len(sizing.replicas) >= reservation(sizing.request).count
+
+    def _drawn(self, room: Ints) -> Ints:
+        """Distinct nodes of those with room."""
+        if len(room) <= self.guarantee.draws:
+            return room
+        return np.asarray(self.rng.choice(room, self.guarantee.draws, replace=False))
+
+
+def _rank(found: Floats, chosen: float) -> float:
+    """Share of the other qualities that are not better than a chosen one of them."""
+    return (int((found <= chosen + ROUNDING).sum()) - 1) / (len(found) - 1)

@@ -1,0 +1,149 @@
+"""Agent: draws nodes, ranks them by predicted performance, and proposes the best one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement import (
+    ROUNDING,
+    Draw,
+    DrawKind,
+    NodeLedger,
+    PlacementRequest,
+    contention_on,
+)
+from kwiken.allocator.sampling.shared_nodes import Proposal, SharedNodes
+from kwiken.base.arrays import Floats, Ints
+
+FACTOR: Final = 2  # nodes drawn at once, as a multiple of those that are missing
+MAX_ROUNDS: Final = 6  # of draws before the nodes with room are listed
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SampledKind:
+    """Replicas of one workload in one size, as agents place them.
+
+    Attributes:
+        size: index of the size in the request.
+        cores: number of cores of a replica.
+        memory_gb: memory of a replica, in units of GB.
+        rates: (c,) performance of a replica alone by class of the cluster, work per second.
+        tolerated: (s,) pressure that a replica may be exposed to, a share; None where nothing is promised.
+    """
+
+    request: PlacementRequest
+    size: int
+    cores: float
+    memory_gb: float
+    rates: Floats
+    tolerated: Floats | None
+
+    def draw(self, job: str, node: int) -> Draw:
+        """What one replica takes from a node."""
+        return Draw(
+            DrawKind.REPLICA, job, node, self.cores, self.memory_gb, self.request.all_caused, self.tolerated
+        )
+
+
+def sampled_kind(request: PlacementRequest, size: int) -> SampledKind:
+    """Kind of the replicas of a workload in one size."""
+    return SampledKind(
+        request,
+        size,
+        float(request.all_cores[size]),
+        float(request.memory_gb[size]),
+        request.rate[size],
+        None if request.workload.best_effort else request.tolerated,
+    )
+
+
+def qualities(kind: SampledKind, ledger: NodeLedger, nodes: Ints) -> Floats:
+    """Predicted performance of one more replica on nodes.
+
+    Args:
+        nodes: (m,) indices of nodes with room.
+
+    Returns:
+        (m,) work per second; below 0 where newcomer and residents cannot stand each other.
+    """
+    contention = contention_on(kind.request, ledger, nodes)
+    found = kind.rates[ledger.cluster.class_of[nodes]] * (1.0 - contention.loss)
+    found[contention.refused] -= 2.0 * float(kind.rates.max())
+    return np.asarray(found)
+
+
+def with_room(kind: SampledKind, ledger: NodeLedger, nodes: Ints) -> Ints:
+    """Those of some nodes that have room for one more replica."""
+    room = ledger.free_cores[nodes] >= kind.cores - ROUNDING
+    room &= ledger.free_memory_gb[nodes] >= kind.memory_gb - ROUNDING
+    return np.asarray(nodes[room])
+
+
+class PlacingAgent:
+    """One of several schedulers that share a state.
+
+    Args:
+        state: state that is read, and committed to by the caller.
+        draws: number of nodes with room that are examined for each replica.
+        rng: source of randomness, one for each agent.
+    """
+
+    def __init__(self, state: SharedNodes, draws: int, rng: np.random.Generator) -> None:
+        self._state = state
+        self._draws = draws
+        self._rng = rng
+
+    def propose(self, job: str, kind: SampledKind) -> Proposal | None:
+        """Best of a sample of the nodes with room; None if no node can take the replica."""
+        ledger = self._state.ledger
+        nodes = self.sample(kind)
+        if not nodes.size:
+            return None
+        found = qualities(kind, ledger, nodes)
+        place = int(found.argmax())
+        if found[place] < 0.0:
+            return self._whole(job, kind)
+        return self._proposal(job, kind, int(nodes[place]))
+
+    def sample(self, kind: SampledKind) -> Ints:
+        """Distinct nodes with room, drawn at random: as many as the guarantee needs, or all there are.
+
+        Nodes without room are drawn again, so that the sample is uniform among those with room.
+        """
+        ledger, count, rng = self._state.ledger, len(self._state.versions), self._rng
+        found: Ints = np.empty(0, dtype=np.int64)
+        missing, asked = self._draws, FACTOR * self._draws
+        for _ in range(MAX_ROUNDS):
+            drawn = with_room(kind, ledger, rng.integers(count, size=asked))
+            found = drawn if not found.size else np.concatenate((found, drawn))
+            found = _distinct(found)
+            missing = self._draws - len(found)
+            if missing <= 0:
+                return found[: self._draws]
+            hit = max(len(drawn), 1) / asked
+            asked = min(count, math.ceil(FACTOR * missing / hit))
+        open_nodes = with_room(kind, ledger, np.arange(count))
+        if len(open_nodes) <= self._draws:
+            return open_nodes
+        return np.asarray(rng.choice(open_nodes, self._draws, replace=False))
+
+    def _whole(self, job: str, kind: SampledKind) -> Proposal | None:
+        """Best of all nodes with room, where the sample holds none that contention allows."""
+        nodes = with_room(kind, self._state.ledger, np.arange(len(self._state.versions)))
+        found = qualities(kind, self._state.ledger, nodes)
+        if not found.size or found.max() < 0.0:
+            return None
+        return self._proposal(job, kind, int(nodes[found.argmax()]))
+
+    def _proposal(self, job: str, kind: SampledKind, node: int) -> Proposal:
+        return Proposal(job, kind.draw(job, node), int(self._state.versions[node]))
+
+
+def _distinct(drawn: Ints) -> Ints:
+    """The same nodes without repetitions, in the order of their first draw."""
+    seen = dict.fromkeys(drawn.tolist())
+    return drawn if len(seen) == len(drawn) else np.fromiter(seen, dtype=np.int64, count=len(seen))

@@ -1,0 +1,171 @@
+"""Sizes of samples: how many candidates to draw so that the best of them is good enough, surely enough.
+
+Rank the candidates of a job by quality, from 0 to 1. The best of `R` independent draws has a rank of at most
+`x` with probability `x ** R`, whatever the job, the cluster and its load are (Tarcil, equation 6; Paragon
+section 3.8). No NumPy: the replica choice of a gateway may use these too.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from kwiken.base.errors import InputError
+
+MAX_DRAWS: Final = 100_000  # of one guarantee
+ROUNDING: Final = 1e-9  # draws by which a quotient of logarithms may be off
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Promise of a sample: with probability `1 - failure` its best candidate is better than a share of all.
+
+    Attributes:
+        quality: share of the candidates that the chosen one must be better than, above 0 and below 1.
+        failure: probability that it is not, above 0 and below 1.
+    """
+
+    quality: float
+    failure: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges; NaN fails too."""
+        for name in ("quality", "failure"):
+            value = getattr(self, name)
+            if not 0.0 < value < 1.0:
+                raise InputError(
+                    f"{name} must be above 0 and below 1, not {value:g}; for example 0.9:0.001 is one of the "
+                    "best tenth but for one time in a thousand",
+                    where="guarantee",
+                )
+        if self.exact_draws > MAX_DRAWS:
+            raise InputError(
+                f"needs {self.exact_draws:.3g} draws, and {MAX_DRAWS} are the most", where="guarantee"
+            )
+
+    @property
+    def exact_draws(self) -> float:
+        """Number of draws as a quotient of logarithms, not rounded."""
+        return math.log(self.failure) / math.log(self.quality)
+
+    @property
+    def draws(self) -> int:
+        """Least number of independent draws that keeps the promise."""
+        return draws_for(self.quality, self.failure)
+
+
+def guarantee_from_text(text: str) -> Guarantee:
+    """Guarantee written as `QUALITY:FAILURE`, for example `0.9:0.001`.
+
+    Raises:
+        InputError: for another form, or numbers outside 0 to 1.
+    """
+    parts = text.split(":")
+    try:
+        quality, failure = (float(part) for part in parts)
+    except ValueError:
+        raise InputError(
+            f"must be QUALITY:FAILURE such as 0.9:0.001, not {text!r}", where="guarantee"
+        ) from None
+    return Guarantee(quality, failure)
+
+
+def draws_for(quality: float, failure: float) -> int:
+    """Least number of independent draws whose best has a rank above a quality but for a probability.
+
+    Args:
+        quality: rank that the best draw must exceed, above 0 and below 1.
+        failure: probability that it does not, above 0 and below 1.
+    """
+    return max(1, math.ceil(math.log(failure) / math.log(quality) - ROUNDING))
+
+
+def failure_of(quality: float, draws: int) -> float:
+    """Probability that the best of some independent draws has a rank of at most a quality."""
+    return float(quality**draws)
+
+
+def failure_from(population: int, good: int, draws: int) -> float:
+    """Probability that draws without replacement hold no good candidate.
+
+    Args:
+        population: number of candidates.
+        good: number of good ones among them.
+        draws: number of draws, at most the population.
+    """
+    if good <= 0:
+        return 1.0
+    bad = population - good
+    return 0.0 if draws > bad else math.comb(bad, draws) / math.comb(population, draws)
+
+
+def draws_from(population: int, good: int, failure: float) -> int:
+    """Least number of draws without replacement that hold a good candidate but for a probability.
+
+    Args:
+        population: number of candidates.
+        good: number of good ones among them, 1 or more.
+        failure: probability that none is drawn, above 0 and below 1.
+    """
+    low, high = 1, population - good + 1
+    while low < high:
+        middle = (low + high) // 2
+        if failure_from(population, good, middle) <= failure:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def draws_when_busy(guarantee: Guarantee, units: int, good_and_free: int) -> int:
+    """Draws among all units, busy ones too, when few of the good ones are free (specification of the source).
+
+    Args:
+        units: number of units, free or not.
+        good_and_free: number of units of the wanted share that are free, 1 or more.
+    """
+    return draws_for(1.0 - good_and_free / units, guarantee.failure)
+
+
+def batch_failure(quality: float, draws: int, kept: int) -> float:
+    """Probability that the worst of the best units of a batch has a rank of at most a quality.
+
+    Args:
+        quality: rank, from 0 to 1.
+        draws: draws for each unit, so that `draws * kept` are drawn.
+        kept: number of units that are kept.
+    """
+    total = draws * kept
+    return math.fsum(
+        math.comb(total, better) * (1.0 - quality) ** better * quality ** (total - better)
+        for better in range(kept)
+    )
+
+
+def kubernetes_share(guarantee: Guarantee, nodes: int) -> tuple[int, int]:
+    """Setting `percentageOfNodesToScore` of the scheduler of Kubernetes that keeps a guarantee.
+
+    The scheduler scores that share of the nodes, but never fewer than 100 that have room, or all if there are
+    fewer. It takes them in turn and not by chance, so the promise holds where the order of the nodes says
+    nothing about their quality.
+
+    Args:
+        nodes: number of nodes of the cluster, 1 or more.
+
+    Returns:
+        The setting, from 1 to 100, and the number of nodes that are scored then.
+    """
+    share = min(100, max(1, math.ceil(100 * guarantee.draws / nodes)))
+    return share, kubernetes_scored(share, nodes)
+
+
+def kubernetes_scored(share: int, nodes: int) -> int:
+    """Nodes that the scheduler of Kubernetes scores for one replica.
+
+    Args:
+        share: `percentageOfNodesToScore`, from 1 to 100; 0 for its default, which falls with the nodes.
+        nodes: number of nodes of the cluster, 1 or more.
+    """
+    share = share or max(50 - nodes // 125, 5)
+    return min(nodes, max(100, nodes * share // 100))
