@@ -21,6 +21,7 @@ from kwiken.base.arrays import Floats, Ints
 
 FACTOR: Final = 2  # nodes drawn at once, as a multiple of those that are missing
 MAX_ROUNDS: Final = 6  # of draws before the nodes with room are listed
+WIDER: Final = 4  # factor of a sample that holds no node which contention allows
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,51 +97,62 @@ class PlacingAgent:
         self._state = state
         self._draws = draws
         self._rng = rng
+        self._full: dict[SampledKind, int] = {}  # releases at which no node could take it
 
     def propose(self, job: str, kind: SampledKind) -> Proposal | None:
-        """Best of a sample of the nodes with room; None if no node can take the replica."""
-        ledger = self._state.ledger
-        nodes = self.sample(kind)
+        """Best of a sample of the nodes with room; None if no node can take the replica.
+
+        There are three cases: 1. the sample holds a node that contention allows; 2. it holds none, and is drawn
+        again, each time four times as large; 3. all nodes are compared. That none can take the kind holds
+        until something is given back.
+        """
+        state = self._state
+        if self._full.get(kind) == state.releases:
+            return None
+        draws = self._draws
+        while draws < len(state.versions) // WIDER:
+            node = self._best(kind, self.sample(kind, draws))
+            if node is not None:
+                return Proposal(job, kind.draw(job, node), int(state.versions[node]))
+            draws *= WIDER
+        node = self._best(kind, with_room(kind, state.ledger, np.arange(len(state.versions))))
+        if node is None:
+            self._full[kind] = state.releases
+            return None
+        return Proposal(job, kind.draw(job, node), int(state.versions[node]))
+
+    def _best(self, kind: SampledKind, nodes: Ints) -> int | None:
+        """Node with the best predicted performance among some; None if contention allows none of them."""
         if not nodes.size:
             return None
-        found = qualities(kind, ledger, nodes)
+        found = qualities(kind, self._state.ledger, nodes)
         place = int(found.argmax())
-        if found[place] < 0.0:
-            return self._whole(job, kind)
-        return self._proposal(job, kind, int(nodes[place]))
+        return int(nodes[place]) if found[place] >= 0.0 else None
 
-    def sample(self, kind: SampledKind) -> Ints:
-        """Distinct nodes with room, drawn at random: as many as the guarantee needs, or all there are.
+    def sample(self, kind: SampledKind, draws: int) -> Ints:
+        """Distinct nodes with room, drawn at random.
 
         Nodes without room are drawn again, so that the sample is uniform among those with room.
+
+        Args:
+            draws: number of nodes; fewer come only where fewer have room.
         """
         ledger, count, rng = self._state.ledger, len(self._state.versions), self._rng
         found: Ints = np.empty(0, dtype=np.int64)
-        missing, asked = self._draws, FACTOR * self._draws
+        asked = FACTOR * draws
         for _ in range(MAX_ROUNDS):
             drawn = with_room(kind, ledger, rng.integers(count, size=asked))
             found = drawn if not found.size else np.concatenate((found, drawn))
             found = _distinct(found)
-            missing = self._draws - len(found)
+            missing = draws - len(found)
             if missing <= 0:
-                return found[: self._draws]
+                return found[:draws]
             hit = max(len(drawn), 1) / asked
             asked = min(count, math.ceil(FACTOR * missing / hit))
         open_nodes = with_room(kind, ledger, np.arange(count))
-        if len(open_nodes) <= self._draws:
+        if len(open_nodes) <= draws:
             return open_nodes
-        return np.asarray(rng.choice(open_nodes, self._draws, replace=False))
-
-    def _whole(self, job: str, kind: SampledKind) -> Proposal | None:
-        """Best of all nodes with room, where the sample holds none that contention allows."""
-        nodes = with_room(kind, self._state.ledger, np.arange(len(self._state.versions)))
-        found = qualities(kind, self._state.ledger, nodes)
-        if not found.size or found.max() < 0.0:
-            return None
-        return self._proposal(job, kind, int(nodes[found.argmax()]))
-
-    def _proposal(self, job: str, kind: SampledKind, node: int) -> Proposal:
-        return Proposal(job, kind.draw(job, node), int(self._state.versions[node]))
+        return np.asarray(rng.choice(open_nodes, draws, replace=False))
 
 
 def _distinct(drawn: Ints) -> Ints:

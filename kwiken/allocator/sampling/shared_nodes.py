@@ -40,11 +40,13 @@ class SharedNodes:
     Attributes:
         ledger: what is drawn from each node; agents read it and never write.
         versions: (n,) number of commits of each node.
+        releases: number of jobs that were given back.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.ledger = NodeLedger(cluster)
         self.versions: Ints = np.zeros(len(cluster.nodes), dtype=np.int64)
+        self.releases = 0
         self._draws: dict[str, Draw] = {}
 
     def commit(self, proposal: Proposal) -> bool:
@@ -66,6 +68,7 @@ class SharedNodes:
         if draw is not None:
             self.ledger.release(draw)
             self.versions[draw.node] += 1
+            self.releases += 1
         return draw
 
     def draw_of(self, job: str) -> Draw | None:

@@ -3,7 +3,7 @@
 Input lines: `{"arrive": JOB, "workload": NAME}` and `{"depart": JOB}`. Output lines, in the same order:
 `{"job": JOB, "node": NODE}`, with `"redraws"` where another agent was faster, `"again"` where the job stood
 already and `"rank"` where the choice was compared with a full scan; `{"job": JOB, "node": null}` where no
-node can take the job; `{"job": JOB, "departed": true}`.
+node can take the job; `{"job": JOB, "departed": true}`, or false for a job that does not stand.
 
 A journal makes it safe to kill: each group of answers is in the journal before it is printed. Started again
 with the journal, the program knows all jobs that stand, and answers a repeated arrival with the same node.
@@ -150,7 +150,7 @@ class PlacementStream:
                 elif found.depart is not None:
                     self._arrive(group)
                     group = []
-                    self._depart(found.depart, number)
+                    self._depart(found.depart)
             self._arrive(group)
             sys.stdout.buffer.flush()
 
@@ -222,11 +222,11 @@ class PlacementStream:
         self._state.ledger.take(draw)
         self.figures.ranks.append(answer["rank"])
 
-    def _depart(self, job: str, number: int) -> None:
-        if self._state.release(job) is None:
-            raise InputError(f"no job {job!r} stands", where=f"line {number}")
-        self._write_journal([JournalLine(job)])
-        sys.stdout.buffer.write(_encode({"job": job, "departed": True}) + b"\n")
+    def _depart(self, job: str) -> None:
+        departed = self._state.release(job) is not None
+        if departed:
+            self._write_journal([JournalLine(job)])
+        sys.stdout.buffer.write(_encode({"job": job, "departed": departed}) + b"\n")
 
     def _write_journal(self, lines: Iterator[JournalLine] | Sequence[JournalLine]) -> None:
         if self._journal is not None:
