@@ -30,3 +30,4 @@ from kwiken.allocator.sampling.sample_size import (
     kubernetes_share as kubernetes_share,
 )
 from kwiken.allocator.sampling.shared_nodes import Proposal as Proposal, SharedNodes as SharedNodes
+from kwiken.allocator.sampling.waits import ReleaseHistory as ReleaseHistory

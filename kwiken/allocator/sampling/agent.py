@@ -102,9 +102,9 @@ class PlacingAgent:
     def propose(self, job: str, kind: SampledKind) -> Proposal | None:
         """Best of a sample of the nodes with room; None if no node can take the replica.
 
-        There are three cases: 1. the sample holds a node that contention allows; 2. it holds none, and is drawn
-        again, each time four times as large; 3. all nodes are compared. That none can take the kind holds
-        until something is given back.
+        There are three cases: 1. the sample holds a node that contention allows; 2. it holds none, and is
+        drawn again, each time four times as large; 3. all nodes are compared. That none can take the kind
+        holds until something is given back.
         """
         state = self._state
         if self._full.get(kind) == state.releases:

@@ -10,11 +10,13 @@ from kwiken.lab.reproduction.lsh import all_parts as parts_of_lsh
 from kwiken.lab.reproduction.paragon import all_parts as parts_of_paragon
 from kwiken.lab.reproduction.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.rows import Reproduction
+from kwiken.lab.reproduction.tarcil import all_parts as parts_of_tarcil
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",
     "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
     "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
+    "tarcil": "Tarcil (Delimitrou, Sanchez and Kozyrakis, SoCC 2015): sampled placement with guarantees",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
@@ -26,6 +28,7 @@ _PARTS = {
     "ibench": parts_of_ibench,
     "colocation": parts_of_colocation,
     "lsh": parts_of_lsh,
+    "tarcil": parts_of_tarcil,
 }
 
 
