@@ -26,7 +26,7 @@ LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85, 0.9)
 SIZES: Final = (2, 4, 8, 16, 32, 64, 128)
 AGENTS: Final = (1, 2, 3, 5, 8, 12, 16, 20)
 DURATIONS_S: Final = (0.01, 0.1, 1.0, 10.0, 100.0, 600.0)
-SPAN_S: Final = 4.0  # of the sweeps over 100 ms tasks
+SPAN_S: Final = 2.0  # of the sweeps over 100 ms tasks
 TASK_S: Final = 0.1
 MET: Final = 1.5  # times its own time within which a task's target counts as met
 SLOW: Final = 1.08  # mean run time over that alone, by which arrivals are thinned so that the load is met
@@ -89,7 +89,7 @@ def by_duration(seed: int) -> dict[str, float]:
     found = {}
     for work in DURATIONS_S:
         units, kinds, rng = fresh(seed)
-        wanted = tasks(len(units), 0.8, work, max(work * 25, SPAN_S / 2), KINDS, rng)
+        wanted = tasks(len(units), 0.8, work, max(work * 12, SPAN_S / 2), KINDS, rng)
         out = simulate(units, kinds, wanted, POLICIES["tarcil"], seed=seed)
         ratio = out.response_s / work
         found[f"mean {work}"], found[f"p95 {work}"] = float(ratio.mean()), float(np.quantile(ratio, 0.95))
