@@ -114,7 +114,7 @@ def test_a_job_that_stands_is_answered_with_its_node() -> None:
 def test_a_full_cluster_says_so_until_something_leaves() -> None:
     state, kinds = state_of(3)
     arrivals = Arrivals(state, 8, 1, 1)
-    placed = []
+    placed: list[str] = []
     while (one := arrivals.place([(f"a{len(placed)}", kinds[0])])[0]).node is not None:
         placed.append(one.job)
     assert arrivals.place([("again", kinds[0])])[0].node is None
