@@ -15,7 +15,9 @@ from benchmarks.harness import Row
 from benchmarks.results import as_json, as_page, as_table
 
 PREFIX = "bench_"
-ONLY_WHEN_NAMED = frozenset({"demo", "size_live"})  # they load this machine, for minutes or for hours
+ONLY_WHEN_NAMED = frozenset(
+    {"demo", "replica_choice_live", "size_live"}
+)  # they load this machine, for minutes or for hours
 
 
 def modules() -> dict[str, str]:
