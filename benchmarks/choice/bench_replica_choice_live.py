@@ -1,7 +1,8 @@
 """Live comparison of replica choice: 40 replicas, a tenth of which stall, one gateway and four.
 
-Gateways and replicas are processes of their own. Rules run in turn, so that changes of the machine's load hit all of them. On a shared machine the spread says
-whether anything was decided: a row is a tie unless all rounds agree.
+Gateways and replicas are processes of their own. Rules run in turn, so that changes of the machine's load hit
+all of them. On a shared machine the spread says whether anything was decided: there is an order only where
+all of three rounds or more agree.
 """
 
 from __future__ import annotations
