@@ -17,7 +17,7 @@ from kwiken.runtime.decisions.choice import ReplicaState
 from kwiken.runtime.decisions.choice.rules import (
     LATENCY_GAIN,
     MAX_REPORT_AGE_S,
-    StageRecord,
+    ChoiceContext,
     calls_in_flight,
     rotated,
     silence,
@@ -42,11 +42,11 @@ Probe = tuple[float, ReplicaState, int, float]  # moment, replica, calls in flig
 class UniformChoice:
     """Any replica, all alike."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Draw one."""
         return live[int(stage.rng.random() * len(live))]
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """The same for all."""
         return 1.0
 
@@ -57,7 +57,7 @@ class UniformChoice:
 class TwoChoices(UniformChoice):
     """The one of two drawn replicas with fewer calls in flight (Mitzenmacher 2001)."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Draw two, and compare."""
         one, other = pair(live, stage.rng)
         left, right = self.score(one, now, stage), self.score(other, now, stage)
@@ -65,7 +65,7 @@ class TwoChoices(UniformChoice):
             return one if stage.rng.random() < 0.5 else other
         return one if left < right else other
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Calls in flight, times how long nothing was answered."""
         late = max(1.0, silence(target, now) / stage.typical) if stage.typical else 1.0
         return (calls_in_flight(target, now) + 1) * late
@@ -74,7 +74,7 @@ class TwoChoices(UniformChoice):
 class FormerRule(TwoChoices):
     """Two choices by latency times queue: the runtime's rule until this comparison."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Draw two, and compare; near ties with equal queues by a coin."""
         one, other = pair(live, stage.rng)
         left, right = self.score(one, now, stage), self.score(other, now, stage)
@@ -83,7 +83,7 @@ class FormerRule(TwoChoices):
             return one if stage.rng.random() < 0.5 else other
         return one if left < right else other
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Expected latency, or the age of the oldest call where that is more, times the queue."""
         latency = expected(target, now, stage, FORMER_HALF_LIFE_S)
         return max(latency, silence(target, now)) * (calls_in_flight(target, now) + 1)
@@ -92,7 +92,7 @@ class FormerRule(TwoChoices):
 class LeastInFlight(TwoChoices):
     """Fewest calls in flight of up to 16."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Take the least; ties by the place from which the search starts."""
         return min(rotated(live, stage.rng), key=lambda target: self.score(target, now, stage))
 
@@ -100,7 +100,7 @@ class LeastInFlight(TwoChoices):
 class LeastLatency(FormerRule):
     """Least expected latency times queue, of up to 16."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Take the least."""
         return min(rotated(live, stage.rng), key=lambda target: self.score(target, now, stage))
 
@@ -117,7 +117,7 @@ class C3(LeastInFlight):
         self._service: dict[ReplicaState, float] = {}
         self._queue: dict[ReplicaState, float] = {}
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Latency less service time, plus the cube of the estimated queue times the service time."""
         service = self._service.get(target, stage.typical or 1.0)
         latency = target.latency or service
@@ -146,7 +146,7 @@ class Prequal:
         self._seen: deque[int] = deque(maxlen=128)  # calls in flight of recent probes
         self._by_age = True
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Choose from the pool of fresh probes; at random while it holds fewer than two."""
         alive = set(live)
         self._pool = [probe for probe in self._pool if now - probe[0] <= PROBE_AGE_S and probe[1] in alive]
@@ -167,7 +167,7 @@ class Prequal:
             self._by_age = not self._by_age
         return chosen[1]
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Own calls in flight, for further attempts."""
         return float(len(target.waiting) + 1)
 
@@ -196,7 +196,7 @@ class SampledChoice(LeastLatency):
         self._size = MIN_SAMPLE
         self._looked_at = -LOOK_S
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Draw as many as the guarantee needs, and take the best."""
         if now - self._looked_at >= LOOK_S:
             self._looked_at = now
@@ -227,7 +227,7 @@ def pair(live: Sequence[ReplicaState], rng: random.Random) -> tuple[ReplicaState
     return live[first], live[second if second < first else second + 1]
 
 
-def expected(target: ReplicaState, now: float, stage: StageRecord, half_life_s: float) -> float:
+def expected(target: ReplicaState, now: float, stage: ChoiceContext, half_life_s: float) -> float:
     """Latency estimate, which moves to the stage's while there are no news of the replica."""
     latency, typical = target.latency, stage.typical
     if latency and now - target.updated_at >= MAX_REPORT_AGE_S:

@@ -7,11 +7,9 @@ from kwiken.allocator.sampling.agent import (
     SampledKind as SampledKind,
     qualities as qualities,
     sampled_kind as sampled_kind,
-    with_room as with_room,
 )
 from kwiken.allocator.sampling.arrivals import (
-    MAX_AGENTS as MAX_AGENTS,
-    Arrivals as Arrivals,
+    ArrivalPlacer as ArrivalPlacer,
     PlacedArrival as PlacedArrival,
     rank_among_all as rank_among_all,
     restore as restore,
@@ -29,5 +27,5 @@ from kwiken.allocator.sampling.sample_size import (
     kubernetes_scored as kubernetes_scored,
     kubernetes_share as kubernetes_share,
 )
-from kwiken.allocator.sampling.shared_nodes import Proposal as Proposal, SharedNodes as SharedNodes
+from kwiken.allocator.sampling.shared_nodes import NodeProposal as NodeProposal, SharedNodes as SharedNodes
 from kwiken.allocator.sampling.waits import ReleaseHistory as ReleaseHistory

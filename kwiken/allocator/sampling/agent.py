@@ -16,7 +16,7 @@ from kwiken.allocator.placement import (
     PlacementRequest,
     contention_on,
 )
-from kwiken.allocator.sampling.shared_nodes import Proposal, SharedNodes
+from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
 from kwiken.base.arrays import Floats, Ints
 
 FACTOR: Final = 2  # nodes drawn at once, as a multiple of those that are missing
@@ -99,7 +99,7 @@ class PlacingAgent:
         self._rng = rng
         self._full: dict[SampledKind, int] = {}  # releases at which no node could take it
 
-    def propose(self, job: str, kind: SampledKind) -> Proposal | None:
+    def propose(self, job: str, kind: SampledKind) -> NodeProposal | None:
         """Best of a sample of the nodes with room; None if no node can take the replica.
 
         There are three cases: 1. the sample holds a node that contention allows; 2. it holds none, and is
@@ -113,13 +113,13 @@ class PlacingAgent:
         while draws < len(state.versions) // WIDER:
             node = self._best(kind, self.sample(kind, draws))
             if node is not None:
-                return Proposal(job, kind.draw(job, node), int(state.versions[node]))
+                return NodeProposal(job, kind.draw(job, node), int(state.versions[node]))
             draws *= WIDER
         node = self._best(kind, with_room(kind, state.ledger, np.arange(len(state.versions))))
         if node is None:
             self._full[kind] = state.releases
             return None
-        return Proposal(job, kind.draw(job, node), int(state.versions[node]))
+        return NodeProposal(job, kind.draw(job, node), int(state.versions[node]))
 
     def _best(self, kind: SampledKind, nodes: Ints) -> int | None:
         """Node with the best predicted performance among some; None if contention allows none of them."""

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from kwiken.allocator.placement import ROUNDING, Draw
 from kwiken.allocator.sampling.agent import PlacingAgent, SampledKind, qualities, with_room
-from kwiken.allocator.sampling.shared_nodes import Proposal, SharedNodes
-
-MAX_AGENTS: Final = 100
+from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,7 @@ class PlacedArrival:
     again: bool = False
 
 
-class Arrivals:
+class ArrivalPlacer:
     """Agents that place what arrives.
 
     Args:
@@ -59,7 +56,7 @@ class Arrivals:
         Args:
             jobs: name and kind of each job; a name that stands already is answered with its node.
         """
-        proposals: dict[int, Proposal | None] = {}
+        proposals: dict[int, NodeProposal | None] = {}
         answers: dict[int, PlacedArrival] = {}
         first: dict[str, int] = {}
         for place, (job, kind) in enumerate(jobs):
@@ -77,7 +74,7 @@ class Arrivals:
         return [answers[place] for place in range(len(jobs))]
 
     def _committed(
-        self, agent: int, wanted: tuple[str, SampledKind], proposal: Proposal | None
+        self, agent: int, wanted: tuple[str, SampledKind], proposal: NodeProposal | None
     ) -> PlacedArrival:
         """Commit a proposal, drawing again as often as another agent was faster."""
         job, kind = wanted
@@ -116,4 +113,4 @@ def restore(state: SharedNodes, kinds: Mapping[str, SampledKind], job: str, work
     if not state.ledger.fits(node, kind.cores, kind.memory_gb) or state.draw_of(job) is not None:
         return False
     draw = kind.draw(job, node)
-    return state.commit(Proposal(job, draw, int(state.versions[node])))
+    return state.commit(NodeProposal(job, draw, int(state.versions[node])))

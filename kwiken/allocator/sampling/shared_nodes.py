@@ -17,7 +17,7 @@ from kwiken.base.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class NodeProposal:
     """What an agent wants to commit.
 
     Attributes:
@@ -49,7 +49,7 @@ class SharedNodes:
         self.releases = 0
         self._draws: dict[str, Draw] = {}
 
-    def commit(self, proposal: Proposal) -> bool:
+    def commit(self, proposal: NodeProposal) -> bool:
         """Take what a proposal draws; returns false if its node has changed since it was read.
 
         A job that stands already is not placed twice: its proposal fails.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -161,8 +161,14 @@ def command(
     """
     if picture is not None:
         require("place --picture", "report")
-    sampled = SampledSettings(promised, stream, agents, journal, scan_every, advise)
-    _check_sampled(chosen, sampled, single=bool(out or picture or beside or explain or compare or as_json))
+    _check_sampled(
+        chosen,
+        guarantee=promised is not None,
+        stream=stream,
+        advise=advise is not None,
+        journal=journal is not None,
+        single=bool(out or picture or beside or explain or compare or as_json),
+    )
     texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
     predicted = read_text(profiles, MAX_PROFILES)
     before = None if beside is None else read_text(beside, MAX_PLACEMENT)
@@ -178,8 +184,9 @@ def command(
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     sampler = None
     if chosen == "sampled":
-        from kwiken.cli.allocate.place_sampled import answered, sampler_for, sampler_words
+        from kwiken.cli.allocate.place_sampled import SampledSettings, answered, sampler_for, sampler_words
 
+        sampled = SampledSettings(promised, stream, agents, journal, scan_every, advise)
         if answered(sampled, requests, cluster, seed, as_json=as_json):
             return
         sampler = sampler_for(sampled, len(cluster.nodes), seed)
@@ -216,35 +223,19 @@ def _end(placement: Placement) -> None:
         click.get_current_context().exit(WAITING)
 
 
-class SampledSettings(NamedTuple):
-    """Options of the sampled scheduler.
-
-    Attributes:
-        promised: guarantee as `QUALITY:FAILURE`; None for the default.
-        scan_every: number of decisions of a stream for each one that is compared with a full scan.
-        advise: other scheduler whose setting is asked for; None to place.
-    """
-
-    promised: str | None
-    stream: bool
-    agents: int
-    journal: str | None
-    scan_every: int
-    advise: str | None
-
-
-def _check_sampled(chosen: str, sampled: SampledSettings, *, single: bool) -> None:
-    """Refuse options that do not go together.
+def _check_sampled(
+    chosen: str, *, guarantee: bool, stream: bool, advise: bool, journal: bool, single: bool
+) -> None:
+    """Refuse options of the sampled scheduler that do not go together.
 
     Args:
         single: whether an option of a single placement is given.
     """
-    asked = sampled.promised is not None or sampled.stream or sampled.advise is not None
-    if chosen != "sampled" and asked:
+    if chosen != "sampled" and (guarantee or stream or advise):
         raise click.UsageError("--guarantee, --stream and --advise need --scheduler sampled")
-    if sampled.stream and single:
+    if stream and single:
         raise click.UsageError("--stream answers on stdout, and takes no option of a single placement")
-    if sampled.journal is not None and not sampled.stream:
+    if journal and not stream:
         raise click.UsageError("--journal is for --stream")
 
 

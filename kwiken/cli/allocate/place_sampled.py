@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ import numpy as np
 from kwiken.allocator.placement import Cluster, PlacementRequest
 from kwiken.allocator.placement.schedulers import DEFAULT_GUARANTEE, SampledScheduler
 from kwiken.allocator.sampling import (
-    Arrivals,
+    ArrivalPlacer,
     Guarantee,
     PlacedArrival,
     SampledKind,
@@ -40,7 +40,6 @@ from kwiken.allocator.sampling import (
 from kwiken.apps.console import note, print_json, say
 from kwiken.base.errors import InputError
 from kwiken.base.machine import open_own, read_file
-from kwiken.cli.allocate.place import SampledSettings
 
 CHUNK: Final = 1 << 16  # bytes that are read at once
 MAX_LINE: Final = 1 << 12  # bytes of one line
@@ -48,6 +47,23 @@ MAX_JOBS: Final = 1_000_000  # that stand at once
 MAX_JOURNAL: Final = 1 << 30  # bytes
 MAX_NAME: Final = 200  # characters of a job's name
 _Name = msgspec.Meta(min_length=1, max_length=MAX_NAME)
+
+
+class SampledSettings(NamedTuple):
+    """Options of the sampled scheduler.
+
+    Attributes:
+        promised: guarantee as `QUALITY:FAILURE`; None for the default.
+        scan_every: number of decisions of a stream for each one that is compared with a full scan.
+        advise: other scheduler whose setting is asked for; None to place.
+    """
+
+    promised: str | None
+    stream: bool
+    agents: int
+    journal: str | None
+    scan_every: int
+    advise: str | None
 
 
 class StreamLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -118,7 +134,7 @@ class PlacementStream:
     ) -> None:
         self._state = state
         self._kinds = {one.name: sampled_kind(one, one.typical_size) for one in requests}
-        self._arrivals = Arrivals(state, guarantee.draws, settings.agents, seed)
+        self._arrivals = ArrivalPlacer(state, guarantee.draws, settings.agents, seed)
         self._guarantee, self._agents, self._scan_every = guarantee, settings.agents, settings.scan_every
         self._names = [node.name for node in state.ledger.cluster.nodes]
         self.figures = StreamFigures()

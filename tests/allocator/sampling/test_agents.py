@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 from benchmarks.placement.instances import FAMILIES, cluster_of, instance
 from kwiken.allocator.placement import PlacementRequest
 from kwiken.allocator.sampling import (
-    Arrivals,
+    ArrivalPlacer,
     EarlyStop,
     Guarantee,
+    NodeProposal,
     PlacingAgent,
-    Proposal,
     ReleaseHistory,
     SampledKind,
     SharedNodes,
@@ -57,7 +57,7 @@ def test_ten_agents_in_random_order_and_kills_sell_no_node_twice(seed: int) -> N
     state, kinds = state_of(12)
     agents = [PlacingAgent(state, 4, np.random.default_rng([seed, n])) for n in range(10)]
     stands: dict[str, int] = {}
-    pending: list[tuple[int, SampledKind, Proposal]] = []
+    pending: list[tuple[int, SampledKind, NodeProposal]] = []
     for step in range(120):
         action = rng.random()
         if action < 0.5:
@@ -67,7 +67,7 @@ def test_ten_agents_in_random_order_and_kills_sell_no_node_twice(seed: int) -> N
                 pending.append((number, kind, proposal))
         elif action < 0.8 and pending:
             number, kind, late = pending.pop(rng.randrange(len(pending)))
-            again: Proposal | None = late
+            again: NodeProposal | None = late
             while again is not None and not state.commit(again):
                 again = agents[number].propose(late.job, kind)
             if again is not None:
@@ -87,10 +87,10 @@ def test_ten_agents_in_random_order_and_kills_sell_no_node_twice(seed: int) -> N
 
 def test_agents_that_decide_at_once_conflict_and_draw_again() -> None:
     state, kinds = state_of(40)
-    alone = Arrivals(state, 8, 1, 1)
+    alone = ArrivalPlacer(state, 8, 1, 1)
     assert sum(alone.place([(f"a{n}", kinds[0])])[0].redraws for n in range(20)) == 0
     state, kinds = state_of(40)
-    together = Arrivals(state, 8, 10, 1)
+    together = ArrivalPlacer(state, 8, 10, 1)
     placed = [
         one for turn in range(4) for one in together.place([(f"b{turn}-{n}", kinds[0]) for n in range(10)])
     ]
@@ -101,7 +101,7 @@ def test_agents_that_decide_at_once_conflict_and_draw_again() -> None:
 
 def test_a_job_that_stands_is_answered_with_its_node() -> None:
     state, kinds = state_of(20)
-    arrivals = Arrivals(state, 8, 3, 1)
+    arrivals = ArrivalPlacer(state, 8, 3, 1)
     (first,) = arrivals.place([("a", kinds[0])])
     again = arrivals.place([("a", kinds[0]), ("b", kinds[0]), ("b", kinds[1])])
     assert again[0].again
@@ -113,7 +113,7 @@ def test_a_job_that_stands_is_answered_with_its_node() -> None:
 
 def test_a_full_cluster_says_so_until_something_leaves() -> None:
     state, kinds = state_of(3)
-    arrivals = Arrivals(state, 8, 1, 1)
+    arrivals = ArrivalPlacer(state, 8, 1, 1)
     placed: list[str] = []
     while (one := arrivals.place([(f"a{len(placed)}", kinds[0])])[0]).node is not None:
         placed.append(one.job)
@@ -139,7 +139,7 @@ def test_the_guarantee_holds_on_800_nodes_at_any_load(load: float, guarantee: Gu
     """Ranks of the choices among all nodes with room: misses stay within the binomial error."""
     state, kinds = state_of(800, seed=3)
     rng = np.random.default_rng(5)
-    fill = Arrivals(state, 1, 1, 7)
+    fill = ArrivalPlacer(state, 1, 1, 7)
     cores, number = float(state.ledger.cluster.cores.sum()), 0
     while state.ledger.free_cores.sum() > (1 - load) * cores:
         fill.place([(f"fill-{number}", kinds[int(rng.integers(len(kinds)))])])

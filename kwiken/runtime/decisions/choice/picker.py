@@ -17,9 +17,9 @@ from kwiken.runtime.decisions.choice.rules import (
     LATENCY_GAIN,
     MAX_CANDIDATES,
     MAX_SAMPLE_FACTOR,
+    ChoiceContext,
     ChoiceRule,
     LeastBySpeed,
-    StageRecord,
 )
 from kwiken.runtime.wire.transport import Replica, Reply
 
@@ -47,7 +47,7 @@ class Picker:
     ) -> None:
         self._rng = rng
         self._rule = rule or LeastBySpeed()
-        self._stage = StageRecord(rng)
+        self._stage = ChoiceContext(rng)
         self._live = [ReplicaState(replica) for replica in replicas]
         self._ejected: list[ReplicaState] = []
         self._outliers = self._stage.outliers

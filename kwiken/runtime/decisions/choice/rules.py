@@ -39,7 +39,7 @@ MAX_RATIO: Final = (
 )
 
 
-class StageRecord:
+class ChoiceContext:
     """What a stage's callers know of all its replicas together.
 
     Attributes:
@@ -59,7 +59,7 @@ class StageRecord:
 class ChoiceRule(Protocol):
     """Rule by which calls of a stage choose among the replicas that take calls."""
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Choose a replica for a first attempt.
 
         Args:
@@ -68,7 +68,7 @@ class ChoiceRule(Protocol):
         """
         ...
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Score of a replica for a further attempt; lower is better.
 
         Args:
@@ -91,7 +91,7 @@ class LeastBySpeed:
 
     __slots__ = ()
 
-    def choose(self, live: Sequence[ReplicaState], now: float, stage: StageRecord) -> ReplicaState:
+    def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Choose the replica with the least score; near ties go to the first one from a random place on."""
         candidates = rotated(live, stage.rng)
         best, least = candidates[0], inf
@@ -108,7 +108,7 @@ class LeastBySpeed:
                 best, least = target, found * EQUAL_SCORES
         return best
 
-    def score(self, target: ReplicaState, now: float, stage: StageRecord) -> float:
+    def score(self, target: ReplicaState, now: float, stage: ChoiceContext) -> float:
         """Calls in flight after this one, times expected latency, or the age of the oldest call if longer."""
         latency = expected_latency(target, now, stage.typical or 1.0)
         score = max(latency, silence(target, now)) * (calls_in_flight(target, now) + 1)
