@@ -28,7 +28,7 @@ class EarlyStop:
     """Sequential choice among draws for jobs of one kind.
 
     Args:
-        guarantee: what is promised.
+        guarantee: share of the candidates and probability that the complete sample would promise.
     """
 
     def __init__(self, guarantee: Guarantee) -> None:

@@ -90,7 +90,7 @@ def failure_from(population: int, good: int, draws: int) -> float:
     """Probability that draws without replacement hold no good candidate.
 
     Args:
-        population: number of candidates.
+        population: number of all candidates, good or not, 1 or more.
         good: number of good ones among them.
         draws: number of draws, at most the population.
     """
@@ -104,7 +104,7 @@ def draws_from(population: int, good: int, failure: float) -> int:
     """Least number of draws without replacement that hold a good candidate but for a probability.
 
     Args:
-        population: number of candidates.
+        population: number of all candidates, good or not, 1 or more.
         good: number of good ones among them, 1 or more.
         failure: probability that none is drawn, above 0 and below 1.
     """
