@@ -46,6 +46,7 @@ FOLDERS = {
         "classify": "Predict workloads' performance on every node from a few measurements.",
         "place": "Size workloads for their targets and place them on unequal nodes.",
         "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
+        "provision": "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle.",
         "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
         "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     },
@@ -57,7 +58,7 @@ FOLDERS = {
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *("classify", "place", "pack", "size", "fleet", "demo-place", "reproduce"),
+    *("classify", "place", "pack", "size", "provision", "fleet", "demo-place", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

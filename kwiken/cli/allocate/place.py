@@ -202,7 +202,7 @@ def command(
     if out is not None:
         write_text(out, placement.to_json())
     if picture is not None:
-        from kwiken.cli.allocate.picture import draw_placement  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures import draw_placement  # needs the libraries of reports
 
         write_text(picture, draw_placement(admissions, ledger))
     if as_json:

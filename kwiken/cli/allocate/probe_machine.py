@@ -74,7 +74,7 @@ def command(
     if out is not None:
         write_text(out, probe_to_json(found))
     if picture is not None:
-        from kwiken.cli.allocate.probe_picture import draw_probe  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures import draw_probe  # needs the libraries of reports
 
         write_text(picture, draw_probe(found))
     if as_json:

@@ -148,7 +148,7 @@ def command(
     if out is not None:
         _write(study, out)
     if picture is not None:
-        from kwiken.cli.allocate.size_picture import draw_frontier  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures import draw_frontier  # needs the libraries of reports
 
         write_text(
             picture,

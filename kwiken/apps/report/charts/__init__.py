@@ -13,6 +13,11 @@ from kwiken.apps.report.charts.judgement import (
 from kwiken.apps.report.charts.percentiles import Band as Band, Line as Line, draw_ladder as draw_ladder
 from kwiken.apps.report.charts.plots import draw_plot as draw_plot
 from kwiken.apps.report.charts.requests import pauses_of as pauses_of, pick_requests as pick_requests
-from kwiken.apps.report.charts.scales import log_scale as log_scale, log_ticks as log_ticks
+from kwiken.apps.report.charts.scales import (
+    linear_scale as linear_scale,
+    linear_ticks as linear_ticks,
+    log_scale as log_scale,
+    log_ticks as log_ticks,
+)
 from kwiken.apps.report.charts.svg import Drawing as Drawing, shorten as shorten
 from kwiken.apps.report.charts.worth import draw_worth as draw_worth

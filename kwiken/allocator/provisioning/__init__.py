@@ -1,0 +1,33 @@
+"""Provisioning: what to reserve, what to rent by the hour or on spot, and how long an idle node is kept."""
+
+from __future__ import annotations
+
+from kwiken.allocator.provisioning.document import (
+    Provision as Provision,
+    ProvisionStudy as ProvisionStudy,
+    StrategyCost as StrategyCost,
+    study_provision as study_provision,
+)
+from kwiken.allocator.provisioning.interruptions import (
+    Recording as Recording,
+    recording_from_json as recording_from_json,
+)
+from kwiken.allocator.provisioning.load_curve import (
+    LoadCurve as LoadCurve,
+    load_from_text as load_from_text,
+)
+from kwiken.allocator.provisioning.offers import (
+    NodeOffer as NodeOffer,
+    PriceList as PriceList,
+    Terms as Terms,
+    prices_from_toml as prices_from_toml,
+)
+from kwiken.allocator.provisioning.payment import Payment as Payment
+from kwiken.allocator.provisioning.strategies import (
+    HINDSIGHT as HINDSIGHT,
+    HINDSIGHT_SPOT as HINDSIGHT_SPOT,
+    LONGEST_DAYS as LONGEST_DAYS,
+    Market as Market,
+    ProvisioningSettings as ProvisioningSettings,
+    market as market,
+)

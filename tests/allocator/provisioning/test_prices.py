@@ -1,0 +1,65 @@
+"""Price lists: what is read, and one clear line for each kind of bad input."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwiken.allocator.provisioning import Terms, prices_from_toml
+from kwiken.base.errors import InputError
+
+HEAD = 'currency = "USD"\ndate = 2026-11-01\nsource = "a page"\n'
+ON_DEMAND = '[[offers]]\nname = "od"\nclass = "small"\nterms = "on-demand"\ncores = 4\nprice_per_hour = 0.2\n'
+RESERVED = (
+    '[[offers]]\nname = "year"\nclass = "small"\nterms = "reserved"\ncores = 4\nprice_per_hour = 0.125\n'
+    "term_days = 365\n"
+)
+SPOT = '[[offers]]\nname = "spot"\nclass = "small"\nterms = "spot"\ncores = 4\nprice_per_hour = 0.07\n'
+
+
+def test_offers_are_read_with_the_cheapest_core_first() -> None:
+    prices = prices_from_toml(
+        HEAD + ON_DEMAND + ON_DEMAND.replace("od", "big").replace("small", "large").replace("= 4", "= 16"),
+        where="prices.toml",
+    )
+    assert [offer.name for offer in prices.on_demand] == ["big", "od"]
+    assert prices.date == "2026-11-01"
+    assert prices.of(Terms.SPOT) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD.replace("date = 2026-11-01\n", "") + ON_DEMAND, "date: is missing"),
+        (HEAD.replace("2026-11-01", '"soon"') + ON_DEMAND, "date: must be a day"),
+        (HEAD.replace("2026-11-01", "2026-11-01T10:00:00Z") + ON_DEMAND, "date: must be a day"),
+        (HEAD.replace('source = "a page"\n', "") + ON_DEMAND, "source"),
+        (HEAD + ON_DEMAND + RESERVED + 'currency = "EUR"\n', "offers[1].currency: is 'EUR'"),
+        (HEAD + ON_DEMAND.replace("0.2", "0"), "offers[0].price_per_hour: must be above 0"),
+        (HEAD + ON_DEMAND.replace("0.2", "-1"), "offers[0].price_per_hour: must be above 0"),
+        (HEAD + ON_DEMAND.replace("0.2", "nan"), "price_per_hour"),
+        (HEAD + ON_DEMAND.replace("0.2", "inf"), "price_per_hour"),
+        (HEAD + ON_DEMAND.replace("cores = 4", "cores = 0"), "cores"),
+        (HEAD + ON_DEMAND + ON_DEMAND, "offers[1].name: 'od' is given twice"),
+        (HEAD + RESERVED, "none is on demand"),
+        (HEAD + ON_DEMAND + RESERVED.replace("term_days = 365\n", ""), "a reservation has a term"),
+        (HEAD + ON_DEMAND + RESERVED.replace("= 365", "= 0"), "term_days must be from 1"),
+        (HEAD + ON_DEMAND + RESERVED.replace("cores = 4", "cores = 8"), "offers[1].cores: is 8"),
+        (HEAD + ON_DEMAND + "term_days = 30\n", "term_days is for reserved offers alone"),
+        (HEAD + ON_DEMAND + "held = 2\n", "held is for reserved offers alone"),
+        (HEAD + ON_DEMAND + SPOT, "either interruptions_per_hour or interruptions"),
+        (HEAD + ON_DEMAND + SPOT + 'interruptions_per_hour = 1.0\ninterruptions = "x.json"\n', "either"),
+        (HEAD + ON_DEMAND + "interruptions_per_hour = 1.0\n", "for spot offers alone"),
+        (HEAD + ON_DEMAND + "colour = 1\n", "unknown field `colour`"),
+        (HEAD + ON_DEMAND + "boot_s = -1\n", "boot_s"),
+        (HEAD + ON_DEMAND.replace('"on-demand"', '"lease"'), "terms"),
+        (HEAD, "offers"),
+        ("currency = \n", "broken TOML"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_prices_are_refused_in_one_line(text: str, words: str) -> None:
+    with pytest.raises(InputError) as failed:
+        prices_from_toml(text, where="prices.toml")
+    assert str(failed.value).startswith("prices.toml")
+    assert words in str(failed.value)
+    assert "\n" not in str(failed.value)
