@@ -4,7 +4,7 @@ The days of the curve decide which of four shapes the future is taken to have. T
 of the daily means first, where two weeks or more are there:
 
 1. Too short to tell, or constant: all of the history, as it was.
-2. A line explains the daily means: the line goes on, damped, and the loads vary about the line as before.
+2. A line explains the daily means and has not bent: the line goes on, damped, with the loads about the line.
 3. One step explains the daily means: the history since the step.
 4. Anything else drifts: recent loads weigh more, by half for each quarter of the history.
 
@@ -25,7 +25,10 @@ from kwiken.base.arrays import Floats
 MIN_DAYS: Final = 6  # of a history, to look for a line or a step
 DAYS_PER_WEEK: Final = 7
 EXPLAINED: Final = 0.7  # least share of the variance of daily means that a line or a step has to explain
-DAMPING: Final = 0.75  # share of a line's slope that is taken to go on
+DAMPING: Final = 0.5  # share of a line's slope that is taken to go on
+MAX_CHANGE: Final = 0.15  # of a line over the term, as a share of the mean load
+UNBENT: Final = 0.7  # least slope of the last third of the days, as a share of the whole line's
+MIN_DAYS_OF_SLOPE: Final = 3
 HALF_LIFE: Final = 0.25  # of the weight of a load, as a share of the history's length
 MAX_DAYS: Final = 400  # of a history that are looked at
 MAX_AROUND: Final = 20_000  # loads about a line; of more, evenly many are taken
@@ -87,9 +90,10 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
     at = np.arange(days, dtype=np.float64)
     line = float(((level - np.polyval(np.polyfit(at, level, 1), at)) ** 2).sum())
     step, since = _step(level)
-    if line <= (1 - EXPLAINED) * around and line <= step:
+    is_line = line <= (1 - EXPLAINED) * around and line <= step
+    if is_line and not _has_bent(level):
         return _line(load, daily, horizon_s, 1 - line / around)
-    if step <= (1 - EXPLAINED) * around:
+    if not is_line and step <= (1 - EXPLAINED) * around:
         kept = load.part(len(load.cores) - (days - since) * per_day, len(load.cores))
         steady = _as_it_was(
             kept, f"a step {days - since} days ago explains {1 - step / around:.0%} of the days"
@@ -97,14 +101,14 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
         return ExpectedDemand(DemandShape.STEP, steady.cores, steady.tolerant, steady.weights, steady.reason)
     ages = np.arange(len(load.cores))[::-1] / (HALF_LIFE * len(load.cores))
     weights = 0.5**ages
-    best = max(1 - line / around, 1 - step / around, 0.0)
     return ExpectedDemand(
         DemandShape.DRIFT,
         load.cores,
         load.tolerant,
         weights / weights.sum(),
-        f"neither a line nor a step explains {EXPLAINED:.0%} of the days (the better one {best:.0%}), "
-        "so recent loads weigh more",
+        "the line through the days has bent, so recent loads weigh more"
+        if is_line
+        else f"neither a line nor a step explains {EXPLAINED:.0%} of the days, so recent loads weigh more",
     )
 
 
@@ -136,21 +140,32 @@ def _step(level: Floats) -> tuple[float, int]:
     return best, since
 
 
+def _slope(daily: Floats) -> float:
+    """Median slope of all pairs of days (Theil and Sen), cores a day."""
+    first, later = np.triu_indices(len(daily), 1)
+    return float(np.median((daily[later] - daily[first]) / (later - first)))
+
+
+def _has_bent(level: Floats) -> bool:
+    """Whether the last third of the days rises or falls by much less than all of them."""
+    whole, last = _slope(level), _slope(level[-max(MIN_DAYS_OF_SLOPE, len(level) // 3) :])
+    return last / whole < UNBENT if whole else True
+
+
 def _line(load: LoadCurve, daily: Floats, horizon_s: float | None, explained: float) -> ExpectedDemand:
-    """Loads about a line that goes on: the median slope of all pairs of days (Theil and Sen), damped."""
-    count, days = len(load.cores), len(daily)
-    first, later = np.triu_indices(days, 1)
-    slope = float(np.median((daily[later] - daily[first]) / (later - first))) / load.steps_per_day
+    """Loads about a line that goes on, damped."""
+    count = len(load.cores)
+    slope = _slope(daily) / load.steps_per_day
     at = np.arange(count, dtype=np.float64)
     base = float(np.median(load.cores - slope * at)) + slope * (count - 1)
     around = load.cores - (base - slope * (count - 1) + slope * at)
     steps = max(1.0, (load.hours * 3600.0 if horizon_s is None else horizon_s) / load.step_s)
     ahead = DAMPING * slope * np.linspace(1.0, steps, LEVELS)
-    half = load.mean / 2  # no further from the present level
+    most = MAX_CHANGE * load.mean
     share = np.divide(load.tolerant, load.cores, out=np.zeros(count), where=load.cores > 0)
     kept = slice(None, None, -(-count // MAX_AROUND))
     around, share = around[kept], share[kept]
-    cores = np.maximum(0.0, base + np.clip(ahead, -half, half)[:, None] + around[None, :]).ravel()
+    cores = np.maximum(0.0, base + np.clip(ahead, -most, most)[:, None] + around[None, :]).ravel()
     per_day = slope * load.steps_per_day
     return ExpectedDemand(
         DemandShape.LINE,

@@ -179,7 +179,8 @@ def prices_from_toml(text: str | bytes, *, where: str) -> PriceList:
     """Price list of a `prices.toml`, with the offers in the document's order.
 
     Args:
-        text: TOML document with `currency`, `date`, `source` and tables `[[offers]]`, the fields of `NodeOffer`.
+        text: TOML document with `currency`, `date`, `source` and tables `[[offers]]`, the fields of
+            `NodeOffer`.
         where: source to name in errors, such as a file's path.
 
     Raises:
