@@ -22,7 +22,7 @@ FOLDERS = {
         "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
         "fit": "Learn a service's stages and latencies from its traces.",
         "explain": "Say which stages make slow requests slow, and what a budget buys there.",
-        "export": "Write a plan for gRPC, Envoy or Istio, or a placement for Compose or Kubernetes.",
+        "export": "Write a plan, a placement or a provision as settings of other programs.",
         "report": "Write one page with charts of what was learned, planned and measured.",
         "reproduce": "Recompute the tables and figures of a published source beside its values.",
     },

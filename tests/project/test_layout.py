@@ -83,6 +83,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.export.yaml",
         "kwiken.export.plans",
         "kwiken.export.placements",
+        "kwiken.export.provisions",
         "kwiken.export",
     ),
     # Simulated clusters, and published tables computed anew.

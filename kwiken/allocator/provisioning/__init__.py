@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.allocator.provisioning.document import (
+    ChosenOffer as ChosenOffer,
     Provision as Provision,
     ProvisionStudy as ProvisionStudy,
     StrategyCost as StrategyCost,

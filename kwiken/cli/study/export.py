@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement for Compose or Kubernetes."""
+"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement or a provision for Kubernetes and others."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
+POOLS: Final = ("karpenter",)
+MAX_PROVISION: Final = 16 * MIB
 MAX_MAP: Final = 4 * MIB
 
 
@@ -29,9 +31,10 @@ MAX_MAP: Final = 4 * MIB
 @click.option(
     "--to",
     "program",
-    type=click.Choice((*PROGRAMS, *MANIFESTS)),
+    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS)),
     required=True,
-    help="Whose settings to write; the last two take a placement from kwiken place.",
+    help="Whose settings to write; compose and kubernetes take a placement from kwiken place, karpenter a "
+    "provision from kwiken provision.",
 )
 @click.option(
     "--map",
@@ -54,7 +57,7 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
     others, and --template writes a map of the missing ones. What the target cannot express is reported on
     stderr, and as comments in the file where its format has comments.
     """
-    if program in MANIFESTS:
+    if program in (*MANIFESTS, *POOLS):
         _write_manifest(plan, program, out)
         return
     learned = load_plan(plan)
@@ -75,14 +78,27 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
 
 
 def _write_manifest(path: str, program: str, out: str) -> None:
-    """Write the replicas of a placement."""
+    """Write the replicas of a placement, or the node pools of a provision."""
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
+    if program in POOLS:
+        _write_pools(path, out)
+        return
     text = read_text(path, MAX_PLACEMENT)
     from kwiken.allocator.placement import Placement
     from kwiken.export.placements import MANIFESTS as WRITERS
 
     write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
+    note_written(out)
+
+
+def _write_pools(path: str, out: str) -> None:
+    """Write the node pools of a provision."""
+    text = read_text(path, MAX_PROVISION)
+    from kwiken.allocator.provisioning import Provision
+    from kwiken.export.provisions import karpenter_pools
+
+    write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
     note_written(out)
 
 

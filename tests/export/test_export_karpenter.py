@@ -1,0 +1,164 @@
+"""Provisions for Karpenter, checked against the custom resource definitions of its Go module."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from kwiken.allocator.provisioning import (
+    Provision,
+    ProvisioningSettings,
+    Recording,
+    market,
+    prices_from_toml,
+    study_provision,
+)
+from kwiken.allocator.provisioning.load_curve import load_curve
+from kwiken.base.errors import InputError
+from kwiken.export.provisions import karpenter_pools
+
+PRICES = """
+currency = "USD"
+date = 2026-11-01
+source = "a page"
+[[offers]]
+name = "on demand"
+class = "m7.xlarge"
+terms = "on-demand"
+cores = 4
+price_per_hour = 0.2
+boot_s = 40
+[[offers]]
+name = "year"
+class = "m7.xlarge"
+terms = "reserved"
+cores = 4
+price_per_hour = 0.125
+term_days = 365
+[[offers]]
+name = "spot"
+class = "m7.xlarge"
+terms = "spot"
+cores = 4
+price_per_hour = 0.07
+boot_s = 40
+interruptions = "zone.json"
+"""
+
+
+def provision() -> Provision:
+    up = Recording(60.0, np.tile([True] * 50 + [False] * 2, 40))
+    of = market(prices_from_toml(PRICES, where="prices.toml"), {"spot": up}, ProvisioningSettings())
+    hours = np.arange(24 * 14)
+    load = load_curve(0.0, 3600.0, 100 + 40 * np.sin(hours / 24 * 2 * np.pi), 0.3)
+    return study_provision(load, of).provision
+
+
+@cache
+def definition() -> dict[str, Any]:
+    """Schema of NodePool in the module, as `go mod download` brings it."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed, so the definitions of Karpenter cannot be had")
+    try:
+        done = subprocess.run(
+            [go, "mod", "download", "-json", "sigs.k8s.io/karpenter@v1.15.0"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd="/",
+            check=False,
+        )
+        folder = Path(json.loads(done.stdout)["Zip"])
+    except (subprocess.TimeoutExpired, ValueError, KeyError):
+        pytest.skip("the Go module sigs.k8s.io/karpenter cannot be had here")
+    import zipfile
+
+    name = "sigs.k8s.io/karpenter@v1.15.0/pkg/apis/crds/karpenter.sh_nodepools.yaml"
+    with zipfile.ZipFile(folder) as archive:
+        found = yaml.safe_load(archive.read(name))
+    schema: dict[str, Any] = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def faults(value: Any, schema: dict[str, Any], at: str) -> list[str]:
+    """Where a value breaks an OpenAPI schema; rules in CEL are not checked."""
+    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+    kind = schema.get("type")
+    if kind in kinds and not isinstance(value, kinds[kind]):
+        return [f"{at}: {value!r} is no {kind}"]
+    found: list[str] = []
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{at}: {value!r} is none of {schema['enum']}")
+    if "pattern" in schema and isinstance(value, str) and not re.search(schema["pattern"], str(value)):
+        found.append(f"{at}: {value!r} is not of {schema['pattern']}")
+    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        found.append(f"{at}: {value} is out of range")
+    if isinstance(value, dict):
+        found += [f"{at}.{name} is missing" for name in schema.get("required", ()) if name not in value]
+        for name, inner in value.items():
+            known = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            open_ = name == "metadata" and at == "pool"
+            if known is None and not open_:
+                found.append(f"{at}.{name} is unknown")
+            elif known is not None and not open_:
+                found += faults(inner, known, f"{at}.{name}")
+    for place, inner in enumerate(value if isinstance(value, list) else ()):
+        found += faults(inner, schema.get("items", {}), f"{at}[{place}]")
+    return found
+
+
+def test_pools_follow_the_decision() -> None:
+    decided = provision()
+    pools = list(yaml.safe_load_all(karpenter_pools(decided, where="p.json")))
+    assert [pool["metadata"]["name"] for pool in pools] == ["year", "on-demand", "spot"]
+    weights = {pool["metadata"]["name"]: pool["spec"]["weight"] for pool in pools}
+    assert weights["year"] > weights["spot"] > weights["on-demand"]
+    reserved = decided.offers[0]
+    assert pools[0]["spec"]["limits"]["nodes"] == str(reserved.nodes)
+    assert pools[0]["spec"]["disruption"]["consolidateAfter"] == "Never"
+    assert pools[1]["spec"]["disruption"]["consolidateAfter"] == "400s"  # ten boots of 40 s
+    assert pools[2]["spec"]["template"]["spec"]["taints"][0]["effect"] == "NoSchedule"
+
+
+def test_karpenter_takes_the_pools() -> None:
+    schema = definition()
+    for pool in yaml.safe_load_all(karpenter_pools(provision(), where="p.json")):
+        assert not faults(pool, schema, "pool")
+
+
+def test_the_check_sees_faults() -> None:
+    schema = definition()
+    pool = next(yaml.safe_load_all(karpenter_pools(provision(), where="p.json")))
+    pool["spec"]["disruption"]["consolidateAfter"] = "soon"
+    pool["spec"]["template"]["spec"]["colour"] = 1
+    del pool["spec"]["template"]["spec"]["nodeClassRef"]
+    assert len(faults(pool, schema, "pool")) == 3
+
+
+def test_a_class_that_is_no_label_is_refused() -> None:
+    text = provision().to_json().replace("m7.xlarge", "large node")
+    with pytest.raises(InputError, match="is no instance type"):
+        karpenter_pools(Provision.from_json(text, where="p.json"), where="p.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "is no provision"),
+        ("[", "broken JSON"),
+        ('{"offers": [], "prices_of": ""}', "version: must be 1"),
+    ],
+)
+def test_other_documents_are_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Provision.from_json(text, where="p.json")
