@@ -73,6 +73,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.packing.documents",
         "kwiken.allocator.packing.needs",
         "kwiken.allocator.packing",
+        "kwiken.allocator.provisioning.dispatch",
         "kwiken.allocator.provisioning",
         "kwiken.allocator.capacity",
         "kwiken.allocator.adaptation",
@@ -89,6 +90,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     # Simulated clusters, and published tables computed anew.
     "lab": (
         "kwiken.lab.populations",
+        "kwiken.lab.cloud",
         "kwiken.lab.fleet.simulator",
         "kwiken.lab.fleet",
         "kwiken.lab.crowded.truth",

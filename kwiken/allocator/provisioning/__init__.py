@@ -24,6 +24,7 @@ from kwiken.allocator.provisioning.offers import (
     prices_from_toml as prices_from_toml,
 )
 from kwiken.allocator.provisioning.payment import Payment as Payment
+from kwiken.allocator.provisioning.retention import keep_idle_s as keep_idle_s
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT as HINDSIGHT,
     HINDSIGHT_SPOT as HINDSIGHT_SPOT,

@@ -1,0 +1,24 @@
+"""Simulated cloud: jobs on reserved and rented nodes, outside load, spin-up and what it costs (HCloud)."""
+
+from __future__ import annotations
+
+from kwiken.lab.cloud.load_shapes import SHAPES as SHAPES, drawn_load as drawn_load
+from kwiken.lab.cloud.outcome import CloudOutcome as CloudOutcome
+from kwiken.lab.cloud.scenarios import (
+    CLOUD_SCENARIOS as CLOUD_SCENARIOS,
+    CloudJobs as CloudJobs,
+    draw_jobs as draw_jobs,
+)
+from kwiken.lab.cloud.settings import (
+    STRATEGIES as STRATEGIES,
+    CloudSettings as CloudSettings,
+    CloudStrategy as CloudStrategy,
+    Keeping as Keeping,
+)
+from kwiken.lab.cloud.simulation import run_cloud as run_cloud
+from kwiken.lab.cloud.weather import (
+    SIZES as SIZES,
+    batch_slowdown as batch_slowdown,
+    experienced as experienced,
+    latency_factor as latency_factor,
+)
