@@ -106,6 +106,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.colocation",
         "kwiken.lab.reproduction.lsh",
         "kwiken.lab.reproduction.tarcil",
+        "kwiken.lab.reproduction.hcloud",
         "kwiken.lab.reproduction",
         "kwiken.lab",
     ),

@@ -15,6 +15,7 @@ from kwiken.allocator.provisioning.interruptions import (
 )
 from kwiken.allocator.provisioning.load_curve import (
     LoadCurve as LoadCurve,
+    load_curve as load_curve,
     load_from_text as load_from_text,
 )
 from kwiken.allocator.provisioning.offers import (
@@ -24,6 +25,11 @@ from kwiken.allocator.provisioning.offers import (
     prices_from_toml as prices_from_toml,
 )
 from kwiken.allocator.provisioning.payment import Payment as Payment
+from kwiken.allocator.provisioning.pricing import (
+    Commitment as Commitment,
+    break_even_weeks as break_even_weeks,
+    sustained_use_factor as sustained_use_factor,
+)
 from kwiken.allocator.provisioning.retention import keep_idle_s as keep_idle_s
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT as HINDSIGHT,

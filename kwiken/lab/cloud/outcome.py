@@ -36,6 +36,7 @@ class CloudOutcome:
         latency_cores: share of the allocated reserved cores that latency-critical jobs have, with the moment.
         wait_errors: absolute error of the estimated wait in seconds, by cores of the job.
         active: mean number of nodes on demand that are up.
+        peak_cores: largest number of cores on demand that were up at once.
     """
 
     latency: Bools
@@ -56,6 +57,7 @@ class CloudOutcome:
     latency_cores: list[tuple[float, float]] = field(default_factory=list)
     wait_errors: list[tuple[float, float]] = field(default_factory=list)
     active: float = 0.0
+    peak_cores: float = 0.0
 
     @property
     def end_min(self) -> float:

@@ -25,7 +25,8 @@ MINUTE: Final = 60.0
 
 
 def _static(minute: Floats) -> Floats:
-    return 854 * (1 + 0.05 * np.sin(2 * np.pi * minute / 40))
+    load: Floats = 854 * (1 + 0.05 * np.sin(2 * np.pi * minute / 40))
+    return load
 
 
 def _low(minute: Floats) -> Floats:
@@ -37,7 +38,8 @@ def _high(minute: Floats) -> Floats:
     base = 255 + 45 * np.sin(2 * np.pi * minute / 50)
     first = 1226 * np.clip(1 - np.abs(minute - 32) / 10, 0, 1)
     second = 1100 * np.clip(1 - np.abs(minute - 60) / 10, 0, 1)
-    return np.maximum(base, np.maximum(first, second))
+    load: Floats = np.maximum(base, np.maximum(first, second))
+    return load
 
 
 CLOUD_SCENARIOS: Final[Mapping[str, Callable[[Floats], Floats]]] = MappingProxyType(

@@ -237,7 +237,7 @@ class _Run:
         jobs, out = self.jobs, self.out
         pressure = servers.of_others(place, job, cores)
         factor = self.factor(job, excess(pressure, jobs.tolerated[job], jobs.weights[job]))
-        before = self.factors[job]
+        before = float(self.factors[job])
         self.factors[job] = mean = max(before, (before + factor) / 2)
         if jobs.latency[job]:
             out.performance[job] = 1 / mean
@@ -264,7 +264,7 @@ class _Run:
         else:
             self.out.rented_core_s += core_s
         self.up_s += now - node.ordered_s
-        self.up -= 1
+        self.up -= node.size
 
     # Reserved nodes
 
@@ -398,7 +398,8 @@ class _Run:
         if size == FULL:
             self.spun_s, self.spun = self.spun_s + took, self.spun + 1
         self.out.obtained += 1
-        self.up += 1
+        self.up += size
+        self.out.peak_cores = max(self.out.peak_cores, self.up)
         offset = float(self.rng.uniform(-HOST_SPREAD, HOST_SPREAD))
         return _Rented(size, now, now + took, offset, spot=spot)
 

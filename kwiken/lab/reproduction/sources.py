@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.colocation import all_parts as parts_of_colocation
+from kwiken.lab.reproduction.hcloud import all_parts as parts_of_hcloud
 from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.lsh import all_parts as parts_of_lsh
@@ -17,6 +18,7 @@ NAMES = {
     "paragon": "Paragon (Delimitrou and Kozyrakis, ASPLOS 2013): classification and placement",
     "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
     "tarcil": "Tarcil (Delimitrou, Sanchez and Kozyrakis, SoCC 2015): sampled placement with guarantees",
+    "hcloud": "HCloud (Delimitrou and Kozyrakis, ASPLOS 2016): reserved and on-demand nodes",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
@@ -25,6 +27,7 @@ _PARTS = {
     "kwiken": parts_of_kwiken,
     "paragon": parts_of_paragon,
     "quasar": parts_of_quasar,
+    "hcloud": parts_of_hcloud,
     "ibench": parts_of_ibench,
     "colocation": parts_of_colocation,
     "lsh": parts_of_lsh,

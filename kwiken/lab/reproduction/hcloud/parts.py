@@ -1,0 +1,27 @@
+"""Every part of the reproduction of HCloud."""
+
+from __future__ import annotations
+
+from kwiken.lab.reproduction.hcloud.better import better
+from kwiken.lab.reproduction.hcloud.costs import costs
+from kwiken.lab.reproduction.hcloud.policies import policies
+from kwiken.lab.reproduction.hcloud.strategies import strategies
+from kwiken.lab.reproduction.hcloud.sweeps import sweeps
+from kwiken.lab.reproduction.hcloud.variability import variability
+from kwiken.lab.reproduction.rows import Part
+
+
+def all_parts(seeds: int) -> tuple[Part, ...]:
+    """Every part of the reproduction.
+
+    Args:
+        seeds: number of draws of the scenarios to take medians over.
+    """
+    return (
+        *strategies(seeds),
+        *costs(seeds),
+        *policies(seeds),
+        *sweeps(seeds),
+        *variability(seeds),
+        *better(seeds),
+    )
