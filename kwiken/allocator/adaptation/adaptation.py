@@ -75,6 +75,38 @@ class Adaptation:
         forecast = self._sizings[workload].forecast()
         return forecast.performance, forecast.needed
 
+    def missing_cores(self) -> dict[str, float]:
+        """Number of cores that workloads with targets lack, by workload; those with enough are left out."""
+        missing = {}
+        for name, sizing in self._sizings.items():
+            forecast = sizing.forecast()
+            if sizing.request.workload.best_effort or forecast.met:
+                continue
+            drawn = sum(cores for _, _, cores in self.keys[name])
+            least = float(sizing.request.all_cores.min())
+            lacking = forecast.needed / forecast.performance - 1 if forecast.performance > 0 else 1.0
+            missing[name] = max(least, drawn * lacking)
+        return missing
+
+    def prepare(self, now_s: float, rates_per_s: Mapping[str, float]) -> list[Action]:
+        """Give workloads what loads that are to come need, before they miss their targets.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+            rates_per_s: load to come, requests per second by workload; one within the target's is left out.
+        """
+        actions: list[Action] = []
+        for name, rate_per_s in rates_per_s.items():
+            if rate_per_s <= max(self._rates[name], self._stated[name].required):
+                continue
+            self._rates[name] = rate_per_s
+            self._require(name, self._stated[name])
+            found = self._measures.fit(name, f"the load rises to {rate_per_s:.3g} requests/s")
+            if found:
+                self._watches[name].grew(now_s)
+            actions += found
+        return actions
+
     def observe(self, now_s: float, seen: Mapping[str, Observation]) -> list[Action]:
         """Take account of a window of measurements.
 

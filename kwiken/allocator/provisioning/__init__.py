@@ -30,6 +30,13 @@ from kwiken.allocator.provisioning.pricing import (
     break_even_weeks as break_even_weeks,
     sustained_use_factor as sustained_use_factor,
 )
+from kwiken.allocator.provisioning.renting import (
+    NodeRenter as NodeRenter,
+    Order as Order,
+    Rental as Rental,
+    RentalState as RentalState,
+    Return as Return,
+)
 from kwiken.allocator.provisioning.retention import keep_idle_s as keep_idle_s
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT as HINDSIGHT,

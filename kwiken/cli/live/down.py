@@ -28,7 +28,7 @@ def command(*, service: str | None, state: str) -> None:
 
     Only processes that `kwiken up` started are signalled: both pid and start time must match its state.
     """
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state import StateFiles, settle_orphans
 
     folder = Path(state)
     named = service_name(service) if service is not None else None
@@ -44,6 +44,8 @@ def command(*, service: str | None, state: str) -> None:
                 stopped += [each.service for each in together]
         except InputError as error:
             failures.append(error)
+    if folder.is_dir() and (orphans := settle_orphans(folder)):
+        note(f"given back, since what rented them was killed: {', '.join(orphans)}")
     for name in stopped:
         note(f"{name} is stopped")
     for failure in failures[1:]:

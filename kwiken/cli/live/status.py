@@ -15,9 +15,10 @@ from kwiken.cli.live.gateway import STAGES, replica_columns, replica_rows, stage
 from kwiken.cli.shared import json_option, service_name
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster.state import ClusterState, StateFiles
+    from kwiken.runtime.cluster.state import ClusterState, RentalRecord, StateFiles
 
 UNWELL: Final = 1
+MAX_RENTALS_SHOWN: Final = 50
 
 
 @click.command(short_help="Show the local cluster.")
@@ -52,15 +53,48 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
             say(_live_page(each, read))
         return 0
     clusters = [describe(each, read) for each, read in found]
+    rented = _rented(folder)
     if as_json:
-        print_json({"clusters": clusters})
+        print_json({"clusters": clusters} | ({"rentals": rented} if rented is not None else {}))
     else:
         for cluster in clusters:
             _show(cluster)
+        if rented is not None:
+            _show_rented(rented)
     for error in unreadable:
         note(f"kwiken: {error}")
     sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
     return 0 if sound and not unreadable else UNWELL
+
+
+def _rented(folder: Path) -> RentalRecord | None:
+    """Rented nodes of the services that are up; None if they rent none."""
+    from kwiken.runtime.cluster.state import read_journal
+
+    record = read_journal(folder)
+    return None if record is None or record.closed else record
+
+
+def _show_rented(record: RentalRecord) -> None:
+    rows = [
+        (
+            one.node,
+            one.node_class,
+            f"{one.offer} ({one.terms})",
+            one.state,
+            f"{one.up_s:.0f} s",
+            f"{one.cost:.4g}",
+            one.ended or one.reason,
+        )
+        for one in record.rentals[-MAX_RENTALS_SHOWN:]
+    ]
+    columns = ("node", "class", "offer", "state", "up", f"cost, {record.currency}", "reason")
+    print_table("nodes by offer", columns, rows, to_stdout=True)
+    say(f"cost so far {record.cost:.4g} {record.currency}")
+    if record.orphaned:
+        note(
+            "kwiken: what rented these nodes was killed; kwiken down, or the next kwiken up, gives them back"
+        )
 
 
 def _live_page(files: StateFiles, state: ClusterState) -> str:

@@ -8,7 +8,7 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kwiken.model.service import Service
     from kwiken.runtime.cluster import Cluster, Layout
     from kwiken.runtime.cluster.state import StateFiles
-    from kwiken.runtime.upkeep import Upkeep
+    from kwiken.runtime.node_classes import NodeLimits
+    from kwiken.runtime.upkeep import RentedNodes, Upkeep
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -319,7 +320,8 @@ async def _run(
         if placed is None:
             clusters = {name: await stack.enter_async_context(start(None)) for name, start in starts.items()}
         else:
-            clusters, upkeep = await stack.enter_async_context(_on_nodes(starts, placed))
+            folder = files[0].folder
+            clusters, upkeep = await stack.enter_async_context(_on_nodes(starts, placed, folder))
         up = True
         for event, line in warnings.items():
             _log(event, line, logging.WARNING)
@@ -340,30 +342,58 @@ async def _run(
 
 @contextlib.asynccontextmanager
 async def _on_nodes(
-    starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed
+    starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed, folder: Path
 ) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None]]:
     """Clusters on the nodes of a placement, and what keeps their targets, if there are any."""
     from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
 
     adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
+    down = placed.renter.down if placed.renter is not None else ()
     with contextlib.ExitStack() as claim:
         if nodes_file is not None:
             claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
-        async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
+        if placed.renter is not None:
+            _settle(folder)
+        async with clusters_on_nodes(starts, placed.nodes, placed.replicas, down=down) as running:
             _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
             if adaptation is None or assignment is None:
                 yield running.clusters, None
                 return
-            yield (
-                running.clusters,
-                Upkeep(
-                    adaptation,
-                    assignment,
+            tell = functools.partial(_log, Event.UPKEEP_ACTED)
+            with _renting(placed, running.limits, folder, tell) as rented:
+                yield (
                     running.clusters,
-                    running.limits,
-                    say=functools.partial(_log, Event.UPKEEP_ACTED),
-                ),
-            )
+                    Upkeep(adaptation, assignment, running.clusters, running.limits, say=tell, rented=rented),
+                )
+
+
+def _settle(folder: Path) -> None:
+    """End what an owner that was killed has rented, and say so."""
+    from kwiken.runtime.cluster.state import settle_orphans
+
+    if orphans := settle_orphans(folder):
+        note(f"note: rented by a kwiken up that was killed, and given back: {', '.join(orphans)}")
+
+
+@contextlib.contextmanager
+def _renting(
+    placed: Placed, limits: NodeLimits, folder: Path, tell: Callable[[str], None]
+) -> Iterator[RentedNodes | None]:
+    """What rents nodes, if there are prices; at the end every rented node is given back."""
+    import time
+
+    from kwiken.runtime.upkeep import RentalJournal, RentedNodes
+
+    if placed.renter is None:
+        yield None
+        return
+    journal = RentalJournal(folder, placed.currency, time.monotonic())
+    rented = RentedNodes(placed.renter, placed.nodes, limits, journal, say=tell)
+    rented.seen(time.monotonic())
+    try:
+        yield rented
+    finally:
+        rented.end(time.monotonic())
 
 
 async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:

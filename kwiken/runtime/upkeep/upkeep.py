@@ -7,12 +7,22 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 import aiohttp
 
-from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Start, Stop
+from kwiken.allocator.adaptation import (
+    WINDOW_S,
+    Action,
+    Adaptation,
+    Observation,
+    Resize,
+    Shortage,
+    Start,
+    Stop,
+)
+from kwiken.allocator.provisioning import Order, Return
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
@@ -20,11 +30,13 @@ from kwiken.runtime.cluster import Cluster, ReplicaPlace
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.readings import Readings
+from kwiken.runtime.upkeep.rented_nodes import RentedNodes
 
 LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
 FAILED_S: Final = 1.0  # pause after a step that failed
 NODE_LOST_S: Final = 60.0  # time for which nothing is placed on a node that was lost
+LEAST_SHORTAGE: Final = 1e-3  # cores that a workload lacks whose prediction does not say how many
 
 
 class Upkeep:
@@ -36,6 +48,7 @@ class Upkeep:
         clusters: running clusters by the name of their service.
         limits: limits of the processes of all clusters.
         say: told each action with its reason, as one line.
+        rented: nodes that come and go; None where all nodes are there.
     """
 
     def __init__(
@@ -46,12 +59,14 @@ class Upkeep:
         limits: NodeLimits,
         *,
         say: Callable[[str], None],
+        rented: RentedNodes | None = None,
     ) -> None:
         self._adaptation = adaptation
         self._assignment = assignment
         self._clusters = clusters
         self._limits = limits
         self._say = say
+        self._rented = rented
         self._readings = Readings()
         self._back_at_s: dict[str, float] = {}  # by lost node
 
@@ -71,6 +86,7 @@ class Upkeep:
             await asyncio.sleep(CHECK_S)
             now_s = time.monotonic()
             await self._survived(self._check_nodes(now_s))
+            await self._survived(self._use_booted(now_s))
             if now_s >= next_window_s:
                 next_window_s = now_s + WINDOW_S
                 await self._survived(self._observe(now_s))
@@ -95,21 +111,29 @@ class Upkeep:
         """
         if lost := self._lost():
             for node in lost:
-                self._back_at_s[node] = now_s + NODE_LOST_S
-                for cluster in self._clusters.values():
-                    await cluster.drop_node(node)
-            for replicas in self._adaptation.keys.values():
-                for key, where, _ in replicas:
-                    if where in lost:
-                        self._assignment.names.pop(key, None)
-                        await self._limits.end(key)
-            await self._apply(self._adaptation.nodes_lost(lost, now_s))
+                if self._rented is None:
+                    self._back_at_s[node] = now_s + NODE_LOST_S
+                else:  # another one is ordered where room is short
+                    self._rented.give_back(Return(node, "it was lost"), now_s)
+            await self._withdraw(lost, now_s)
         due = [node for node, at_s in self._back_at_s.items() if at_s <= now_s]
         for node in due:
             del self._back_at_s[node]
         usable = [node for node in due if self._usable(node)]
         self._back_at_s.update({node: now_s + NODE_LOST_S for node in due if node not in usable})
         await self._apply([action for node in usable for action in self._adaptation.node_back(node)])
+
+    async def _withdraw(self, nodes: Collection[str], now_s: float) -> None:
+        """Use some nodes no longer; what stood there is placed elsewhere."""
+        for node in nodes:
+            for cluster in self._clusters.values():
+                await cluster.drop_node(node)
+        for replicas in self._adaptation.keys.values():
+            for key, where, _ in list(replicas):
+                if where in nodes:
+                    self._assignment.names.pop(key, None)
+                    await self._limits.end(key)
+        await self._apply(self._adaptation.nodes_lost(list(nodes), now_s))
 
     def _usable(self, node: str) -> bool:
         """Whether a node that was lost can be emulated again."""
@@ -149,6 +173,52 @@ class Upkeep:
         for service, whole in wholes.items():
             actions += self._adaptation.observe_service(service, now_s, whole, seen[service])
         await self._apply(actions)
+        if self._rented is not None:
+            rates = {name: one.rate_per_s for name, one in together.items()}
+            short = {one.workload for one in actions if isinstance(one, Shortage)}
+            await self._rent(self._rented, now_s, rates, short)
+
+    async def _use_booted(self, now_s: float) -> None:
+        """Use the nodes that have booted."""
+        if self._rented is not None:
+            for node in self._rented.booted(now_s):
+                await self._apply(self._adaptation.node_back(node))
+
+    async def _rent(
+        self, rented: RentedNodes, now_s: float, rates_per_s: Mapping[str, float], short: Collection[str]
+    ) -> None:
+        """Prepare for loads that rise, order nodes where room is short, and give idle ones back.
+
+        Args:
+            short: workloads of which a shortage was told in this window; each lacks a core at least in part.
+        """
+        ahead = rented.loads_ahead(now_s, rates_per_s)
+        await self._apply(self._adaptation.prepare(now_s, ahead))
+        missing = dict.fromkeys(short, LEAST_SHORTAGE) | self._adaptation.missing_cores()
+        for action in rented.renter.observe(now_s, missing, self._occupied()):
+            self._note(action.line)
+            if isinstance(action, Order):
+                rented.order(action, now_s)
+            elif isinstance(action, Return):
+                await self._withdraw([action.node], now_s)
+                with contextlib.suppress(InputError):  # it was lost meanwhile
+                    await self._limits.remove_node(action.node)
+                rented.give_back(action, now_s)
+        rented.seen(now_s)
+
+    def _occupied(self) -> set[str]:
+        """Nodes that have replicas with a target."""
+        return {
+            node
+            for name, replicas in self._adaptation.keys.items()
+            if not self._assignment.workloads[name].best_effort
+            for _, node, _ in replicas
+        }
+
+    def _note(self, line: str) -> None:
+        """Show an action of all services beside theirs."""
+        for cluster in self._clusters.values():
+            cluster.note_action(line)
 
     def _replicas_of(self, service: str) -> dict[str, tuple[str, dict[str, str]]]:
         """Stage of each workload of a service, with the keys of its replicas by their names, by workload."""

@@ -29,6 +29,7 @@ class PlacementOptions:
         workloads: path of the document of workloads, whose targets are kept; None for none.
         profiles: path of their predictions; None for none.
         target_p99: p99 latencies to keep of whole services, as texts: `TIME`, or `SERVICE=TIME`.
+        prices: path of the document of prices, by which nodes are rented; None to have all nodes.
     """
 
     placement: str | None
@@ -36,6 +37,7 @@ class PlacementOptions:
     workloads: str | None = None
     profiles: str | None = None
     target_p99: tuple[str, ...] = ()
+    prices: str | None = None
 
     def arguments(self) -> list[str]:
         """Command-line words of these options."""
@@ -44,6 +46,7 @@ class PlacementOptions:
             "--nodes": self.nodes,
             "--workloads": self.workloads,
             "--profiles": self.profiles,
+            "--prices": self.prices,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, value)]
         return words + [word for text in self.target_p99 for word in ("--target-p99", text)]
@@ -54,9 +57,11 @@ class PlacementOptions:
         Raises:
             InputError: options or files do not fit each other or a service; names option or file.
         """
-        if self.workloads is not None or self.profiles is not None or self.target_p99:
+        wanted = self.workloads, self.profiles, self.prices
+        if any(one is not None for one in wanted) or self.target_p99:
             if self.nodes is None or self.workloads is None or self.profiles is None:
-                raise InputError("keeping targets needs --nodes, --workloads and --profiles")
+                what = "renting nodes" if self.prices is not None else "keeping targets"
+                raise InputError(f"{what} needs --nodes, --workloads and --profiles")
             # Here, since it needs the libraries of planning.
             from kwiken.cli.live.placing.target_inputs import read_target_inputs
 
@@ -67,6 +72,7 @@ class PlacementOptions:
                 self.placement,
                 services,
                 service_targets_ms=service_targets(services, self.target_p99),
+                prices_file=self.prices,
             )
         if self.placement is None:
             if self.nodes is not None:
@@ -97,6 +103,11 @@ def placement_options(main: F) -> F:
         help="p99 of the whole service to keep, such as 60ms, 0.2s, or 60 for milliseconds; repeatable for "
         "several services.",
     )
+    @click.option(
+        "--prices",
+        metavar="FILE",
+        help="Offers of the nodes: those that are not held are rented when room is short, and given back.",
+    )
     @functools.wraps(main)
     def placed(
         *args: Any,
@@ -105,9 +116,10 @@ def placement_options(main: F) -> F:
         workloads: str | None,
         profiles: str | None,
         target_p99: tuple[str, ...],
+        prices: str | None,
         **values: Any,
     ) -> Any:
-        placing = PlacementOptions(placement, nodes, workloads, profiles, target_p99)
+        placing = PlacementOptions(placement, nodes, workloads, profiles, target_p99, prices)
         return main(*args, placing=placing, **values)
 
     return cast("F", placed)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kwiken.allocator.adaptation import Adaptation
     from kwiken.allocator.placement import Cluster, Placement
+    from kwiken.allocator.provisioning import NodeRenter
     from kwiken.model.service import Service
     from kwiken.runtime.cluster import EmulatedNode, ReplicaPlace
     from kwiken.runtime.upkeep import Assignment
@@ -28,6 +29,8 @@ class Placed:
         nodes_file: path of the document of nodes; None where there is none.
         adaptation: keeps the targets; None to keep the replicas as they are.
         assignment: which replica is which one of the adaptation; None without one.
+        renter: rents and gives back nodes; None where all nodes are there.
+        currency: currency of what is rented; empty without a renter.
     """
 
     nodes: Mapping[str, EmulatedNode]
@@ -35,6 +38,8 @@ class Placed:
     nodes_file: str | None
     adaptation: Adaptation | None = None
     assignment: Assignment | None = None
+    renter: NodeRenter | None = None
+    currency: str = ""
 
 
 def read_placement_inputs(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:

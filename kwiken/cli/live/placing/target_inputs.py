@@ -16,9 +16,11 @@ from kwiken.allocator.placement import (
     request_for,
 )
 from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.provisioning import NodeRenter, prices_from_toml
 from kwiken.allocator.workloads import Workload, profiles_from_json, workloads_from_toml
 from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
 from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
 from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
 from kwiken.runtime.cluster import EmulatedNode
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kwiken.allocator.placement import Cluster
+    from kwiken.allocator.provisioning import PriceList
     from kwiken.model.service import Service
 
 CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"
+MAX_PRICES: Final = 4 * MIB
 
 
 def read_target_inputs(
@@ -42,6 +46,7 @@ def read_target_inputs(
     services: Sequence[Service],
     *,
     service_targets_ms: Mapping[str, float],
+    prices_file: str | None = None,
 ) -> Placed:
     """Read files, and place what is not placed yet.
 
@@ -49,6 +54,7 @@ def read_target_inputs(
         placement_file: path of a placement to start from; None to place now.
         services: services whose stages are kept at their targets; best-effort work is placed beside them.
         service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
+        prices_file: path of the offers by which nodes are rented; None to have all nodes.
 
     Raises:
         InputError: the files do not fit each other or a service, or a workload has no room.
@@ -76,8 +82,30 @@ def read_target_inputs(
     adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
     assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
     _check_room(adaptation, wanted, workloads_file)
+    renter, currency = None, ""
+    if prices_file is not None:
+        prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
+        renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
     replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
-    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment)
+    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency)
+
+
+def _renter(
+    prices: PriceList,
+    where: str,
+    cluster: Cluster,
+    adaptation: Adaptation,
+    wanted: Sequence[Workload],
+) -> NodeRenter:
+    """What rents nodes; those that are not there get no replicas, and best-effort work leaves them."""
+    import time
+
+    now_s = time.monotonic()
+    targeted = {one.name for one in wanted if not one.best_effort}
+    used = {node for name in targeted for _, node, _ in adaptation.keys[name]}
+    renter = NodeRenter(cluster, prices, used, now_s, where=where)
+    adaptation.nodes_lost(renter.down, now_s)
+    return renter
 
 
 def _placement(file: str | None, requests: Sequence[PlacementRequest], cluster: Cluster) -> Placement:

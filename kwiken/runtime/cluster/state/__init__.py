@@ -10,4 +10,12 @@ from kwiken.runtime.cluster.state.documents import (
 )
 from kwiken.runtime.cluster.state.files import StateFiles as StateFiles
 from kwiken.runtime.cluster.state.folder import StateFolder as StateFolder
+from kwiken.runtime.cluster.state.rentals import (
+    JOURNAL_VERSION as JOURNAL_VERSION,
+    RentalEntry as RentalEntry,
+    RentalRecord as RentalRecord,
+    read_journal as read_journal,
+    settle_orphans as settle_orphans,
+    write_journal as write_journal,
+)
 from kwiken.runtime.cluster.state.stop import stop_cluster as stop_cluster
