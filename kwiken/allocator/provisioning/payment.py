@@ -9,7 +9,7 @@ import numpy as np
 from kwiken.allocator.provisioning.interruptions import SpotSupply
 from kwiken.allocator.provisioning.load_curve import LoadCurve
 from kwiken.allocator.provisioning.offers import NodeOffer
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,8 @@ class SpotUse:
 def spot_use(supply: SpotSupply, step_s: float, count: int, wait_s: float) -> SpotUse:
     """Use of spot nodes over the steps of a load; a supply that is shorter is repeated.
 
-    Work waits when no node is there, up to a time from the start of the outage; what waited is done on the
-    next spot node. Beyond that time the work moves to nodes on demand.
+    Work waits when no node is there. After a short outage it is done on the next spot node; in one that is
+    longer than the wait, all of the work moves to nodes on demand.
 
     Args:
         supply: which offer serves when.
@@ -82,8 +82,7 @@ def spot_use(supply: SpotSupply, step_s: float, count: int, wait_s: float) -> Sp
     """
     up = supply.serving >= 0
     length = len(up)
-    ages = np.arange(length) - np.maximum.accumulate(np.where(up, np.arange(length), -1))
-    waiting = ~up & (ages * supply.step_s <= wait_s)
+    waiting = _short_outages(up, wait_s / supply.step_s)
     price, undone = supply.prices_per_core, supply.lost_core_s
     mean_price = float(price[up].mean()) if up.any() else 0.0
     shown = [up, waiting, np.where(up, price, mean_price), undone / supply.step_s, supply.lost]
@@ -99,6 +98,16 @@ def spot_use(supply: SpotSupply, step_s: float, count: int, wait_s: float) -> Sp
         undone=np.divide(means[3], served, out=np.zeros(count), where=served > 0),
         interruptions=means[4] * step_s / supply.step_s,
     )
+
+
+def _short_outages(up: Bools, most: float) -> Bools:
+    """Whether each step is in an outage of at most this many steps, which ends."""
+    edges = np.flatnonzero(np.diff(up.astype(np.int8), prepend=1, append=1))
+    found = np.zeros(len(up), dtype=np.bool_)
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        if last - first <= most and last < len(up):
+            found[first:last] = True
+    return found
 
 
 def _means(total: Floats, edges: Floats, length: int) -> Floats:

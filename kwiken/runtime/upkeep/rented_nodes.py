@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kwiken.allocator.adaptation import WINDOW_S
 from kwiken.allocator.provisioning import NodeRenter, Order, RentalState, Return
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.cluster import EmulatedNode
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep.rental_journal import RentalJournal
 
-TREND_S: Final = 20.0  # windows of load whose rise is taken to go on
+TREND_S: Final = 20.0  # time over which the rise of a load is taken to go on
 AHEAD_S: Final = 10.0  # beyond a boot: the time until a replica on the new node serves
-RISING: Final = 1.05  # of a load over the trend, from which on it counts as rising
+MIN_WINDOWS: Final = 3  # in a row, each above the one before, for a load to count as rising
+DEVIATIONS: Final = 2.0  # of the counts of a window by which the load has to have risen
 
 
 class RentedNodes:
@@ -104,7 +107,11 @@ class RentedNodes:
                 seen.popleft()
             first_s, first = seen[0]
             lasted_s = now_s - first_s
-            if lasted_s > 0 and rate > RISING * first:
+            rates = [one for _, one in seen][-MIN_WINDOWS:]
+            rises = len(rates) == MIN_WINDOWS and all(a < b for a, b in itertools.pairwise(rates))
+            # Counts of requests that come at random vary by their root.
+            by_chance = DEVIATIONS * math.sqrt((rate + first) / WINDOW_S)
+            if rises and rate - first > by_chance:
                 expected = rate + (rate - first) / lasted_s * (boot_s + AHEAD_S)
                 ahead[name] = min(expected, 2 * rate) if math.isfinite(expected) else rate
         return ahead

@@ -1,0 +1,192 @@
+"""What to reserve: the least expected cost against every other count, and the demand that is expected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.provisioning import (
+    HINDSIGHT,
+    HINDSIGHT_SPOT,
+    Market,
+    ProvisioningSettings,
+    ProvisionStudy,
+    Recording,
+    load_curve,
+    market,
+    prices_from_toml,
+    study_provision,
+)
+from kwiken.allocator.provisioning.demand_forecast import DemandShape, ExpectedDemand, expected_demand
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms
+from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve
+from kwiken.base.arrays import Floats
+from tests.support.models.price_lists import SPOT_OFFER, price_list
+
+HOUR = 3600.0
+
+
+def market_of(text: str, recordings: dict[str, Recording] | None = None) -> Market:
+    return market(prices_from_toml(text, where="prices"), recordings or {}, ProvisioningSettings())
+
+
+def study(first: Floats, later: Floats, *, ratio: float = 1.6) -> ProvisionStudy:
+    return study_provision(
+        load_curve(0.0, HOUR, first),
+        market_of(price_list(ratio)),
+        later=load_curve(len(first) * HOUR, HOUR, later),
+    )
+
+
+def over_hindsight(first: Floats, later: Floats, name: str = "decided", *, ratio: float = 1.6) -> float:
+    judged = study(first, later, ratio=ratio).judged
+    return judged[name].total / judged[HINDSIGHT].total - 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 40), st.floats(0, 1)), min_size=1, max_size=30),
+    st.floats(0.05, 0.95),
+    st.floats(0.1, 1.0),
+    st.sampled_from([1.0, 3.0, 16.0]),
+)
+def test_no_other_count_costs_less(
+    loads: list[tuple[float, float]], reserved: float, tolerant_price: float, size: float
+) -> None:
+    cores = np.array([load for load, _ in loads])
+    tolerant = cores * np.array([share for _, share in loads])
+    weights = np.full(len(cores), 1 / len(cores))
+    demand = ExpectedDemand(DemandShape.STEADY, cores, tolerant, weights, "")
+    offer = NodeOffer(
+        name="year",
+        node_class="c",
+        terms=Terms.RESERVED,
+        cores=size,
+        price_per_hour=reserved * size,
+        term_days=365,
+    )
+
+    def cost(count: int) -> float:
+        above = np.maximum(cores - count * size, 0)
+        firm = np.maximum(cores - tolerant - count * size, 0)
+        return count * size * reserved + float(
+            (weights * (tolerant_price * above + (1 - tolerant_price) * firm)).sum()
+        )
+
+    chosen = nodes_to_reserve(demand, offer, OverflowPrices(1.0, tolerant_price))
+    least = min(cost(count) for count in range(int(40 / size) + 3))
+    assert cost(chosen) <= least + 1e-9
+
+
+def test_without_tolerant_work_it_is_the_quantile() -> None:
+    cores = np.arange(1.0, 101.0)
+    demand = ExpectedDemand(DemandShape.STEADY, cores, 0 * cores, np.full(100, 0.01), "")
+    offer = NodeOffer(
+        name="y", node_class="c", terms=Terms.RESERVED, cores=1, price_per_hour=0.6, term_days=365
+    )
+    assert nodes_to_reserve(demand, offer, OverflowPrices(1.0, 1.0)) == pytest.approx(40, abs=1)
+
+
+class TestDemand:
+    HOURS = np.arange(17 * 24.0)
+
+    def day(self, low: float = 60.0) -> Floats:
+        return low + 40 * (1 + np.sin(2 * np.pi * self.HOURS / 24))
+
+    def test_a_line_goes_on(self) -> None:
+        found = expected_demand(load_curve(0, HOUR, self.day() + self.HOURS * 0.2))
+        assert found.shape is DemandShape.LINE
+        assert found.cores.mean() > (self.day() + self.HOURS * 0.2)[-24:].mean()
+
+    def test_a_line_that_bends_does_not(self) -> None:
+        bent = 100 * np.sin(np.pi / 2 * self.HOURS / self.HOURS[-1]) + 50
+        assert expected_demand(load_curve(0, HOUR, bent)).shape is not DemandShape.LINE
+
+    def test_only_what_follows_a_step_counts(self) -> None:
+        load = self.day() * np.where(self.HOURS < 6 * 24, 1, 2)
+        found = expected_demand(load_curve(0, HOUR, load))
+        assert found.shape is DemandShape.STEP
+        assert found.cores.min() == pytest.approx(2 * self.day().min())
+
+    def test_six_days_are_needed(self) -> None:
+        found = expected_demand(load_curve(0, HOUR, self.day()[: 5 * 24] + self.HOURS[: 5 * 24]))
+        assert found.shape is DemandShape.STEADY
+
+    def test_weights_sum_to_one_and_no_load_is_negative(self) -> None:
+        rng = np.random.default_rng(3)
+        for load in (self.day(), 300 - 0.7 * self.HOURS, rng.gamma(1, 30, 408), 0 * self.HOURS):
+            found = expected_demand(load_curve(0, HOUR, np.maximum(load, 0), 0.4))
+            assert found.weights.sum() == pytest.approx(1)
+            assert (found.cores >= 0).all()
+            assert (found.tolerant <= found.cores + 1e-9).all()
+
+    @pytest.mark.parametrize("steps", [2, 23, 24, 1000])
+    def test_any_length_and_step_is_taken(self, steps: int) -> None:
+        for step_s in (10.0, 3600.0, 86_400.0, 1e6):
+            load = load_curve(0, step_s, np.arange(steps) % 7 + 1.0)
+            assert expected_demand(load).weights.sum() == pytest.approx(1)
+
+
+class TestShapes:
+    """Loads of many shapes: decided on 17 days, paid on the next 17, within 3% of hindsight."""
+
+    HOURS = np.arange(34 * 24.0)
+    DAY = 1 + 0.4 * np.sin(2 * np.pi * HOURS / 24)
+    WEEK = np.where((HOURS // 24) % 7 >= 5, 0.6, 1.0)
+
+    @pytest.mark.parametrize("ratio", [1.6, 2.74])
+    @pytest.mark.parametrize(
+        "load",
+        [
+            100 * DAY * WEEK,
+            100 * DAY * WEEK * (1 + 0.8 * HOURS / HOURS[-1]),
+            100 * DAY * np.where(HOURS < 200, 1, 1.7),
+            60 + 300 * (HOURS % 100 == 0),
+            100 * ((HOURS % 24 >= 8) & (HOURS % 24 < 18)),
+            np.full(len(HOURS), 42.0),
+        ],
+        ids=["weekly", "growth", "step", "spikes", "office hours", "constant"],
+    )
+    def test_near_hindsight(self, load: Floats, ratio: float) -> None:
+        assert over_hindsight(load[:408], load[408:], ratio=ratio) <= 0.03
+
+    def test_zeros_cost_nothing(self) -> None:
+        found = study(np.zeros(48), np.zeros(48))
+        assert {one.total for one in found.judged.values()} == {0.0}
+
+    def test_one_day_is_enough(self) -> None:
+        load = 100 * self.DAY[:24]
+        assert over_hindsight(load, load) <= 0.03
+
+
+def test_hindsight_is_no_dearer_than_any_strategy() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        judged = study(rng.gamma(4, 30, 200), rng.gamma(6, 30, 200)).judged
+        assert judged[HINDSIGHT].total <= min(one.total for one in judged.values()) * 1.01  # whole nodes
+
+
+def test_held_nodes_stay() -> None:
+    load = load_curve(0, HOUR, np.full(100, 10.0))
+    found = study_provision(load, market_of(price_list(held=30)))
+    assert [(one.name, one.nodes) for one in found.provision.offers if one.nodes] == [("year", 30)]
+
+
+def test_spot_serves_what_may_be_interrupted() -> None:
+    up = np.tile([True] * 95 + [False] * 5, 40)
+    hours = np.arange(400)
+    curve: Floats = 100 + 50 * np.sin(hours / 24 * 2 * np.pi)
+    load = load_curve(0, HOUR, curve, 0.5)
+    of = market_of(price_list(extra=SPOT_OFFER), {"spot": Recording(60.0, up)})
+    found = study_provision(load, of, later=load)
+    assert found.provision.spot is not None
+    assert 0.3 < found.provision.spot.expected_price < 0.5
+    assert found.judged["decided, with spot"].total < found.judged["decided"].total
+    assert found.judged["decided, with spot"].total <= 1.03 * found.judged[HINDSIGHT_SPOT].total
+    assert found.judged["decided, with spot"].interruptions > 0
+
+
+def test_spot_that_is_never_there_is_not_used() -> None:
+    load = load_curve(0, HOUR, np.full(100, 10.0), 1.0)
+    of = market_of(price_list(extra=SPOT_OFFER), {"spot": Recording(60.0, np.zeros(500, dtype=np.bool_))})
+    assert study_provision(load, of).provision.spot is None
