@@ -92,6 +92,7 @@ class _Run:
         if not settings.profiles:
             wanted = np.where(jobs.latency, PEAK_FACTOR * needed, needed * guess)
             self.given = np.clip(np.ceil(wanted), 1, FULL)
+        self.sizes = [next(size for size in SIZES if size >= cores) for cores in self.given]
         self.rng = np.random.default_rng((seed, 2))
         peak = float(jobs.ideal_cores().max())
         reserved = {CloudStrategy.SR: peak * (1 + OVERPROVISION)}.get(strategy, 0.0)
@@ -331,8 +332,7 @@ class _Run:
     # Rented nodes
 
     def size_for(self, job: int) -> int:
-        cores = self.given[job]
-        return next(size for size in SIZES if size >= cores)
+        return self.sizes[job]
 
     def bigger(self, job: int, size: int) -> int:
         """Size that offers the quality that a job demands; hybrids rent it for demanding jobs."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections import deque
 from collections.abc import Mapping
 from typing import Final
-
-import numpy as np
 
 HISTORY: Final = 500  # observations of a kind that are kept
 KEPT_S: Final = 1800.0  # age up to which they count
@@ -22,10 +22,8 @@ class QualityRecord:
     """
 
     def __init__(self, priors: Mapping[int, float]) -> None:
-        self._seen: dict[int, deque[tuple[float, float]]] = {
-            kind: deque([(0.0, prior)] * PRIOR_WEIGHT, HISTORY) for kind, prior in priors.items()
-        }
-        self._known: dict[tuple[int, float], float] = {}
+        self._seen = {kind: deque([(0.0, prior)] * PRIOR_WEIGHT) for kind, prior in priors.items()}
+        self._sorted = {kind: [prior] * PRIOR_WEIGHT for kind, prior in priors.items()}
 
     def observe(self, kind: int, quality: float, now_s: float) -> None:
         """Note a quality.
@@ -34,11 +32,12 @@ class QualityRecord:
             quality: what a node of this kind offered, a share from 0 to 1.
             now_s: moment, seconds.
         """
-        seen = self._seen[kind]
+        seen, ordered = self._seen[kind], self._sorted[kind]
         seen.append((now_s, quality))
-        while len(seen) > 1 and seen[0][0] < now_s - KEPT_S:
-            seen.popleft()
-        self._known = {place: value for place, value in self._known.items() if place[0] != kind}
+        bisect.insort(ordered, quality)
+        while len(seen) > 1 and (seen[0][0] < now_s - KEPT_S or len(seen) > HISTORY):
+            _, old = seen.popleft()
+            del ordered[bisect.bisect_left(ordered, old)]
 
     def offered(self, kind: int, coverage: float = COVERAGE) -> float:
         """Quality that a share of the nodes of a kind met or exceeded.
@@ -46,7 +45,6 @@ class QualityRecord:
         Args:
             coverage: share of the nodes, 0 to 1; more of it is a lower quality.
         """
-        if (kind, coverage) not in self._known:
-            values = [quality for _, quality in self._seen[kind]]
-            self._known[kind, coverage] = float(np.quantile(values, 1 - coverage, method="inverted_cdf"))
-        return self._known[kind, coverage]
+        ordered = self._sorted[kind]
+        worse = math.ceil(round((1 - coverage) * len(ordered), 9))
+        return ordered[max(0, worse - 1)]

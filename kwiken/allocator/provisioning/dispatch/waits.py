@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections import deque
 from typing import Final
+
+from scipy.special import gammaincinv
 
 HISTORY: Final = 200  # waits and releases that are kept
 KEPT_S: Final = 1800.0
@@ -17,7 +20,8 @@ class WaitEstimator:
     """Waits for nodes of one kind, and the moments at which some were released."""
 
     def __init__(self) -> None:
-        self._waits: deque[tuple[float, float]] = deque(maxlen=HISTORY)
+        self._waits: deque[tuple[float, float]] = deque()
+        self._sorted: list[float] = []
         self._releases: deque[float] = deque(maxlen=HISTORY)
 
     def released(self, now_s: float) -> None:
@@ -35,7 +39,10 @@ class WaitEstimator:
             now_s: moment, seconds.
             wait_s: how long it was, seconds.
         """
+        if len(self._waits) == HISTORY:
+            self._forget()
         self._waits.append((now_s, wait_s))
+        bisect.insort(self._sorted, wait_s)
 
     def estimate_s(self, now_s: float, ahead: int = 0) -> float:
         """Time within which 99% of the waits end, seconds.
@@ -47,30 +54,18 @@ class WaitEstimator:
             now_s: moment, seconds.
             ahead: number of jobs that wait already.
         """
-        recent = sorted(wait for at, wait in self._waits if at >= now_s - KEPT_S)
-        if len(recent) >= MIN_WAITS:
-            return recent[math.ceil(LEVEL * len(recent)) - 1]
-        first = next((at for at in self._releases if at >= now_s - KEPT_S), None)
-        if first is None or now_s <= first:
+        while self._waits and self._waits[0][0] < now_s - KEPT_S:
+            self._forget()
+        if len(self._sorted) >= MIN_WAITS:
+            return self._sorted[math.ceil(LEVEL * len(self._sorted)) - 1]
+        while self._releases and self._releases[0] < now_s - KEPT_S:
+            self._releases.popleft()
+        if not self._releases or now_s <= self._releases[0]:
             return MAX_WAIT_S
-        rate = sum(at >= first for at in self._releases) / (now_s - first)
-        return _poisson_time(rate, ahead + 1, LEVEL)
+        rate = len(self._releases) / (now_s - self._releases[0])
+        # Of a Poisson process, the time of the k-th event has the gamma law of shape k.
+        return min(MAX_WAIT_S, float(gammaincinv(ahead + 1, LEVEL)) / rate)
 
-
-def _poisson_time(rate: float, events: int, level: float) -> float:
-    """Time within which a Poisson process has some events with a probability, by bisection, seconds."""
-
-    def reached(expected: float) -> float:
-        term = total = math.exp(-expected)
-        for count in range(1, events):
-            term *= expected / count
-            total += term
-        return 1.0 - total
-
-    low, high = 0.0, 1.0
-    while reached(high) < level and high < 500 + 2 * events:
-        high *= 2
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if reached(middle) >= level else (middle, high)
-    return min(MAX_WAIT_S, high / rate)
+    def _forget(self) -> None:
+        _, wait_s = self._waits.popleft()
+        del self._sorted[bisect.bisect_left(self._sorted, wait_s)]

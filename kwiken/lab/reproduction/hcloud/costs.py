@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.provisioning import Commitment, break_even_weeks, sustained_use_factor
-from kwiken.lab.cloud import CLOUD_SCENARIOS, CloudSettings
-from kwiken.lab.reproduction.hcloud.runs import RATIO, Figures, cloud_figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, over_seeds
+from kwiken.lab.cloud import CLOUD_SCENARIOS
+from kwiken.lab.reproduction.hcloud.runs import RATIO, Figures, level, order
+from kwiken.lab.reproduction.rows import Findings, Plot, PlotSeries, ReproducedRow
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
 RATIOS: Final = (0.01, *(round(0.05 * step, 2) for step in range(1, 81)))
@@ -18,15 +18,6 @@ YEAR_DAYS: Final = 365
 SHORT_WEEKS: Final = (2 / 168, 1, 4, 17, 52)
 
 Costs = dict[str, dict[str, Figures]]  # by scenario and strategy
-
-
-def charged(seed: int) -> Costs:
-    """Figures of every strategy on every scenario."""
-    settings = CloudSettings()
-    return {
-        scenario: {name: cloud_figures(scenario, name, settings, seed) for name in NAMES}
-        for scenario in CLOUD_SCENARIOS
-    }
 
 
 def _hourly(figures: Figures, ratio: float = RATIO) -> float:
@@ -41,8 +32,12 @@ def _m(results: list[Costs], scenario: str) -> str:
     return f"M {np.median([one[scenario]['SR']['mean demand'] for one in results]):.0f} cores"
 
 
-def _rows(by_case: list[list[Costs]]) -> Findings:
-    (results,) = by_case
+def cost_findings(results: list[Costs]) -> Findings:
+    """Rows and plots of costs.
+
+    Args:
+        results: figures of every strategy on every scenario, by seed.
+    """
     rows: list[ReproducedRow] = []
     base = [_hourly(one["static"]["SR"]) for one in results]
     for scenario in CLOUD_SCENARIOS:
@@ -259,8 +254,3 @@ def _plots(costs: Costs) -> tuple[Plot, ...]:
             Plot("Figure 13", f"committed cost, {scenario}", "weeks", "core hours on demand", by_week)
         )
     return tuple(plots)
-
-
-def costs(seeds: int) -> tuple[Part, ...]:
-    """Costs of every strategy on every scenario."""
-    return (over_seeds("costs", charged, seeds, _rows),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kwiken.lab.reproduction.hcloud.better import better
-from kwiken.lab.reproduction.hcloud.costs import costs
 from kwiken.lab.reproduction.hcloud.policies import policies
 from kwiken.lab.reproduction.hcloud.strategies import strategies
 from kwiken.lab.reproduction.hcloud.sweeps import sweeps
@@ -19,7 +18,6 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     """
     return (
         *strategies(seeds),
-        *costs(seeds),
         *policies(seeds),
         *sweeps(seeds),
         *variability(seeds),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kwiken.lab.cloud import CLOUD_SCENARIOS, CloudSettings, draw_jobs
+from kwiken.lab.reproduction.hcloud.costs import cost_findings
 from kwiken.lab.reproduction.hcloud.runs import Figures, cloud_figures, level, order
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
 
@@ -77,7 +78,11 @@ def _played_rows(results: list[list[dict[str, Figures]]]) -> Findings:
         rows += _performance(scenario, known, unknown)
         rows += _gains(scenario, known, unknown)
     rows += _high(by_case["high", True])
-    return Findings(tuple(rows))
+    seeds = range(len(by_case["high", True]))
+    charged = cost_findings(
+        [{scenario: by_case[scenario, True][seed] for scenario in CLOUD_SCENARIOS} for seed in seeds]
+    )
+    return Findings((*rows, *charged.rows), charged.plots)
 
 
 def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[ReproducedRow]:
