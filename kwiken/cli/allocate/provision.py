@@ -238,15 +238,12 @@ def _costs(title: str, costs: Sequence[StrategyCost], judged: dict[str, float] |
         cells += [f"{one.spot:.5g}"] if spot else []
         cells += [f"{one.committed_year:.5g}"]
         if judged is not None:
-            best = judged[HINDSIGHT]
+            best = judged.get(HINDSIGHT_SPOT if one.spot else HINDSIGHT, 0.0)
             cells.append(f"{one.hourly / best - 1:+.1%}" if best > 0 else "-")
-            if spot:
-                other = judged.get(HINDSIGHT_SPOT)
-                cells.append(f"{one.hourly / other - 1:+.1%}" if other else "-")
         rows.append(tuple(cells))
     columns = ["strategy", "reserved nodes", "an hour", "reserved", "on demand"]
     columns += ["spot"] if spot else []
     columns += ["a year, committed"]
     if judged is not None:
-        columns += ["to hindsight"] + (["to hindsight with spot"] if spot else [])
+        columns.append("to hindsight")  # of strategies with spot: to the best with spot
     print_table(title, tuple(columns), rows, to_stdout=True)
