@@ -18,11 +18,11 @@ from kwiken.allocator.provisioning import (
     Provision,
     ProvisioningSettings,
     Recording,
+    curve_of,
     market,
     prices_from_toml,
     study_provision,
 )
-from kwiken.allocator.provisioning.load_curve import load_curve
 from kwiken.base.errors import InputError
 from kwiken.export.provisions import karpenter_pools
 
@@ -59,7 +59,7 @@ def provision() -> Provision:
     up = Recording(60.0, np.tile([True] * 50 + [False] * 2, 40))
     of = market(prices_from_toml(PRICES, where="prices.toml"), {"spot": up}, ProvisioningSettings())
     hours = np.arange(24 * 14)
-    load = load_curve(0.0, 3600.0, 100 + 40 * np.sin(hours / 24 * 2 * np.pi), 0.3)
+    load = curve_of(0.0, 3600.0, 100 + 40 * np.sin(hours / 24 * 2 * np.pi), 0.3)
     return study_provision(load, of).provision
 
 

@@ -15,7 +15,7 @@ from kwiken.allocator.provisioning.interruptions import (
 )
 from kwiken.allocator.provisioning.load_curve import (
     LoadCurve as LoadCurve,
-    load_curve as load_curve,
+    curve_of as curve_of,
     load_from_text as load_from_text,
 )
 from kwiken.allocator.provisioning.offers import (
@@ -31,11 +31,11 @@ from kwiken.allocator.provisioning.pricing import (
     sustained_use_factor as sustained_use_factor,
 )
 from kwiken.allocator.provisioning.renting import (
+    NodeOrder as NodeOrder,
     NodeRenter as NodeRenter,
-    Order as Order,
+    NodeReturn as NodeReturn,
     Rental as Rental,
     RentalState as RentalState,
-    Return as Return,
 )
 from kwiken.allocator.provisioning.retention import keep_idle_s as keep_idle_s
 from kwiken.allocator.provisioning.strategies import (

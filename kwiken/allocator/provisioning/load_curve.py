@@ -68,7 +68,7 @@ class LoadCurve:
         )
 
 
-def load_curve(
+def curve_of(
     start_s: float, step_s: float, cores: Sequence[float] | Floats, tolerant: float | Floats = 0.0
 ) -> LoadCurve:
     """Load curve of plain values.
@@ -119,7 +119,7 @@ def load_from_text(
         raise InputError("is in cores, so --profile and --request-ms do not go with it", where=where)
     factor = 1.0 if unit == "cores" or cores_per_request_rate is None else cores_per_request_rate
     part: float | Floats = tolerant if parts is None else factor * np.array(parts)
-    return load_curve(times[0], step_s, factor * np.array(values), part)
+    return curve_of(times[0], step_s, factor * np.array(values), part)
 
 
 def _csv(source: str, where: str) -> tuple[str, list[float], list[float], list[float] | None, list[int]]:

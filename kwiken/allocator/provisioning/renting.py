@@ -67,7 +67,7 @@ class Rental:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class NodeOrder:
     """Rent a node.
 
     Attributes:
@@ -84,7 +84,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class NodeReturn:
     """Give a node back.
 
     Attributes:
@@ -178,7 +178,7 @@ class NodeRenter:
 
     def observe(
         self, now_s: float, missing_cores: Mapping[str, float], occupied: Collection[str]
-    ) -> list[Order | Return]:
+    ) -> list[NodeOrder | NodeReturn]:
         """Decide what to order and what to give back.
 
         A workload that is short waits without an order where 99% of such waits were shorter than a boot.
@@ -188,7 +188,7 @@ class NodeRenter:
             missing_cores: number of cores that workloads lack, by workload; those with enough are left out.
             occupied: nodes that have replicas with a target.
         """
-        actions: list[Order | Return] = list(self._orders(now_s, missing_cores))
+        actions: list[NodeOrder | NodeReturn] = list(self._orders(now_s, missing_cores))
         wanted = any(missing_cores.values())
         for name, one in list(self._current.items()):
             if one.state is not RentalState.READY or one.offer.terms is Terms.RESERVED:
@@ -203,10 +203,10 @@ class NodeRenter:
             idle_s, keep_s = now_s - one.idle_since_s, self.keep_s(one.offer)
             if idle_s >= keep_s and not wanted:
                 reason = f"idle for {idle_s:.0f} s, and kept for {keep_s:.0f} s"
-                actions.append(Return(name, reason))
+                actions.append(NodeReturn(name, reason))
         return actions
 
-    def ordered(self, order: Order, now_s: float) -> None:
+    def ordered(self, order: NodeOrder, now_s: float) -> None:
         """Take note that an order was placed: it is billed from now on."""
         offer = self._rentable(order.node)
         assert offer is not None, "orders are for nodes that can be rented"
@@ -229,7 +229,7 @@ class NodeRenter:
         """Time for which an idle node of an offer is kept, seconds."""
         return keep_idle_s(offer, np.array(self._gaps.get(offer.name, [])[-MAX_GAPS:]))
 
-    def _orders(self, now_s: float, missing_cores: Mapping[str, float]) -> list[Order]:
+    def _orders(self, now_s: float, missing_cores: Mapping[str, float]) -> list[NodeOrder]:
         for name in [name for name in self._short_since if not missing_cores.get(name)]:
             since_s = self._short_since.pop(name)
             self._waits.setdefault(name, WaitEstimator()).waited(now_s, now_s - since_s)
@@ -238,7 +238,7 @@ class NodeRenter:
             for name, one in self._current.items()
             if one.state is RentalState.BOOTING
         )
-        orders: list[Order] = []
+        orders: list[NodeOrder] = []
         for name, cores in missing_cores.items():
             if cores <= 0:
                 continue
@@ -250,7 +250,7 @@ class NodeRenter:
                 wait_s = self._waits.setdefault(name, WaitEstimator()).estimate_s(now_s)
                 if wait_s < offer.boot_s:
                     break
-                orders.append(Order(node, f"{name} lacks {cores:.3g} cores; by {offer.name}"))
+                orders.append(NodeOrder(node, f"{name} lacks {cores:.3g} cores; by {offer.name}"))
                 taken.add(node)
                 coming += self._cores[self._class_of[node]]
             coming -= min(coming, cores)  # the next workload has what is left

@@ -200,7 +200,7 @@ def _show(study: ProvisionStudy, offers: PriceList, paid: LoadCurve | None) -> N
         for one in provision.offers
     ]
     columns = ("offer", "class", "terms", "nodes", "term", f"{offers.currency}/h", "kept idle")
-    print_table("", columns, rows, to_stdout=True)
+    print_table("", columns, rows)
     if (rule := provision.spot) is not None:
         left = "; an offer whose node lived less than 10 min is left for 30 min" if rule.leaves else ""
         say(
@@ -246,4 +246,4 @@ def _costs(title: str, costs: Sequence[StrategyCost], judged: dict[str, float] |
     columns += ["a year, committed"]
     if judged is not None:
         columns.append("to hindsight")  # of strategies with spot: to the best with spot
-    print_table(title, tuple(columns), rows, to_stdout=True)
+    print_table(title, tuple(columns), rows)

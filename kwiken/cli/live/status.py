@@ -89,7 +89,7 @@ def _show_rented(record: RentalRecord) -> None:
         for one in record.rentals[-MAX_RENTALS_SHOWN:]
     ]
     columns = ("node", "class", "offer", "state", "up", f"cost, {record.currency}", "reason")
-    print_table("nodes by offer", columns, rows, to_stdout=True)
+    print_table("nodes by offer", columns, rows)
     say(f"cost so far {record.cost:.4g} {record.currency}")
     if record.orphaned:
         note(

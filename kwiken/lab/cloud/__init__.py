@@ -17,8 +17,12 @@ from kwiken.lab.cloud.settings import (
 )
 from kwiken.lab.cloud.simulation import run_cloud as run_cloud
 from kwiken.lab.cloud.weather import (
+    HOST_SPREAD as HOST_SPREAD,
+    RESOURCES as RESOURCES,
     SIZES as SIZES,
     batch_slowdown as batch_slowdown,
+    excess as excess,
     experienced as experienced,
     latency_factor as latency_factor,
+    outside_load as outside_load,
 )

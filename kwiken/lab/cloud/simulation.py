@@ -18,9 +18,9 @@ import numpy as np
 
 from kwiken.allocator.provisioning.dispatch import (
     HARD_LIMIT,
+    JobRoute,
     QualityRecord,
     ReservedState,
-    Route,
     RoutedJob,
     SoftLimit,
     WaitEstimator,
@@ -167,7 +167,7 @@ class _Run:
         if self.strategy.hybrid and self.settings.policy == "P8":
             for _ in range(len(self.queue)):  # a job whose wait has grown is moved out
                 job, arrived, wait_s = self.queue.popleft()
-                if dynamic_route(self.known(job), self.state(job, now)) is Route.ON_DEMAND_FULL:
+                if dynamic_route(self.known(job), self.state(job, now)) is JobRoute.ON_DEMAND_FULL:
                     self.rent_full(job, now)
                 else:
                     self.queue.append((job, arrived, wait_s))
@@ -189,11 +189,11 @@ class _Run:
         if not self.settings.profiles:  # an unknown job: a coin above the soft limit
             policy = "P5" if state.utilisation < state.soft and state.fits else "P1"
         where = route(policy, self.known(job), state)
-        if where is Route.RESERVED and self.reserve(job, now):
+        if where is JobRoute.RESERVED and self.reserve(job, now):
             return
-        if where in {Route.RESERVED, Route.QUEUE}:
+        if where in {JobRoute.RESERVED, JobRoute.QUEUE}:
             self.wait(job, now)
-        elif self.strategy is CloudStrategy.HF or where is Route.ON_DEMAND_FULL:
+        elif self.strategy is CloudStrategy.HF or where is JobRoute.ON_DEMAND_FULL:
             self.rent_full(job, now)
         else:
             self.rent(job, self.size_for(job), now)

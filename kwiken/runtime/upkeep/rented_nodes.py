@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kwiken.allocator.adaptation import WINDOW_S
-from kwiken.allocator.provisioning import NodeRenter, Order, RentalState, Return
+from kwiken.allocator.provisioning import NodeOrder, NodeRenter, NodeReturn, RentalState
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.cluster import EmulatedNode
 from kwiken.runtime.node_classes import NodeLimits
@@ -60,7 +60,7 @@ class RentedNodes:
                 with contextlib.suppress(InputError):  # it is there still
                     self._limits.add_node(node, self._nodes[node].limit)
             except KwikenError as error:
-                self.give_back(Return(node, f"it did not boot: {error}"), now_s)
+                self.give_back(NodeReturn(node, f"it did not boot: {error}"), now_s)
                 continue
             self._say(f"{node} is ready")
             found.append(node)
@@ -68,13 +68,13 @@ class RentedNodes:
             self._journal.write(self.renter, now_s)
         return found
 
-    def order(self, order: Order, now_s: float) -> None:
+    def order(self, order: NodeOrder, now_s: float) -> None:
         """Rent a node; its boot begins."""
         self.renter.ordered(order, now_s)
         self._journal.write(self.renter, now_s)
         self._say(order.line)
 
-    def give_back(self, done: Return, now_s: float) -> None:
+    def give_back(self, done: NodeReturn, now_s: float) -> None:
         """Take note that a node was given back."""
         self.renter.returned(done.node, now_s, done.reason)
         self._journal.write(self.renter, now_s)

@@ -22,7 +22,7 @@ from kwiken.allocator.adaptation import (
     Start,
     Stop,
 )
-from kwiken.allocator.provisioning import Order, Return
+from kwiken.allocator.provisioning import NodeOrder, NodeReturn
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
@@ -114,7 +114,7 @@ class Upkeep:
                 if self._rented is None:
                     self._back_at_s[node] = now_s + NODE_LOST_S
                 else:  # another one is ordered where room is short
-                    self._rented.give_back(Return(node, "it was lost"), now_s)
+                    self._rented.give_back(NodeReturn(node, "it was lost"), now_s)
             await self._withdraw(lost, now_s)
         due = [node for node, at_s in self._back_at_s.items() if at_s <= now_s]
         for node in due:
@@ -197,9 +197,9 @@ class Upkeep:
         missing = dict.fromkeys(short, LEAST_SHORTAGE) | self._adaptation.missing_cores()
         for action in rented.renter.observe(now_s, missing, self._occupied()):
             self._note(action.line)
-            if isinstance(action, Order):
+            if isinstance(action, NodeOrder):
                 rented.order(action, now_s)
-            elif isinstance(action, Return):
+            elif isinstance(action, NodeReturn):
                 await self._withdraw([action.node], now_s)
                 with contextlib.suppress(InputError):  # it was lost meanwhile
                     await self._limits.remove_node(action.node)

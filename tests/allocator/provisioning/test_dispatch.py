@@ -9,9 +9,9 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.provisioning.dispatch import (
     HARD_LIMIT,
+    JobRoute,
     QualityRecord,
     ReservedState,
-    Route,
     RoutedJob,
     SoftLimit,
     WaitEstimator,
@@ -35,13 +35,13 @@ def test_the_dynamic_policy_in_every_case(utilisation: float, suits: bool, long_
     job = RoutedJob(0.5, 0.8 if suits else 0.2, 0.0)
     found = dynamic_route(job, state(utilisation, wait_s=60.0 if long_wait else 1.0))
     if utilisation < SOFT:
-        expected = Route.RESERVED
+        expected = JobRoute.RESERVED
     elif suits:
-        expected = Route.ON_DEMAND
+        expected = JobRoute.ON_DEMAND
     elif utilisation < HARD_LIMIT:
-        expected = Route.RESERVED
+        expected = JobRoute.RESERVED
     else:
-        expected = Route.ON_DEMAND_FULL if long_wait else Route.QUEUE
+        expected = JobRoute.ON_DEMAND_FULL if long_wait else JobRoute.QUEUE
     assert found is expected
 
 
@@ -50,21 +50,21 @@ def test_nothing_is_rented_below_the_soft_limit(
     utilisation: float, quality: float, offered: float, wait_s: float
 ) -> None:
     job = RoutedJob(quality, offered, 0.5)
-    assert dynamic_route(job, state(utilisation, wait_s=wait_s)) is Route.RESERVED
+    assert dynamic_route(job, state(utilisation, wait_s=wait_s)) is JobRoute.RESERVED
 
 
 def test_static_policies() -> None:
     tolerant, demanding = RoutedJob(0.1, 1.0, 0.9), RoutedJob(0.95, 1.0, 0.1)
     full = state(1.0, fits=False)
-    assert route("P1", demanding, state(0.1)) is Route.RESERVED  # by its coin
-    assert route("P1", tolerant, state(0.1)) is Route.ON_DEMAND
+    assert route("P1", demanding, state(0.1)) is JobRoute.RESERVED  # by its coin
+    assert route("P1", tolerant, state(0.1)) is JobRoute.ON_DEMAND
     for policy in ("P2", "P3", "P4"):
-        assert route(policy, demanding, state(0.1)) is Route.RESERVED
-        assert route(policy, demanding, full) is Route.QUEUE
-        assert route(policy, tolerant, state(0.1)) is Route.ON_DEMAND
+        assert route(policy, demanding, state(0.1)) is JobRoute.RESERVED
+        assert route(policy, demanding, full) is JobRoute.QUEUE
+        assert route(policy, tolerant, state(0.1)) is JobRoute.ON_DEMAND
     for policy, limit in (("P5", 0.5), ("P6", 0.7), ("P7", 0.9)):
-        assert route(policy, tolerant, state(limit - 0.01)) is Route.RESERVED
-        assert route(policy, tolerant, state(limit)) is Route.ON_DEMAND
+        assert route(policy, tolerant, state(limit - 0.01)) is JobRoute.RESERVED
+        assert route(policy, tolerant, state(limit)) is JobRoute.ON_DEMAND
     with pytest.raises(KeyError):
         route("P9", tolerant, full)
 

@@ -9,10 +9,10 @@ import pytest
 
 from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.allocator.provisioning import (
+    NodeOrder,
     NodeRenter,
-    Order,
+    NodeReturn,
     RentalState,
-    Return,
     Terms,
     prices_from_toml,
 )
@@ -30,9 +30,9 @@ def renter(*, held: int = 1, boot_s: float = 10.0, used: tuple[str, ...] = ("n0"
     return NodeRenter(cluster(), prices_from_toml(text, where="prices"), used, 0.0, where="prices")
 
 
-def carry_out(one: NodeRenter, actions: list[Order | Return], now_s: float) -> None:
+def carry_out(one: NodeRenter, actions: list[NodeOrder | NodeReturn], now_s: float) -> None:
     for action in actions:
-        if isinstance(action, Order):
+        if isinstance(action, NodeOrder):
             one.ordered(action, now_s)
         else:
             one.returned(action.node, now_s, action.reason)
@@ -64,7 +64,7 @@ def test_an_idle_node_is_kept_and_then_given_back() -> None:
     assert not one.observe(30.0, {}, {"n0"})
     assert not one.observe(129.0, {}, {"n0"})  # ten boots of ten seconds
     (back,) = one.observe(130.0, {}, {"n0"})
-    assert back == Return("n1", "idle for 100 s, and kept for 100 s")
+    assert back == NodeReturn("n1", "idle for 100 s, and kept for 100 s")
     carry_out(one, [back], 130.0)
     (rental,) = [each for each in one.rentals if each.offer.terms is Terms.ON_DEMAND]
     assert rental.up_s(1e6) == 130.0
@@ -103,7 +103,7 @@ def test_billed_seconds_are_those_that_nodes_were_up(seed: int) -> None:
         missing = {"w": chance.uniform(0.1, 4.0)} if chance.random() < 0.3 else {}
         occupied = {node for node in ready if chance.random() < 0.5}
         for action in one.observe(now_s, missing, occupied):
-            assert (action.node in there) == isinstance(action, Return)
+            assert (action.node in there) == isinstance(action, NodeReturn)
             carry_out(one, [action], now_s)
             there.symmetric_difference_update({action.node})
         if there - {"n0"} and chance.random() < 0.05:  # a node is lost

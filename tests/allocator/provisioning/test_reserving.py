@@ -13,7 +13,7 @@ from kwiken.allocator.provisioning import (
     ProvisioningSettings,
     ProvisionStudy,
     Recording,
-    load_curve,
+    curve_of,
     market,
     prices_from_toml,
     study_provision,
@@ -33,9 +33,9 @@ def market_of(text: str, recordings: dict[str, Recording] | None = None) -> Mark
 
 def study(first: Floats, later: Floats, *, ratio: float = 1.6) -> ProvisionStudy:
     return study_provision(
-        load_curve(0.0, HOUR, first),
+        curve_of(0.0, HOUR, first),
         market_of(price_list(ratio)),
-        later=load_curve(len(first) * HOUR, HOUR, later),
+        later=curve_of(len(first) * HOUR, HOUR, later),
     )
 
 
@@ -94,28 +94,28 @@ class TestDemand:
         return low + 40 * (1 + np.sin(2 * np.pi * self.HOURS / 24))
 
     def test_a_line_goes_on(self) -> None:
-        found = expected_demand(load_curve(0, HOUR, self.day() + self.HOURS * 0.2))
+        found = expected_demand(curve_of(0, HOUR, self.day() + self.HOURS * 0.2))
         assert found.shape is DemandShape.LINE
         assert found.cores.mean() > (self.day() + self.HOURS * 0.2)[-24:].mean()
 
     def test_a_line_that_bends_does_not(self) -> None:
         bent = 100 * np.sin(np.pi / 2 * self.HOURS / self.HOURS[-1]) + 50
-        assert expected_demand(load_curve(0, HOUR, bent)).shape is not DemandShape.LINE
+        assert expected_demand(curve_of(0, HOUR, bent)).shape is not DemandShape.LINE
 
     def test_only_what_follows_a_step_counts(self) -> None:
         load = self.day() * np.where(self.HOURS < 6 * 24, 1, 2)
-        found = expected_demand(load_curve(0, HOUR, load))
+        found = expected_demand(curve_of(0, HOUR, load))
         assert found.shape is DemandShape.STEP
         assert found.cores.min() == pytest.approx(2 * self.day().min())
 
     def test_six_days_are_needed(self) -> None:
-        found = expected_demand(load_curve(0, HOUR, self.day()[: 5 * 24] + self.HOURS[: 5 * 24]))
+        found = expected_demand(curve_of(0, HOUR, self.day()[: 5 * 24] + self.HOURS[: 5 * 24]))
         assert found.shape is DemandShape.STEADY
 
     def test_weights_sum_to_one_and_no_load_is_negative(self) -> None:
         rng = np.random.default_rng(3)
         for load in (self.day(), 300 - 0.7 * self.HOURS, rng.gamma(1, 30, 408), 0 * self.HOURS):
-            found = expected_demand(load_curve(0, HOUR, np.maximum(load, 0), 0.4))
+            found = expected_demand(curve_of(0, HOUR, np.maximum(load, 0), 0.4))
             assert found.weights.sum() == pytest.approx(1)
             assert (found.cores >= 0).all()
             assert (found.tolerant <= found.cores + 1e-9).all()
@@ -123,7 +123,7 @@ class TestDemand:
     @pytest.mark.parametrize("steps", [2, 23, 24, 1000])
     def test_any_length_and_step_is_taken(self, steps: int) -> None:
         for step_s in (10.0, 3600.0, 86_400.0, 1e6):
-            load = load_curve(0, step_s, np.arange(steps) % 7 + 1.0)
+            load = curve_of(0, step_s, np.arange(steps) % 7 + 1.0)
             assert expected_demand(load).weights.sum() == pytest.approx(1)
 
 
@@ -167,7 +167,7 @@ def test_hindsight_is_no_dearer_than_any_strategy() -> None:
 
 
 def test_held_nodes_stay() -> None:
-    load = load_curve(0, HOUR, np.full(100, 10.0))
+    load = curve_of(0, HOUR, np.full(100, 10.0))
     found = study_provision(load, market_of(price_list(held=30)))
     assert [(one.name, one.nodes) for one in found.provision.offers if one.nodes] == [("year", 30)]
 
@@ -176,7 +176,7 @@ def test_spot_serves_what_may_be_interrupted() -> None:
     up = np.tile([True] * 95 + [False] * 5, 40)
     hours = np.arange(400)
     curve: Floats = 100 + 50 * np.sin(hours / 24 * 2 * np.pi)
-    load = load_curve(0, HOUR, curve, 0.5)
+    load = curve_of(0, HOUR, curve, 0.5)
     of = market_of(price_list(extra=SPOT_OFFER), {"spot": Recording(60.0, up)})
     found = study_provision(load, of, later=load)
     assert found.provision.spot is not None
@@ -187,6 +187,6 @@ def test_spot_serves_what_may_be_interrupted() -> None:
 
 
 def test_spot_that_is_never_there_is_not_used() -> None:
-    load = load_curve(0, HOUR, np.full(100, 10.0), 1.0)
+    load = curve_of(0, HOUR, np.full(100, 10.0), 1.0)
     of = market_of(price_list(extra=SPOT_OFFER), {"spot": Recording(60.0, np.zeros(500, dtype=np.bool_))})
     assert study_provision(load, of).provision.spot is None

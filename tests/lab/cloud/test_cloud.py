@@ -8,7 +8,6 @@ import pytest
 from kwiken.lab.cloud import (
     CLOUD_SCENARIOS,
     SIZES,
-    CloudJobs,
     CloudSettings,
     CloudStrategy,
     Keeping,
@@ -19,6 +18,7 @@ from kwiken.lab.cloud import (
     latency_factor,
     run_cloud,
 )
+from kwiken.lab.cloud.scenarios import CloudJobs
 from kwiken.lab.cloud.simulation import _Run
 from kwiken.lab.cloud.weather import RESOURCES, outside_load, spin_up_s
 

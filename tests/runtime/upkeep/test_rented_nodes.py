@@ -194,7 +194,7 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from kwiken.allocator.placement import Cluster, Node, NodeClass
-from kwiken.allocator.provisioning import NodeRenter, Order, prices_from_toml
+from kwiken.allocator.provisioning import NodeRenter, NodeOrder, prices_from_toml
 from kwiken.runtime.upkeep import RentalJournal
 from tests.support.models.price_lists import price_list
 nodes = Cluster((NodeClass(name="core", cores=1, memory_gb=1),), tuple(Node(f"n{i}", "core") for i in range(9)))
@@ -203,7 +203,7 @@ journal = RentalJournal(Path(sys.argv[1]), "unit", 0.0)
 print("up", flush=True)
 for step in range(10**9):
     for action in renter.observe(float(step), {"w": 2.0} if step % 300 < 5 else {}, {"n0"}):
-        if isinstance(action, Order):
+        if isinstance(action, NodeOrder):
             renter.ordered(action, float(step))
         else:
             renter.returned(action.node, float(step), action.reason)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kwiken.allocator.provisioning.dispatch.mapping import (
     POLICIES as POLICIES,
+    JobRoute as JobRoute,
     ReservedState as ReservedState,
-    Route as Route,
     RoutedJob as RoutedJob,
     dynamic_route as dynamic_route,
     route as route,

@@ -15,7 +15,7 @@ POLICIES: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8")
 COIN: Final = 0.5
 
 
-class Route(StrEnum):
+class JobRoute(StrEnum):
     """Where a job goes.
 
     Attributes:
@@ -67,7 +67,7 @@ class ReservedState:
     spin_up_s: float
 
 
-def route(policy: str, job: RoutedJob, state: ReservedState) -> Route:
+def route(policy: str, job: RoutedJob, state: ReservedState) -> JobRoute:
     """Where a policy sends a job.
 
     Args:
@@ -83,13 +83,17 @@ def route(policy: str, job: RoutedJob, state: ReservedState) -> Route:
     elif policy in MIN_QUALITIES:
         wanted = job.quality > MIN_QUALITIES[policy]
     else:  # jobs beyond the limit are rented for
-        return Route.RESERVED if state.utilisation < UTILISATIONS[policy] and state.fits else Route.ON_DEMAND
+        return (
+            JobRoute.RESERVED
+            if state.utilisation < UTILISATIONS[policy] and state.fits
+            else JobRoute.ON_DEMAND
+        )
     if not wanted:
-        return Route.ON_DEMAND
-    return Route.RESERVED if state.fits else Route.QUEUE
+        return JobRoute.ON_DEMAND
+    return JobRoute.RESERVED if state.fits else JobRoute.QUEUE
 
 
-def dynamic_route(job: RoutedJob, state: ReservedState) -> Route:
+def dynamic_route(job: RoutedJob, state: ReservedState) -> JobRoute:
     """Where the dynamic policy sends a job (HCloud section 3.2).
 
     There are three cases:
@@ -100,9 +104,9 @@ def dynamic_route(job: RoutedJob, state: ReservedState) -> Route:
     """
     suits = job.offered > job.quality
     if state.utilisation < state.soft and state.fits:
-        return Route.RESERVED
+        return JobRoute.RESERVED
     if suits:
-        return Route.ON_DEMAND
+        return JobRoute.ON_DEMAND
     if state.utilisation < state.hard and state.fits:
-        return Route.RESERVED
-    return Route.ON_DEMAND_FULL if state.wait_s > state.spin_up_s else Route.QUEUE
+        return JobRoute.RESERVED
+    return JobRoute.ON_DEMAND_FULL if state.wait_s > state.spin_up_s else JobRoute.QUEUE

@@ -13,7 +13,7 @@ from kwiken.allocator.provisioning import (
     PriceList,
     ProvisioningSettings,
     Terms,
-    load_curve,
+    curve_of,
     market,
     study_provision,
 )
@@ -55,9 +55,9 @@ def out_of_sample(shape: str, ratio: float, seed: int) -> Figures:
     cores = drawn_load(shape, DAYS, FIRST_SEED + seed)
     half = len(cores) // 2
     study = study_provision(
-        load_curve(0.0, 3600.0, cores[:half]),
+        curve_of(0.0, 3600.0, cores[:half]),
         _market(ratio),
-        later=load_curve(half * 3600.0, 3600.0, cores[half:]),
+        later=curve_of(half * 3600.0, 3600.0, cores[half:]),
     )
     best = study.judged[HINDSIGHT].total
     found = {name: one.total / best - 1 for name, one in study.judged.items()}
@@ -98,7 +98,7 @@ def beyond(scenario: str, seed: int) -> dict[str, Figures]:
     Reserved nodes are decided on another draw of the scenario.
     """
     history = draw_jobs(scenario, FIRST_SEED + seed).ideal_cores()[60:]
-    study = study_provision(load_curve(0.0, 10.0, history), _market(RATIO))
+    study = study_provision(curve_of(0.0, 10.0, history), _market(RATIO))
     cores = float(sum(one.nodes for one in study.provision.offers))
     base = cloud_figures(scenario, "HM", CloudSettings(), seed)
     return {

@@ -6,8 +6,16 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.cloud import SIZES, batch_slowdown, experienced, latency_factor
-from kwiken.lab.cloud.weather import HOST_SPREAD, RESOURCES, excess, outside_load
+from kwiken.lab.cloud import (
+    HOST_SPREAD,
+    RESOURCES,
+    SIZES,
+    batch_slowdown,
+    excess,
+    experienced,
+    latency_factor,
+    outside_load,
+)
 from kwiken.lab.reproduction.hcloud.runs import level, order
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds
 
