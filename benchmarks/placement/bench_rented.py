@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Row
+from benchmarks.placement.hash_traffic import LoadStream, p99_ms, send, time_of_call
 from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.placement import (
     Caution,
@@ -45,7 +46,6 @@ from kwiken.allocator.workloads import (
     Workload,
     WorkloadProfile,
 )
-from kwiken.apps.demo_place.traffic import LoadStream, p99_ms, send, time_of_call
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout, ReplicaPlace
 from kwiken.runtime.upkeep import Assignment, RentalJournal, RentedNodes, Upkeep, clusters_on_nodes

@@ -41,7 +41,6 @@ from kwiken.allocator.provisioning.retention import keep_idle_s as keep_idle_s
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT as HINDSIGHT,
     HINDSIGHT_SPOT as HINDSIGHT_SPOT,
-    LONGEST_DAYS as LONGEST_DAYS,
     Market as Market,
     ProvisioningSettings as ProvisioningSettings,
     market as market,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from kwiken.lab.cloud.load_shapes import SHAPES as SHAPES, drawn_load as drawn_load
-from kwiken.lab.cloud.outcome import CloudOutcome as CloudOutcome
+from kwiken.lab.cloud.load_shapes import drawn_load as drawn_load
 from kwiken.lab.cloud.scenarios import (
     CLOUD_SCENARIOS as CLOUD_SCENARIOS,
-    CloudJobs as CloudJobs,
     draw_jobs as draw_jobs,
 )
 from kwiken.lab.cloud.settings import (
-    STRATEGIES as STRATEGIES,
     CloudSettings as CloudSettings,
     CloudStrategy as CloudStrategy,
     Keeping as Keeping,

@@ -123,7 +123,7 @@ class TestDemand:
     @pytest.mark.parametrize("steps", [2, 23, 24, 1000])
     def test_any_length_and_step_is_taken(self, steps: int) -> None:
         for step_s in (10.0, 3600.0, 86_400.0, 1e6):
-            load = curve_of(0, step_s, np.arange(steps) % 7 + 1.0)
+            load = curve_of(0, step_s, [float(step % 7 + 1) for step in range(steps)])
             assert expected_demand(load).weights.sum() == pytest.approx(1)
 
 
