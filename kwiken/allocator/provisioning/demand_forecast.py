@@ -74,7 +74,7 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
     """Loads to expect after a history.
 
     Args:
-        load: history.
+        load: history that the demand is expected from.
         horizon_s: time that the reservation is to pay off in, seconds; None for as long as the history.
     """
     per_day = load.steps_per_day

@@ -186,7 +186,7 @@ def drawn_recording(
     Args:
         rate_per_h: mean number of interruptions in an hour.
         step_s: length of a step, seconds.
-        count: number of steps.
+        count: number of steps of the recording.
         away_s: mean time without a node after an interruption, seconds.
     """
     up = np.ones(count, dtype=np.bool_)
