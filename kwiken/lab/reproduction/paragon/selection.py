@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import Caution, NodeLedger, Sizing, request_for
-from kwiken.allocator.placement.schedulers import candidates_for, colocation_quality
+from kwiken.allocator.placement.schedulers import colocation_quality
+from kwiken.allocator.sampling import draws_for
 from kwiken.lab.fleet import SCENARIOS
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds, row
 
@@ -76,7 +77,7 @@ def _conclude_uniform(results: list[list[float]]) -> Findings:
             row(
                 "Figure 3.3",
                 f"candidates for quality {quality:g} but for one placement in {1 / failure:g}",
-                float(candidates_for(quality, failure)),
+                float(draws_for(quality, failure)),
                 source=source,
                 note="rounded up; the source gives round numbers",
             )
