@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Row
-from benchmarks.placement.hash_traffic import LoadStream, p99_ms, send, time_of_call
+from benchmarks.load.hash_traffic import LoadStream, p99_ms, send, time_of_call
 from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.placement import (
     Caution,

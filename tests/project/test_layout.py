@@ -188,6 +188,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.live.gateway",
         "kwiken.cli.live",
         "kwiken.cli.allocate.pictures",
+        "kwiken.cli.allocate.probing",
         "kwiken.cli.allocate",
         "kwiken.cli.packing",
     ),

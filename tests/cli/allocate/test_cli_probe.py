@@ -16,7 +16,7 @@ from kwiken.allocator.contention import (
 )
 from kwiken.allocator.workloads import SOURCES, measurements_from_text
 from kwiken.base.errors import InputError
-from kwiken.cli.allocate.probe_sources import chosen_sources
+from kwiken.cli.allocate.probing.probe_sources import chosen_sources
 from kwiken.model.profile import profile_to_json
 from kwiken.runtime.probes import RECORDED_HISTORY
 from tests.support.models.profiles import small_profile

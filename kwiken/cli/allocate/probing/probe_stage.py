@@ -17,8 +17,8 @@ from kwiken.apps.console import (
 )
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
-from kwiken.cli.allocate.probe import run_probe
-from kwiken.cli.allocate.probe_sources import chosen_sources
+from kwiken.cli.allocate.probing.probe_sources import chosen_sources
+from kwiken.cli.allocate.probing.run_probe import run_probe
 from kwiken.cli.shared import Real, json_option, load_service, needs_extra
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
-from kwiken.cli.allocate.probe import run_probe
+from kwiken.cli.allocate.probing.run_probe import run_probe
 from kwiken.cli.shared import POSITIVE, json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""`kwiken probe`: its two commands, and which sources of contention a stage is probed at."""
