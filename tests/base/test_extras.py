@@ -135,7 +135,7 @@ for use in (
         'kwiken.make_plan needs NumPy: pip install "kwiken[plan]"',
         'kwiken.Profile needs NumPy: pip install "kwiken[plan]"',
         'kwiken.service_to_yaml needs PyYAML: pip install "kwiken[plan]"',
-        'kwiken.service_from_yaml needs PyYAML: pip install "kwiken[plan]"',
+        'a service in YAML needs PyYAML: pip install "kwiken[plan]"',
         'kwiken.loadtest.LoadSettings needs NumPy: pip install "kwiken[load]"',
         'kwiken.loadtest.DagUser needs gevent: pip install "kwiken[load]"',
         'kwiken.otel.fit_profile needs NumPy: pip install "kwiken[plan]"',

@@ -162,7 +162,7 @@ async def test_a_name_that_means_another_machine_at_each_look_up(
         stop.set()
         await changing
     assert errors == []
-    assert names.asked > 8
+    assert names.asked > 3  # several look-ups while requests ran
 
 
 async def test_a_name_with_countless_addresses_has_bounded_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
