@@ -1,22 +1,25 @@
-"""Locust user that sends the open-loop load: one per process, with all requests of the schedule."""
+"""Locust user that sends the open-loop load: one per process, with that process's share of the schedule."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import gevent
 from gevent import Greenlet
+from gevent.event import Event
 from locust import User, task
 from locust.env import Environment
 from locust.exception import StopUser
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.loadtest.generator import Client, OpenLoop, Timer, plan
-from kwiken.loadtest.inputs import LoadSettings, Prepared, prepare
+from kwiken.loadtest.distribution import Session, Share, hook_into_locust, with_options
+from kwiken.loadtest.generator import Client, OpenLoop, Timer, plan, steered
+from kwiken.loadtest.inputs import LoadSettings, Prepared, check_rate, prepare
 from kwiken.loadtest.results import Outcome, Records
 
 _DRAIN_S = 1.0
@@ -56,19 +59,22 @@ class Greenlets:
 
 
 class DagUser(User):
-    """Locust user with open-loop load on a service's gateway; one user makes the whole load of its process.
+    """Locust user with open-loop load on a service's gateway.
 
-    Give `settings` in a subclass, or override `prepared`. In Locust's tables a request is named by its path,
-    its time counts from the intended start, and a dropped request is a failure without a time.
+    Give `settings` in a subclass, or override `prepared`. Each user that Locust is asked for (`-u`, a load
+    shape, the page) stands for one schedule: with `rate=1` the number of users is the number of requests per
+    second. Every process has one sender with an equal share, so workers divide the load.
+    In Locust's tables a request is named by its path, its time counts from the intended start, and a dropped
+    request is a failure without a time.
 
     Attributes:
-        settings: options of the run; Locust's host, if given, replaces the URL in them.
+        settings: options of the run; Locust's host and the options of its command line and page replace those
+            in them.
         open_loop: generator of the requests; None before the user has started.
         finished: True once the schedule is over and every request has ended.
     """
 
     abstract = True
-    fixed_count = 1
     settings: ClassVar[LoadSettings | None] = None
 
     def __init__(self, environment: Environment) -> None:
@@ -78,6 +84,8 @@ class DagUser(User):
         self._failures: dict[str, RequestFailedError] = {}
         self._closers: list[Callable[[], None]] = []
         self._records: Records | None = None
+        self._session = Session.of(environment)
+        self._refused = ""  # why the last rate from the page was refused
 
     def prepared(self) -> Prepared:
         """Checked settings; override to take them from elsewhere.
@@ -87,7 +95,8 @@ class DagUser(User):
         """
         if self.settings is None:
             raise InputError("are missing: give them in a subclass of DagUser", where="settings")
-        return prepare(replace(self.settings, url=self.host or self.settings.url), endless=True)
+        asked = with_options(self.settings, self.environment.parsed_options)
+        return prepare(replace(asked, url=self.host or self.settings.url), endless=True)
 
     def on_ready(self) -> None:
         """Hook, called once `open_loop` is set and before the first request; does nothing by default."""
@@ -106,23 +115,66 @@ class DagUser(User):
         )
         self._closers.append(client.close)
         client.check()
+        share = self._share()
         if settings.records is not None:
-            self._records = Records(settings.records)
+            # Processes of one machine must not write over each other's file.
+            self._records = Records(
+                settings.records if share.workers == 1 else f"{settings.records}.{share.index}"
+            )
             self._closers.append(self._records.close)
         greenlets = Greenlets()
         self._closers.append(greenlets.close)
         self._ready = ready
+        self._rate_before = self._rate_now = self._stated_rate() or ready.arrivals.mean_rate
+        if self._session is None:
+            schedule = plan(ready.arrivals, ready.queries, settings.seed)
+        else:
+            schedule = steered(
+                ready.arrivals,
+                ready.queries,
+                seed=settings.seed,
+                level=self._level,
+                index=share.index,
+                workers=share.workers,
+            )
         self.open_loop = OpenLoop(
-            plan(ready.arrivals, ready.queries, settings.seed),
+            schedule,
             send=client.send,
             sink=self._note,
             threads=greenlets,
-            max_in_flight=settings.max_in_flight,
+            max_in_flight=math.ceil(settings.max_in_flight / share.workers),
         )
         # A full garbage collection (57,000 objects, 40 ms and more) would delay all requests due meanwhile.
         gc.collect()
         gc.freeze()
         self._closers.append(gc.unfreeze)
+
+    def _share(self) -> Share:
+        return Share() if self._session is None else self._session.share(type(self).__name__)
+
+    def _level(self) -> float:
+        """Factor on the schedule as it started: this process's share, times a change of the rate since."""
+        level = self._share().level
+        try:
+            wanted = self._stated_rate()
+            if wanted is None:
+                return level
+            check_rate(wanted)
+        except InputError as error:
+            if self._refused != str(error):
+                self._refused = str(error)
+                _log.error("%s; the rate stays as it was", error)
+            wanted = self._rate_now
+        self._rate_now = wanted
+        return level * wanted / self._rate_before
+
+    def _stated_rate(self) -> float | None:
+        """Rate of the class, or of the command line and the page in its place; None for that of a file."""
+        return (
+            None
+            if self.settings is None
+            else with_options(self.settings, self.environment.parsed_options).rate
+        )
 
     @task
     def load(self) -> None:
@@ -131,26 +183,28 @@ class DagUser(User):
             self._open(self.prepared())
         except KwikenError as error:
             _log.error("%s", error)  # without a traceback: the settings are wrong, not the code
-            self._end_test()
+            self._end(str(error))
             raise StopUser from error
         assert self.open_loop is not None
         self.on_ready()
         self.open_loop.run()
         self.open_loop.drain(self._ready.settings.timeout_s + _DRAIN_S)
         self.finished = True
+        self._end()
         raise StopUser
 
-    def _end_test(self) -> None:
-        options, runner = self.environment.parsed_options, self.environment.runner
-        self.environment.process_exit_code = 2
-        if runner is not None:
-            # Not from here: Locust would wait for this very greenlet.
-            gevent.spawn(runner.quit if options is not None and options.headless else runner.stop)
+    def _end(self, error: str | None = None) -> None:
+        """Tell the other processes, and wait to be stopped: Locust would replace a user that left."""
+        if self._session is not None:
+            self._session.end(type(self).__name__, error)
+            Event().wait()
 
     def on_stop(self) -> None:
         """Wait a second for unanswered requests, then end them."""
         if self.open_loop is not None:
             self.open_loop.drain(_DRAIN_S)
+            if self._session is not None:
+                self._session.log_counts()
         self._close()
 
     def _close(self) -> None:
@@ -161,6 +215,8 @@ class DagUser(User):
         assert self.open_loop is not None
         epoch_s = self.open_loop.epoch_s
         self.on_outcome(outcome, epoch_s)
+        if self._session is not None:
+            self._session.count(outcome, self._ready.settings.late_ms)
         if self._records is not None:
             self._records.add(outcome, epoch_s)
         target, settings = self._ready.target, self._ready.settings
@@ -183,9 +239,4 @@ class DagUser(User):
         return self._failures[error]
 
 
-def running_users(environment: Environment) -> list[DagUser]:
-    """Load users that run in this process."""
-    runner = environment.runner
-    greenlets = [] if runner is None else list(runner.user_greenlets)
-    users = (greenlet.args[0] for greenlet in greenlets if greenlet.args)
-    return [user for user in users if isinstance(user, DagUser)]
+hook_into_locust(DagUser)

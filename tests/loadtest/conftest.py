@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.load.generator_accuracy import fake_server
 from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad
+from tests.support.loadtest.locust_commands import LOCUSTFILE, Locust
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,3 +80,19 @@ def load(load_forks: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFac
         return Ran(code, out.read_text("utf-8"), err.read_text("utf-8"))
 
     return run
+
+
+@pytest.fixture
+def locust() -> Iterator[Locust]:
+    """Starts Locust's command with a locustfile; whatever still runs after the test is killed."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str, file: Path = LOCUSTFILE) -> subprocess.Popen[str]:
+            command = (sys.executable, "-W", "error", "-m", "locust", "-f", str(file), *arguments)
+            process = stack.enter_context(
+                subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            )
+            stack.callback(process.kill)
+            return process
+
+        yield start

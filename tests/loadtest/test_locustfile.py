@@ -4,46 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.loadtest.load_commands import Serve
+from tests.support.loadtest.locust_commands import Locust, finish
 from tests.support.runtime.server_processes import free_port
-
-ROOT = Path(__file__).resolve().parents[2]
-FILE = ROOT / "kwiken" / "loadtest" / "locustfile.py"
-Locust = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def locust() -> Iterator[Locust]:
-    """Starts Locust's command with a locustfile; whatever still runs after the test is killed."""
-    with ExitStack() as stack:
-
-        def start(*arguments: str, file: Path = FILE) -> subprocess.Popen[str]:
-            command = (sys.executable, "-W", "error", "-m", "locust", "-f", str(file), *arguments)
-            process = stack.enter_context(
-                subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            )
-            stack.callback(process.kill)
-            return process
-
-        yield start
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def test_headless_runs_the_schedule_and_ends(serve: Serve, locust: Locust, tmp_path: Path) -> None:
@@ -164,16 +137,27 @@ def test_the_page_starts_stops_and_counts(serve: Serve, locust: Locust, tmp_path
     page = Page(port)
     assert page.until("/open-loop", lambda counts: counts == {}) == {}
     # The page may change numbers; a file that it names is not read.
-    form = {"host": url, "rate": "200", "queries": str(secret), "records": str(tmp_path / "made")}
+    form = {
+        "host": url,
+        "user_count": "1",
+        "spawn_rate": "1",
+        "rate": "200",
+        "queries": str(secret),
+        "records": str(tmp_path / "made"),
+    }
     assert page.get("/swarm", form)["success"]
     page.until("/open-loop", lambda counts: counts.get("ok", 0) > 300)
+    # Another rate while it runs, and one that is none, which changes nothing.
+    assert page.get("/swarm", form | {"rate": "2000"})["success"]
+    before = page.get("/open-loop")["ok"]
+    page.until("/open-loop", lambda counts: counts["ok"] > before + 2000)
     stats = page.until("/stats/requests", lambda stats: stats["stats"][0]["num_requests"] > 200)
     assert stats["stats"][0]["name"] == "/v1/request"
     page.get("/stop", {})
     stopped = page.until("/stats/requests", lambda stats: stats["state"] == "stopped")
     assert stopped["user_count"] == 0
     # A second start, this time with an end of its own.
-    assert page.get("/swarm", {"host": url, "rate": "100", "duration": "0.4"})["success"]
+    assert page.get("/swarm", form | {"rate": "100", "duration": "0.4"})["success"]
     # Locust keeps an answer for some seconds, so the first run's may come once more.
     page.until(
         "/stats/requests",

@@ -156,6 +156,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.loadtest.inputs",
         "kwiken.loadtest.results",
         "kwiken.loadtest.generator",
+        "kwiken.loadtest.distribution",
         "kwiken.loadtest",
     ),
     "services": (

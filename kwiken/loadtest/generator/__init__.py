@@ -7,4 +7,5 @@ from __future__ import annotations
 
 from kwiken.loadtest.generator.client import Client as Client
 from kwiken.loadtest.generator.open_loop import OpenLoop as OpenLoop, plan as plan
+from kwiken.loadtest.generator.steered import NO_REQUEST as NO_REQUEST, steered as steered
 from kwiken.loadtest.generator.timer import Timer as Timer

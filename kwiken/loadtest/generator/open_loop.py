@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kwiken.loadtest.generator.steered import NO_REQUEST
 from kwiken.loadtest.inputs import Arrivals, Queries
 from kwiken.loadtest.results import DROPPED, Outcome
 
@@ -39,7 +40,8 @@ class OpenLoop:
     """Generator that starts each intended request, or drops it if too many are in flight.
 
     Args:
-        plan: intended starts (seconds from the start of the run, ascending), each with its query's index.
+        plan: intended starts (seconds from the start of the run, ascending), each with its query's index;
+            `NO_REQUEST` in place of an index waits until then and sends nothing.
         send: sends one query with a traceparent; returns status, reason of failure, body size in bytes and
             utility.
         sink: callback for every outcome, in order of completion.
@@ -85,7 +87,8 @@ class OpenLoop:
                 behind += 1
                 if behind % _MAX_STARTS_WITHOUT_YIELD == 0:
                     self._threads.give_way()
-            self._arrive(offset, due, query)
+            if query != NO_REQUEST:
+                self._arrive(offset, due, query)
 
     def drain(self, seconds: float) -> None:
         """Wait until every request has ended, for at most `seconds`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals
+from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals, check_rate as check_rate
 from kwiken.loadtest.inputs.queries import Queries as Queries
 from kwiken.loadtest.inputs.settings import (
     LoadSettings as LoadSettings,

@@ -66,10 +66,15 @@ class Arrivals:
         part = np.interp(rest, np.arange(len(self.rates) + 1), area)
         return float(whole * area[-1] + part)
 
+    @property
+    def mean_rate(self) -> float:
+        """Mean rate over the duration (if endless, over one cycle of the rates), requests per second."""
+        span = float(len(self.rates)) if self.duration_s is None else self.duration_s
+        return self.expected(span) / span
+
     def scaled_to(self, mean_rate: float) -> Arrivals:
         """Copy with another mean rate over the duration (if endless, over one cycle of the rates)."""
-        span = float(len(self.rates)) if self.duration_s is None else self.duration_s
-        factor = mean_rate * span / self.expected(span)
+        factor = mean_rate / self.mean_rate
         return replace(self, rates=tuple(rate * factor for rate in self.rates))
 
     def chunks(self, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
@@ -120,10 +125,8 @@ def parse_arrivals(spec: str, *, rate: float | None, duration_s: float | None) -
     kind, _, path = spec.partition(":")
     if kind not in {"poisson", "constant"}:
         kind, path = "poisson", spec
-    if rate is not None and not 0 < rate <= MAX_RATE:
-        raise InputError(
-            f"must lie above 0 and at most {MAX_RATE:g} requests per second; got {rate:g}", where="rate"
-        )
+    if rate is not None:
+        check_rate(rate)
     if not path:
         if rate is None:
             raise InputError(f"{kind} arrivals need a rate in requests per second", where="rate")
@@ -132,6 +135,18 @@ def parse_arrivals(spec: str, *, rate: float | None, duration_s: float | None) -
     length = float(len(rates)) if duration_s is None else duration_s
     shape = Arrivals(rates=rates, poisson=kind == "poisson", duration_s=length, name=spec)
     return shape if rate is None else shape.scaled_to(rate)
+
+
+def check_rate(rate: float) -> None:
+    """Refuse a rate that is not above 0 and at most 100,000 requests per second, and NaN.
+
+    Raises:
+        InputError: says what would be right.
+    """
+    if not 0 < rate <= MAX_RATE:
+        raise InputError(
+            f"must lie above 0 and at most {MAX_RATE:g} requests per second; got {rate:g}", where="rate"
+        )
 
 
 def read_rps(path: str) -> tuple[float, ...]:
