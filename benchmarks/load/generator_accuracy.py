@@ -99,11 +99,13 @@ def client_cost(count: int) -> dict[str, float]:
         from locust.event import EventHook
 
         from kwiken.loadtest.generator import Client
-    from kwiken.loadtest.inputs import parse_target
+    from kwiken.loadtest.inputs import Queries, parse_target
 
     body, parent = '{"query": "asyncio gather"}', f"00-{1:032x}-{1:016x}-01"
     with fake_server() as url:
-        ours = Client(parse_target(url, "/v1/request"), (body.encode(),), method="POST", timeout_s=10)
+        ours = Client(
+            parse_target(url, "/v1/request"), Queries((body.encode(),)), method="POST", timeout_s=10
+        )
         theirs = FastHttpSession(url, EventHook(), None)  # type: ignore[no-untyped-call]  # Locust's
         headers = {"traceparent": parent, "Content-Type": "application/json"}
         costs = {

@@ -73,7 +73,9 @@ class LocalRun:
     def _check_target(self) -> None:
         """Connect once before Locust starts: an unreachable target is one error line, not a failed test."""
         settings = self._ready.settings
-        client = Client(self._ready.target, (), method=settings.method, timeout_s=settings.timeout_s)
+        client = Client(
+            self._ready.target, self._ready.queries, method=settings.method, timeout_s=settings.timeout_s
+        )
         client.check()
         client.close()
 
@@ -145,4 +147,5 @@ class LocalRun:
             interrupted=self._signal,
             records_failure=None if self._records is None else self._records.failure,
             use=use,
+            first_failure=self._users[0].first_failure,
         )

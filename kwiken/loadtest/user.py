@@ -98,6 +98,11 @@ class DagUser(User):
         asked = with_options(self.settings, self.environment.parsed_options)
         return prepare(replace(asked, url=self.host or self.settings.url), endless=True)
 
+    @property
+    def first_failure(self) -> str | None:
+        """What the server said of the first request that it refused; None if it refused none."""
+        return self._client.first_failure
+
     def on_ready(self) -> None:
         """Hook, called once `open_loop` is set and before the first request; does nothing by default."""
 
@@ -111,8 +116,13 @@ class DagUser(User):
     def _open(self, ready: Prepared) -> None:
         settings = ready.settings
         client = Client(
-            ready.target, ready.queries.bodies, method=settings.method, timeout_s=settings.timeout_s
+            ready.target,
+            ready.queries,
+            method=settings.method,
+            timeout_s=settings.timeout_s,
+            headers=ready.headers,
         )
+        self._client = client
         self._closers.append(client.close)
         client.check()
         share = self._share()

@@ -35,10 +35,13 @@ def refusal(ran: Ran) -> str:
 
 
 def test_a_run_in_which_all_fail_says_so(serve: Serve, load: Load) -> None:
-    """A path with a slip in it, say: failures are data, but nobody should have to find them in a table."""
+    """A path with a slip in it, say: nobody should have to find that in a table."""
     ran = load(serve("--statuses", "404"), "--rate", "50", "--duration", "0.4", "--arrivals", "constant")
-    assert ran.code == 0
-    assert ran.complaints == ["kwiken: not one of 20 requests succeeded: HTTP 404 (20)"]
+    assert ran.code == 1
+    assert ran.complaints == [
+        "kwiken: not one of 20 requests succeeded: HTTP 404 (20)",
+        'kwiken: the first answer that was no success: HTTP 404: {"answer": 1}',
+    ]
 
 
 def test_a_run_too_short_for_one_request(serve: Serve, load: Load) -> None:
@@ -343,6 +346,9 @@ def test_https_checks_the_certificate(
     assert ran.report["requests"]["ok"] == ran.report["requests"]["intended"] > 5
 
 
+ONE = ("http://h", "--rate", "1", "--duration", "1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -366,7 +372,17 @@ def test_https_checks_the_certificate(
         ),
         (["http://h", "--rate", "1", "--duration", "1", "--body", "{"], "body: is not JSON"),
         (["http://h", "--rate", "1", "--duration", "1", "--path", "x"], "path"),
-        (["http://h", "--rate", "1", "--duration", "1", "--method", "PUT"], "method"),
+        ([*ONE, "--path", "/{query}"], "path: holds {query}, and there is no file"),
+        ([*ONE, "--zipf", "1"], "--zipf: has no effect without --queries"),
+        ([*ONE, "--method", "GET", "--body", "{}"], "--body: has no effect: GET sends none"),
+        ([*ONE, "--header", "nonsense"], "header 1: must be Name: value"),
+        ([*ONE, "--header", "Content-Length: 3"], "header 1: Content-Length is set by the generator"),
+        ([*ONE, "--header", "A: 1", "--header", "a: 2"], "header 2: a is given twice"),
+        ([*ONE, "--header", "A: 1\r\nB: 2"], "header 1: must be Name: value"),
+        ([*ONE, "--header-file", "/nowhere"], "/nowhere: cannot be read"),
+        ([*ONE, "--max-p99", "0"], "--max-p99: must be milliseconds above 0"),
+        ([*ONE, "--max-failed", "101"], "--max-failed: must be a percentage"),
+        (["http://h", "--rate", "1", "--duration", "1", "--method", "BREW"], "method"),
         (
             ["http://h", "--rate", "1", "--duration", "1", "--max-in-flight", "0"],
             "--max-in-flight: must be at least 1",

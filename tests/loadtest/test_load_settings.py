@@ -74,7 +74,7 @@ def test_bad_targets(url: str, path: str, message: str) -> None:
         ({"max_in_flight": 0}, "in flight: must be at least 1"),
         ({"max_in_flight": 10**6}, "in flight"),
         ({"seed": -1}, "seed"),
-        ({"method": "DELETE"}, "method: must be GET or POST"),
+        ({"method": "BREW"}, "method: must be one of POST, GET, HEAD"),
         ({"zipf": math.nan}, "zipf"),
         ({"queries": "/nowhere"}, "/nowhere: cannot be read"),
         ({"arrivals": "/nowhere"}, "/nowhere: cannot be read"),

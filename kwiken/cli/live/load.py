@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, seed_option
+from kwiken.cli.live.load_limits import EXCEEDED, Limits
+from kwiken.cli.shared import given, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress
+
+ALL_FAILED: Final = 1
+"""Exit code of a run in which no request succeeded."""
 
 
 @click.command(short_help="Send open-loop load to a gateway.")
@@ -38,8 +42,24 @@ if TYPE_CHECKING:
     help='Body; with --queries {query} marks its place.  [default: {"query": "{query}"}, without queries {}]',
 )
 @click.option("--zipf", type=float, default=1.0, show_default=True, help="Line k is drawn like 1/k^ZIPF.")
-@click.option("--path", default="/v1/request", show_default=True, help="Path of the requests.")
-@click.option("--method", type=click.Choice(["POST", "GET"]), default="POST", show_default=True)
+@click.option(
+    "--path",
+    default="/v1/request",
+    show_default=True,
+    help="Path of the requests; {query} in it takes the query, percent-encoded.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]),
+    default="POST",
+    show_default=True,
+)
+@click.option(
+    "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Header of every request; repeatable."
+)
+@click.option(
+    "--header-file", metavar="FILE", help="One header a line; secrets do not show in the list of processes."
+)
 @click.option(
     "--warmup",
     "warmup_s",
@@ -58,11 +78,27 @@ if TYPE_CHECKING:
     show_default=True,
     help="Limit of unanswered requests; a request that is due beyond it is dropped and counted.",
 )
+@click.option(
+    "--max-p99",
+    "max_p99_ms",
+    type=float,
+    metavar="MS",
+    help="Exit code 4 if the p99 of all requests, failures as endless, is above it.",
+)
+@click.option(
+    "--max-failed",
+    "max_failed_percent",
+    type=float,
+    metavar="PERCENT",
+    help="Exit code 4 if more of the requests failed or were dropped.",
+)
 @click.option("--records", metavar="FILE", help="Write one JSON line per request.")
 @seed_option
 @json_option
 @needs_extra("load")
-def command(*, as_json: bool, **options: Any) -> int:
+def command(
+    *, as_json: bool, max_p99_ms: float | None, max_failed_percent: float | None, **options: Any
+) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 
     URL is a gateway's, http://127.0.0.1:8080 say. Requests start when they are due, answered or not: a stall
@@ -70,6 +106,10 @@ def command(*, as_json: bool, **options: Any) -> int:
     """
     from kwiken.loadtest import LoadSettings, run_load
 
+    limits = Limits(max_p99_ms, max_failed_percent)
+    limits.check()
+    if options["queries"] is None and (name := given("zipf")) is not None:
+        raise InputError("has no effect without --queries", where=name)
     settings = LoadSettings(**options)
     result = run_load(settings, on_progress=_progress(settings) if sys.stderr.isatty() else None)
     if sys.stderr.isatty():
@@ -78,7 +118,7 @@ def command(*, as_json: bool, **options: Any) -> int:
         print_json(result.to_json())
     else:
         _print(result)
-    return _verdict(result)
+    return _verdict(result, limits)
 
 
 def _progress(settings: Any) -> Callable[[Progress], None]:
@@ -117,10 +157,11 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _verdict(result: LoadResult) -> int:
+def _verdict(result: LoadResult, limits: Limits) -> int:
     """Exit code of a run.
 
-    Failed requests are data, not an error. A run without any answer is an error.
+    Failed requests are data, not an error, unless all failed (1) or a limit is exceeded (4). A run without
+    any answer is an error.
 
     Raises:
         InputError: when the run measured nothing, or its records are incomplete.
@@ -137,9 +178,15 @@ def _verdict(result: LoadResult) -> int:
         raise InputError(
             f"answered none of {requests['intended']} requests: {reasons}", where=result.ready.target.url
         )
-    if requests["intended"] and not requests["ok"]:
+    all_failed = requests["intended"] and not requests["ok"]
+    if all_failed:
         reasons = ", ".join(f"{error} ({count})" for error, count in result.report.errors.items())
         note(f"kwiken: not one of {requests['intended']} requests succeeded: {reasons}")
+    if result.first_failure is not None:
+        note(f"kwiken: the first answer that was no success: {result.first_failure}")
     for bottleneck in result.bottlenecks:
         note(f"kwiken: {bottleneck}")
-    return 0
+    exceeded = limits.exceeded(result.report)
+    for line in exceeded:
+        note(f"kwiken: {line}")
+    return EXCEEDED if exceeded else ALL_FAILED if all_failed else 0

@@ -40,6 +40,7 @@ _OPTIONS: Final = (
     _Option("body", str, "JSON body, or template with {query}", on_page=False),
     _Option("path", str, "what is asked for", on_page=False),
     _Option("method", str, "method of the requests", on_page=False),
+    _Option("header_file", str, "a file with one header a line, Name: value", on_page=False),
     _Option("records", str, "file for one JSON line per request", on_page=False),
 )
 

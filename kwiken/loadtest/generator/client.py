@@ -20,7 +20,8 @@ from gevent import monkey
 from geventhttpclient._parser import HTTPResponseParser
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest.inputs import LoadTarget
+from kwiken.loadtest.generator.failures import MAX_FAILURE_BYTES, failure_text
+from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
@@ -31,10 +32,18 @@ _poll: Callable[[], Any] = monkey.get_original("select", "poll")
 
 
 class _Answer(HTTPResponseParser):
-    """Response parser that records the body's size, the end of the response and its utility header."""
+    """Response parser that records the body's size, the end of the response and its utility header.
 
-    def __init__(self) -> None:
+    Args:
+        bodiless: True for the response to HEAD, which ends with its header.
+        keep: True to keep the start of the body of a response that is no success.
+    """
+
+    def __init__(self, *, bodiless: bool, keep: bool) -> None:
         super().__init__()
+        self._bodiless = bodiless
+        self._keep = keep
+        self.kept = b""
         self.done = False
         self.size = 0
         self._name = ""
@@ -62,10 +71,14 @@ class _Answer(HTTPResponseParser):
         self.size += len(data)
         if self.size > MAX_ANSWER:
             raise ValueError("answer too large")
+        if self._keep and len(self.kept) < MAX_FAILURE_BYTES and not 200 <= self.get_code() < 300:  # noqa: PLR2004 - "successful"
+            self.kept += data[:MAX_FAILURE_BYTES]
 
     def _on_message_begin(self) -> None: ...
 
-    def _on_headers_complete(self) -> None: ...
+    def _on_headers_complete(self) -> None:
+        if self._bodiless:
+            self._on_message_complete()
 
     def _on_status(self, text: str) -> None: ...
 
@@ -95,31 +108,35 @@ class _Connection:
 
 
 class Client:
-    """HTTP client for one target and a fixed set of request bodies.
+    """HTTP client for one target and a fixed set of requests.
 
     Args:
-        bodies: JSON documents as bytes; `send` takes the index of one.
-        method: POST or GET; GET sends no body.
+        queries: bodies and paths of requests; `send` takes the index of one.
+        method: method of all requests, in capitals.
         timeout_s: time limit of one whole request, connecting included, seconds.
+        headers: fields of every request, in place of the client's own of the same name.
     """
 
     def __init__(
-        self, target: LoadTarget, bodies: tuple[bytes, ...], *, method: str, timeout_s: float
+        self, target: LoadTarget, queries: Queries, *, method: str, timeout_s: float, headers: Headers = ()
     ) -> None:
         self._target = target
         self._timeout_s = timeout_s
         self._idle: list[_Connection] = []
         self._address: tuple[Any, ...] | None = None
         self._context = _tls() if target.tls else None
-        self._head = (
-            f"{method} {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: kwiken-load\r\n"
-            "Accept: application/json\r\ntraceparent: "
-        ).encode("ascii")
-        if method == "GET":
-            self._tails: tuple[bytes, ...] = (b"\r\n\r\n",) * len(bodies)
-        else:
-            kind = b"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-            self._tails = tuple(kind % (len(body), body) for body in bodies)
+        self._bodiless = method == "HEAD"
+        self.first_failure: str | None = None
+        own = {"host": target.authority, "user-agent": "kwiken-load", "accept": "application/json"}
+        named = {name.lower() for name, _ in headers}
+        fields = [(name.title(), value) for name, value in own.items() if name not in named]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (*fields, *headers))
+        kind = "" if "content-type" in named else "\r\nContent-Type: application/json"
+        rest = f" HTTP/1.1\r\n{lines}traceparent: "
+        paths = queries.paths or (target.path,)
+        self._heads = tuple(f"{method} {path}{rest}".encode("ascii") for path in paths)
+        tail = f"{kind}\r\nContent-Length: %d\r\n\r\n%b".encode("ascii")
+        self._tails = tuple(tail % (len(body), body) if body else b"\r\n\r\n" for body in queries.bodies)
 
     def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
         """Send one request and read the whole response.
@@ -131,9 +148,8 @@ class Client:
         # One timer for the whole request: a socket timeout would start again with each packet.
         timer = gevent.Timeout.start_new(self._timeout_s)
         try:
-            status, size, utility = self._exchange(
-                self._head + traceparent.encode("ascii") + self._tails[query]
-            )
+            head = self._heads[query if len(self._heads) > 1 else 0]
+            status, size, utility = self._exchange(head + traceparent.encode("ascii") + self._tails[query])
         except gevent.Timeout as hit:
             if hit is not timer:
                 raise
@@ -150,13 +166,14 @@ class Client:
         try:
             sock = connection.sock
             sock.sendall(request)
-            answer = _Answer()
+            answer = _Answer(bodiless=self._bodiless, keep=self.first_failure is None)
             while not answer.done:
                 data = sock.recv(_BLOCK)
                 answer.feed(data)
                 if not data:
                     answer.at_end()
-            keep = answer.should_keep_alive()
+            # The parser waits for the body that the response to HEAD does not have: it cannot read on.
+            keep = answer.should_keep_alive() and not self._bodiless
         except BaseException:  # the response to a cancelled request may still arrive on this connection
             connection.sock.close()
             raise
@@ -164,6 +181,8 @@ class Client:
             self._idle.append(connection)
         else:
             connection.sock.close()
+        if self.first_failure is None and not 200 <= answer.get_code() < 300:  # noqa: PLR2004 - "successful"
+            self.first_failure = failure_text(answer.get_code(), answer.kept)
         return answer.get_code(), answer.size, answer.utility
 
     def _take(self) -> _Connection:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kwiken.loadtest.generator.steered import NO_REQUEST
+from kwiken.loadtest.generator.shared_schedule import NO_REQUEST
 from kwiken.loadtest.inputs import Arrivals, Queries
 from kwiken.loadtest.results import DROPPED, Outcome
 

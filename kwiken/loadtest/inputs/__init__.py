@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals, check_rate as check_rate
+from kwiken.loadtest.inputs.headers import Headers as Headers
 from kwiken.loadtest.inputs.queries import Queries as Queries
 from kwiken.loadtest.inputs.settings import (
+    METHODS as METHODS,
     LoadSettings as LoadSettings,
     LoadTarget as LoadTarget,
     Prepared as Prepared,

@@ -9,12 +9,15 @@ from urllib.parse import urlsplit
 
 from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals
+from kwiken.loadtest.inputs.headers import Headers, parse_headers
 from kwiken.loadtest.inputs.queries import Queries, parse_queries
 
 MAX_REQUESTS = 5_000_000
 MAX_IN_FLIGHT = 20_000
 MAX_TIMEOUT_S = 3_600.0
 # Visible ASCII only: nothing that could end the request line or smuggle a header.
+METHODS = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
+WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _PATH = re.compile(r"/[\x21-\x7e]*")
 
 
@@ -84,8 +87,11 @@ class LoadSettings:
         arrivals: `poisson`, `constant` or a file with requests per second, one number a line.
         queries: file with one query a line; None for none.
         body: JSON body, or a template for the queries; None for the default.
+        path: path of requests; `{query}` in it takes the query, percent-encoded.
+        headers: header fields of every request, `Name: value` each.
+        header_file: file with one such field a line, for secrets; None for none.
         zipf: exponent of the popularity of queries, from 0 to 10, a number without unit.
-        method: POST, or GET, which sends no body.
+        method: one of `METHODS`; GET and HEAD send no body, DELETE and OPTIONS one if it is given.
         warmup_s: length of the warm-up, seconds; requests that are due during it are sent but not counted.
         timeout_s: time limit of one request, seconds.
         late_ms: start lag above which a request counts as late, milliseconds.
@@ -102,6 +108,8 @@ class LoadSettings:
     body: str | None = None
     zipf: float = 1.0
     path: str = "/v1/request"
+    headers: tuple[str, ...] = ()
+    header_file: str | None = None
     method: str = "POST"
     warmup_s: float = 0.0
     timeout_s: float = 10.0
@@ -119,6 +127,7 @@ class Prepared:
     target: LoadTarget
     arrivals: Arrivals
     queries: Queries
+    headers: Headers = ()
 
 
 def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
@@ -132,8 +141,11 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
         InputError: names the option, or the file and line, and says what would be right.
     """
     target = parse_target(settings.url, settings.path)
-    if settings.method not in {"GET", "POST"}:
-        raise InputError(f"must be GET or POST; got {settings.method!r}", where="method")
+    if settings.method not in METHODS:
+        raise InputError(f"must be one of {', '.join(METHODS)}; got {settings.method!r}", where="method")
+    if settings.body is not None and settings.method in WITHOUT_BODY:
+        raise InputError(f"has no effect: {settings.method} sends none", where="body")
+    headers = parse_headers(settings.headers, settings.header_file)
     _check("timeout", settings.timeout_s, high=MAX_TIMEOUT_S)
     _check("late", settings.late_ms, high=60_000)
     _check("max in flight", settings.max_in_flight, low=1, high=MAX_IN_FLIGHT)
@@ -143,8 +155,15 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
         _check_length(arrivals, arrivals.duration_s, settings.warmup_s)
     elif not endless:
         raise InputError("is missing: for how many seconds shall requests start?", where="duration")
-    queries = parse_queries(settings.queries, body=settings.body, zipf=settings.zipf)
-    return Prepared(settings, target, arrivals, queries)
+    queries = parse_queries(
+        settings.queries,
+        body=settings.body,
+        zipf=settings.zipf,
+        target=target.path,
+        has_body=settings.method not in WITHOUT_BODY
+        and not (settings.method in {"DELETE", "OPTIONS"} and settings.body is None),
+    )
+    return Prepared(settings, target, arrivals, queries, headers)
 
 
 def _check(name: str, value: float, *, high: float, low: float | None = None) -> None:

@@ -51,6 +51,8 @@ class LoadResult:
         records_failure: reason why the records file is incomplete; None if it is complete.
         use: use of this machine's processors during the run, with the generator as the program; None where it
             cannot be read.
+        first_failure: status and message of the first answer that was no success, warm-up included; None if
+            there was none.
     """
 
     ready: Prepared
@@ -59,6 +61,7 @@ class LoadResult:
     interrupted: int | None
     records_failure: str | None
     use: ProcessorUse | None = None
+    first_failure: str | None = None
 
     @property
     def bottlenecks(self) -> list[str]:
@@ -73,5 +76,6 @@ class LoadResult:
             "arrivals": settings.arrivals,
             "seed": settings.seed,
             "interrupted": self.interrupted is not None,
+            "first_failure": self.first_failure,
         }
         return asked | self.report.to_json() | {"machine": machine_json(self.use)}
