@@ -9,7 +9,6 @@ from aiohttp import web
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.gateway.live_page import LivePage
-from kwiken.runtime.gateway.responses import failure
 from kwiken.runtime.metrics import MetricsPage
 
 MAX_DIGITS: Final = 15  # of a number in a query
@@ -28,10 +27,11 @@ class Pages:
         self._metrics = metrics
 
     async def own(self, request: web.BaseRequest) -> web.Response:
-        """Answer with the service's page; 404 if it has none."""
+        """Answer with the service's page; a service without one leads to the live page."""
         del request
         if self._own is None:
-            return failure(404, "the service has no page")
+            # Relative, so that it holds behind a proxy that adds a path; temporary, because a page may come.
+            return web.Response(status=307, headers={"Location": "kwiken"})
         return web.Response(
             text=self._own, content_type="text/html", headers={"X-Content-Type-Options": "nosniff"}
         )

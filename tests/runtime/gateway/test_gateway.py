@@ -305,12 +305,15 @@ async def test_the_page_is_served() -> None:
     assert headers["Content-Type"].startswith("text/html")
 
 
-async def test_a_service_without_page_says_so() -> None:
+async def test_a_service_without_a_page_leads_to_the_live_page() -> None:
     async def one(text: str) -> str:
         return text
 
     async with local(Service.of("plain", [Stage(name="one", handler=one)])) as front:
-        assert (await front.say("GET", "/"))[0] == 404
+        async with front.session.get(front.gateway.url, allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (307, "kwiken")
+        status, headers, _ = await front.say("GET", "/")  # follows it
+        assert (status, headers["Content-Type"].partition(";")[0]) == (200, "text/html")
         assert (await front.ask("x"))[2] == {"answer": "x"}
 
 
