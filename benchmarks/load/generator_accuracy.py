@@ -99,7 +99,8 @@ def client_cost(count: int) -> dict[str, float]:
         from locust.event import EventHook
 
         from kwiken.loadtest.generator import Client
-    from kwiken.loadtest.inputs import Queries, parse_target
+    from kwiken.loadtest.inputs import Queries
+    from kwiken.loadtest.inputs.settings import parse_target
 
     body, parent = '{"query": "asyncio gather"}', f"00-{1:032x}-{1:016x}-01"
     with fake_server() as url:

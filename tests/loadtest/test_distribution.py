@@ -13,7 +13,6 @@ from hypothesis import given, settings, strategies as st
 from kwiken.base.errors import InputError
 from kwiken.loadtest import LoadSettings
 from kwiken.loadtest.inputs import Arrivals, Queries
-from kwiken.loadtest.patching import without_patching
 
 QUERIES = Queries((b"{}",))
 
@@ -26,7 +25,7 @@ def starts(
     workers: int = 1,
 ) -> list[float]:
     """Intended starts of a schedule whose level is a function of the time."""
-    from kwiken.loadtest.generator import NO_REQUEST, steered
+    from kwiken.loadtest.generator.shared_schedule import NO_REQUEST, steered
 
     now = 0.0
     found = []
@@ -76,7 +75,7 @@ def test_poisson_arrivals_stay_poisson() -> None:
 
 
 def test_an_endless_schedule_goes_on() -> None:
-    from kwiken.loadtest.generator import steered
+    from kwiken.loadtest.generator.shared_schedule import steered
 
     endless = Arrivals(rates=(10.0,), poisson=False, duration_s=None)
     plan = steered(endless, QUERIES, seed=0, level=lambda: 1)
@@ -84,8 +83,7 @@ def test_an_endless_schedule_goes_on() -> None:
 
 
 def test_each_process_has_one_sender_however_many_users_there_are() -> None:
-    with without_patching():
-        from kwiken.loadtest.distribution import one_sender_each
+    from kwiken.loadtest.distribution.share import one_sender_each
 
     placed = {"a": {"Open": 1, "Http": 3}, "b": {"Open": 0, "Http": 2}}
     assert one_sender_each(placed, ["Open"]) == (
@@ -99,8 +97,7 @@ def test_each_process_has_one_sender_however_many_users_there_are() -> None:
 
 
 def test_options_replace_the_settings_of_the_class() -> None:
-    with without_patching():
-        from kwiken.loadtest.distribution import with_options
+    from kwiken.loadtest.distribution import with_options
 
     own = LoadSettings(url="http://h", rate=5, zipf=0.5)
     assert with_options(own, None) == own

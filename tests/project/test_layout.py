@@ -156,8 +156,10 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.loadtest.inputs",
         "kwiken.loadtest.results",
         "kwiken.loadtest.generator",
+        "kwiken.loadtest.patching",
         "kwiken.loadtest.distribution",
         "kwiken.loadtest",
+        "kwiken.loadtest.locustfiles",
     ),
     "services": (
         "kwiken.services",
@@ -216,7 +218,7 @@ MAY_USE: dict[str, set[str]] = {
     "door": BRAIN,
 }
 # Small modules beside the packages, imported by their own names.
-SINGLE_MODULES = (*WINGS["base"][:5], "kwiken.export.yaml")
+SINGLE_MODULES = (*WINGS["base"][:5], "kwiken.export.yaml", "kwiken.loadtest.patching")
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}
 # Modules that other packages import whole: their names read best behind the module's.
 OPEN_MODULES = {

@@ -10,14 +10,16 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.load_limits import EXCEEDED, Limits
 from kwiken.cli.shared import given, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
     from kwiken.loadtest import LoadResult, Progress
+    from kwiken.loadtest.results import LoadLimits
 
 ALL_FAILED: Final = 1
 """Exit code of a run in which no request succeeded."""
+EXCEEDED: Final = 4
+"""Exit code of a run that exceeded a limit."""
 
 
 @click.command(short_help="Send open-loop load to a gateway.")
@@ -105,8 +107,9 @@ def command(
     shows in every request that was due during it.
     """
     from kwiken.loadtest import LoadSettings, run_load
+    from kwiken.loadtest.results import LoadLimits
 
-    limits = Limits(max_p99_ms, max_failed_percent)
+    limits = LoadLimits(max_p99_ms, max_failed_percent)
     limits.check()
     if options["queries"] is None and (name := given("zipf")) is not None:
         raise InputError("has no effect without --queries", where=name)
@@ -157,7 +160,7 @@ def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _verdict(result: LoadResult, limits: Limits) -> int:
+def _verdict(result: LoadResult, limits: LoadLimits) -> int:
     """Exit code of a run.
 
     Failed requests are data, not an error, unless all failed (1) or a limit is exceeded (4). A run without

@@ -6,10 +6,8 @@ from kwiken.loadtest.inputs.arrivals import Arrivals as Arrivals, check_rate as 
 from kwiken.loadtest.inputs.headers import Headers as Headers
 from kwiken.loadtest.inputs.queries import Queries as Queries
 from kwiken.loadtest.inputs.settings import (
-    METHODS as METHODS,
     LoadSettings as LoadSettings,
     LoadTarget as LoadTarget,
     Prepared as Prepared,
-    parse_target as parse_target,
     prepare as prepare,
 )

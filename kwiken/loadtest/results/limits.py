@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kwiken.base.errors import InputError
+from kwiken.loadtest.results.report import LoadReport
 
-if TYPE_CHECKING:
-    from kwiken.loadtest.results import LoadReport
-
-EXCEEDED: Final = 4
-"""Exit code of a run that exceeded a limit."""
 _ALL: Final = 100  # percent
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoadLimits:
     """Limits of a run, None where none is set.
 
     Attributes:
