@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.loadtest.load_commands import Serve
-from tests.support.loadtest.locust_commands import Locust, finish
+from tests.support.loadtest.locust_commands import Locust, Page, finish
 from tests.support.runtime.server_processes import free_port
 
 
@@ -98,32 +92,6 @@ def test_a_locustfile_of_ones_own(serve: Serve, locust: Locust, tmp_path: Path) 
     assert out.count("outcome 200 None") == 100
     assert "/mine" in out + err
     assert "kept out of collections True" in out
-
-
-class Page:
-    """Locust's page, as a browser uses it."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-
-    def get(self, path: str, form: dict[str, str] | None = None) -> Any:
-        data = None if form is None else urllib.parse.urlencode(form).encode()
-        with urllib.request.urlopen(self.url + path, data=data, timeout=10) as answer:
-            return json.loads(answer.read())
-
-    def until(self, path: str, done: Callable[[Any], bool]) -> Any:
-        """Ask again until an answer fits; at most 30 s."""
-        end = time.monotonic() + 30
-        value: Any = None
-        while time.monotonic() < end:
-            try:
-                value = self.get(path)
-            except (urllib.error.URLError, ConnectionError):
-                value = None
-            if value is not None and done(value):
-                return value
-            time.sleep(0.1)
-        raise AssertionError(f"{path} stayed at {value}")
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.loadtest.load_commands import Serve, lines
-from tests.support.loadtest.locust_commands import Locust, finish
+from tests.support.loadtest.locust_commands import Locust, Page, finish
 from tests.support.runtime.server_processes import free_port
 
 
@@ -84,3 +84,22 @@ def test_a_wrong_setting_of_a_worker_ends_the_test_with_its_reason(locust: Locus
     )
     assert code == 2, err
     assert "127.0.0.1:1: cannot be reached: connection refused" in err
+
+
+@pytest.mark.slow
+def test_the_page_of_a_master_changes_the_rate_of_all_workers(serve: Serve, locust: Locust) -> None:
+    page, port = Page(free_port()), str(free_port())
+    process = locust(
+        *("--web-host", "127.0.0.1", "--web-port", page.url.rpartition(":")[2], "--processes", "2"),
+        *("--master-port", port, "--master-bind-port", port),
+    )
+    page.until("/worker-count", lambda answer: answer["worker_count"] == 2)
+    form = {"host": serve(), "user_count": "1", "spawn_rate": "1", "arrivals": "constant"}
+    assert page.get("/swarm", form | {"rate": "20"})["success"]
+    page.until("/open-loop", lambda counts: len(counts.get("workers", {})) == 2)
+    assert page.get("/swarm", form | {"rate": "1000"})["success"]
+    counts = page.until("/open-loop", lambda counts: counts["ok"] > 2_000)
+    each = [worker["ok"] for worker in counts["workers"].values()]
+    assert each == pytest.approx([counts["ok"] / 2] * 2, rel=0.2)
+    process.terminate()
+    process.communicate(timeout=30)
