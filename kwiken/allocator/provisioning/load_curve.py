@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ MAX_LOAD_BYTES: Final = 64 << 20  # of a document of load
 MAX_SAMPLES: Final = 1_000_000
 MAX_SERIES: Final = 10_000
 MAX_LOAD: Final = 1e9  # cores, or requests a second
+MAX_TIME_S: Final = 1e12  # some 30,000 years; milliseconds since 1970 are above it
 MIN_SAMPLES: Final = 2
 GAP: Final = 1.5  # of the usual step, from which on a step is a gap
 S_PER_HOUR: Final = 3600.0
@@ -108,7 +110,8 @@ def load_from_text(
     else:
         unit, times, values, parts, marks = _csv(source, where)
     if len(times) < MIN_SAMPLES:
-        raise InputError("has one sample; two or more are needed to know the step", where=where)
+        told = "one sample" if times else "no sample"
+        raise InputError(f"has {told}; two or more are needed to know the step", where=where)
     step_s = _step(times, where, marks)
     if unit == "requests_per_s" and cores_per_request_rate is None:
         raise InputError(
@@ -195,14 +198,15 @@ def _moment(cell: str, where: str) -> float:
     if (found := _DAY.fullmatch(words)) is not None:
         year, month, day, hour, minute = (int(found[place] or 0) for place in range(1, 6))
         second = float(found[6] or 0.0)
-        if year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:  # noqa: PLR2004 - the calendar
+        is_day = year >= 1970 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]  # noqa: PLR2004 - the calendar
+        if is_day and hour < 24 and minute < 60 and second < 60:  # noqa: PLR2004 - the calendar
             return _days(year, month, day) * S_PER_DAY + hour * S_PER_HOUR + minute * 60 + second
     else:
         try:
             value = float(words)
         except ValueError:
             value = math.nan
-        if math.isfinite(value):
+        if -MAX_TIME_S <= value <= MAX_TIME_S:  # NaN fails
             return value
     raise InputError(f"time: must be seconds, or UTC as 2026-11-01T12:00:00Z, not {words!r}", where=where)
 
@@ -234,13 +238,15 @@ def _prometheus(source: str, where: str) -> tuple[list[float], list[float]]:
     count = 0
     for place, values in enumerate(pairs):
         before = -math.inf
+        label = f"{where}: data.result[{place}].values"
+        if not isinstance(values, list):
+            raise InputError("must be a list of pairs of time and value", where=label)
         for pair in values:
-            label = f"{where}: data.result[{place}].values"
             if not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - time and value
                 raise InputError("must be pairs of time and value", where=label)
             at, value = _moment(str(pair[0]), label), _amount(str(pair[1]), "value", label)
             if at <= before:
-                raise InputError(f"time {at:g} does not follow {before:g}", where=label)
+                raise InputError(f"time {at:.15g} does not follow {before:.15g}", where=label)
             before = at
             sums[at] = sums.get(at, 0.0) + value
             count += 1
@@ -259,7 +265,9 @@ def _step(times: Sequence[float], where: str, marks: Sequence[int] | None) -> fl
 
     back = int(np.argmin(steps))
     if steps[back] <= 0:
-        raise InputError(f"time {times[back + 1]:g} s does not follow {times[back]:g} s", where=place(back))
+        raise InputError(
+            f"time {times[back + 1]:.15g} s does not follow {times[back]:.15g} s", where=place(back)
+        )
     usual = float(np.median(steps))
     wide = np.flatnonzero((steps > GAP * usual) | (steps < usual / GAP))
     if len(wide):

@@ -106,6 +106,11 @@ def convert(raw: Any, kind: type[S], *, where: str) -> S:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise InputError(field_error(error), where=where) from error
+    except UnicodeEncodeError as error:  # JSON can name half of a surrogate pair
+        raise InputError(
+            f"has a text with {error.object[error.start]!r}, half of a pair, which is no character",
+            where=where,
+        ) from error
     except RecursionError as error:
         raise InputError("is nested too deep", where=where) from error
 

@@ -17,6 +17,7 @@ from kwiken.cli.shared import (
     load_profile,
     needs_extra,
     out_option,
+    refuse_shared_stdout,
     seconds_of,
     seed_option,
 )
@@ -104,6 +105,7 @@ def command(
     LOAD is a CSV with the columns time and cores, or requests_per_s with --profile, and tolerant if wanted;
     or the JSON that Prometheus answers to a range query. Costs are by the hour, and committed for a year.
     """
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     if picture is not None:
         require("provision --picture", "report")
     if profile is not None and request_ms is not None:
@@ -139,7 +141,7 @@ def command(
         write_text(picture, draw_costs(shown, step, offers.currency))
     if as_json:
         print_json(study.provision)
-    elif out != "-":
+    elif "-" not in (out, picture):
         _show(study, offers, paid)
     note_written(out)
 

@@ -91,7 +91,7 @@ def command(
     kwiken place. Nothing is moved. Memory is kept within every node; processors may run short, and how often
     is told.
     """
-    refuse_shared_stdout(out=out == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     _refuse_mixed(risk=risk, keep_p99=keep_p99, memory_alone=memory_usage is not None and usage is None)
     if to is not None and out is None:
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
@@ -119,13 +119,13 @@ def command(
         note_written(picture)
     if as_json:
         print_json(summary(found, judged))
-    elif out != "-":
+    elif "-" not in (out, picture):
         show(found, judged)
     note_findings(found, table, 0 if listed is None else listed.pending)
     if out is not None:
         write_text(out, _written(found, judged, listed if to is not None else None))
         note_written(out)
-    elif not as_json:
+    elif not as_json and picture != "-":
         say("nothing is moved; -o FILE keeps the answer, and --to kubernetes writes commands")
 
 

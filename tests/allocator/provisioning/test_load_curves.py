@@ -50,6 +50,10 @@ def test_days_are_seconds_since_1970(at: datetime) -> None:
     ("text", "words"),
     [
         ("time,cores\n0,1\n", "has one sample"),
+        ("time,cores\n", "has no sample"),
+        ("time,cores\n0,1\n1e300,1\n", r":3: time: must be seconds"),
+        ("time,cores\n2026-02-31,1\n2026-03-04,1\n", r":2: time: must be seconds, or UTC"),
+        ('{"data": {"resultType": "matrix", "result": [{"values": 1}]}}', r"must be a list of pairs"),
         ("time,cores\n0,1\n60,2\n240,3\n300,1\n", ":4: the step to this sample is 180 s"),
         ("time,cores\n0,1\n60,2\n30,3\n", ":4: time 30 s does not follow 60 s"),
         ("time,cores\n0,1\n0,2\n", ":3: time 0 s does not follow 0 s"),

@@ -102,6 +102,9 @@ def test_the_document_is_exported(tmp_path: Path) -> None:
         (("load.csv", "--prices", "prices.toml", "--tolerant", "2"), "--tolerant"),
         (("load.csv", "--prices", "prices.toml", "--wait", "soon"), "is not a time"),
         (("load.csv", "--prices", "prices.toml", "--request-ms", "5"), "is in cores"),
+        (("load.csv", "--prices", "prices.toml", "--json", "-o", "-"), "both write to stdout"),
+        (("load.csv", "--prices", "prices.toml", "--json", "--picture", "-"), "both write to stdout"),
+        (("load.csv", "--prices", "half.toml"), r"broken\.json: has a text with .*half of a pair"),
         (("load.csv", "--prices", "lost.toml"), r"zone\.json\.gz: there is no such file"),
         (
             ("load.csv", "--prices", "prices.toml", "--profile", "x", "--request-ms", "5"),
@@ -112,6 +115,8 @@ def test_the_document_is_exported(tmp_path: Path) -> None:
 def test_bad_input_is_one_line(tmp_path: Path, words: tuple[str, ...], pattern: str) -> None:
     write(tmp_path)
     (tmp_path / "other.csv").write_text("time,cores\n0,1\n60,1\n120,1\n")
+    (tmp_path / "half.toml").write_text(price_list(extra=SPOT_OFFER.replace("zone.json", "broken.json")))
+    (tmp_path / "broken.json").write_text('{"metadata": {"gap_seconds": "\\ud800"}, "data": [1, 1]}')
     (tmp_path / "lost.toml").write_text(price_list(extra=SPOT_OFFER.replace("zone.json", "zone.json.gz")))
     known = {path.name for path in tmp_path.iterdir()} | {"none.csv", "none.toml"}
     refused(run("provision", *(str(tmp_path / word) if word in known else word for word in words)), pattern)

@@ -236,6 +236,16 @@ def test_tasks_without_use_keep_their_requests(files: Path) -> None:
         ("time,replica,cores\n", r"holds no sample"),
         ('{"data": 1}', r"is no range result of Prometheus"),
         ('time,replica,cores\n0,"a,1\n', r"broken CSV"),
+        ('time,"replica\n', r"usage.csv:1: broken CSV"),
+        ("time,replica,cores,memory,memory_gb\n", r"usage.csv:1: has memory and memory_gb"),
+        ("time,replica,cores\nnow,a,1\n", r"usage.csv:2: time: 'now' is neither seconds nor"),
+        ("time,replica,cores\n2026-01-01T00:00+02:00,a,1\n", r"usage.csv:2: time: .* is neither"),
+        ("time,replica,cores\n2026-02-31,a,1\n", r"usage.csv:2: time: '2026-02-31' is no moment"),
+        ("time,replica,cores\n1e300,a,1\n", r"usage.csv:2: time: must be seconds from"),
+        (
+            '{"data": {"resultType": "matrix", "result": [{"metric": {"pod": "a"}, "values": 1}]}}',
+            r"data.result\[0\]: values: must be a list of pairs",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line(files: Path, text: str, told: str) -> None:
@@ -275,6 +285,7 @@ def test_a_wrong_cluster_is_one_line(tmp_path: Path, change: dict[str, Any], tol
         (("--memory-usage", "x"), r"says nothing without --usage"),
         (("--to", "kubernetes"), r"--to needs -o FILE"),
         (("-o", "-", "--json"), r"both write to stdout"),
+        (("--picture", "-", "--json"), r"both write to stdout"),
     ],
 )
 def test_wrong_options_are_one_line(files: Path, options: tuple[str, ...], told: str) -> None:

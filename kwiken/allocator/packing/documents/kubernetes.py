@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from kwiken.allocator.packing.documents.item_shapes import check_item
 from kwiken.allocator.packing.documents.quantities import BYTES_PER_GB, quantity
 from kwiken.allocator.packing.documents.selectors import tolerates, wants_node, wants_pod
 from kwiken.allocator.packing.tasks import MAX_PACKED_NODES, MAX_TASKS, PackedCluster
@@ -159,6 +160,7 @@ def _by_kind(text: str | bytes, where: str) -> dict[str, list[tuple[str, dict[st
         kind = item.get("kind") if isinstance(item, dict) else None
         if not isinstance(kind, str):
             raise InputError(f"{path}.kind: is missing", where=where)
+        check_item(kind, item, path=path, where=where)
         by_kind.setdefault(kind, []).append((path, item))
     if "Node" not in by_kind:
         raise InputError("lists no node; write it by kubectl get nodes,pods -A -o json", where=where)

@@ -20,6 +20,7 @@ _UNITS: Final = {
     **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
 }
 BYTES_PER_GB: Final = 1e9
+MAX_QUANTITY: Final = 2.0**63  # of Kubernetes, which cuts larger ones down to it
 
 
 def quantity(text: Any, *, where: str) -> float:
@@ -30,11 +31,11 @@ def quantity(text: Any, *, where: str) -> float:
         where: field to name in errors.
 
     Raises:
-        InputError: for text that is no quantity, a negative or an endless one.
+        InputError: for text that is no quantity, a negative one, or one above 2^63.
     """
     value = math.nan
     if isinstance(text, int | float) and not isinstance(text, bool):
-        value = float(text)
+        value = float(text) if abs(text) <= MAX_QUANTITY else math.inf
     elif isinstance(text, str):
         found = _QUANTITY.match(text)
         if found is not None:
@@ -44,6 +45,8 @@ def quantity(text: Any, *, where: str) -> float:
                 value = float(found["number"]) * factor
             elif unit[:1] in {"e", "E"} and len(unit) > 1:
                 value = float(found["number"] + unit)
-    if not 0 <= value < math.inf:
+    if value > MAX_QUANTITY:
+        raise InputError("is more than 2^63, the most that Kubernetes counts", where=where)
+    if not value >= 0:  # NaN fails too
         raise InputError(f"{text!r} is no quantity of 0 or more, such as 250m, 1.5 or 2Gi", where=where)
     return value

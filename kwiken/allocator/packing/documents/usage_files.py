@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,10 @@ MAX_USAGE_BYTES: Final = 1 << 30
 MAX_SAMPLES: Final = 50_000_000
 MAX_CORES_USED: Final = 1e5
 MAX_NAMED: Final = 3
+MAX_TIME_S: Final = 1e12  # some 30,000 years; milliseconds since 1970 are above it
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)?(?:Z|\+00:00)?", re.ASCII
+)
 NEEDED: Final = ("time", "replica", "cores")
 KNOWN: Final = (*NEEDED, "node", "memory", "memory_gb")
 
@@ -132,7 +137,10 @@ def _prometheus(text: str | bytes, unit: float, where: str) -> _Samples:
         if name in names:
             raise InputError(f"{name!r} is given twice; sum the query by (namespace, pod)", where=at)
         names[name] = len(names)
-        for sample in series.get("values") or []:
+        samples = series.get("values")
+        if not isinstance(samples, list):
+            raise InputError("values: must be a list of pairs of a time and a value", where=at)
+        for sample in samples:
             if not isinstance(sample, list) or len(sample) != 2:  # noqa: PLR2004 - a time and a value
                 raise InputError("values: a sample is no pair of a time and a value", where=at)
             if len(times) == MAX_SAMPLES:
@@ -147,7 +155,10 @@ def _prometheus(text: str | bytes, unit: float, where: str) -> _Samples:
 
 def _header(lines: Iterator[list[str]], where: str) -> list[str]:
     """Names of the columns; refuses one that is missing, unknown or given twice."""
-    header = [name.strip() for name in next(lines)]
+    try:
+        header = [name.strip() for name in next(lines)]
+    except csv.Error as error:
+        raise InputError(f"broken CSV: {error}", where=f"{where}:1") from error
     for name in NEEDED:
         if name not in header:
             raise InputError(f"has no column {name!r}; needed are {', '.join(NEEDED)}", where=f"{where}:1")
@@ -155,6 +166,8 @@ def _header(lines: Iterator[list[str]], where: str) -> list[str]:
         if name not in KNOWN or header.count(name) > 1:
             problem = "is given twice" if header.count(name) > 1 else f"is unknown; known: {', '.join(KNOWN)}"
             raise InputError(f"column {name!r} {problem}", where=f"{where}:1")
+    if {"memory", "memory_gb"} <= set(header):
+        raise InputError("has memory and memory_gb; give one of them", where=f"{where}:1")
     return header
 
 
@@ -242,14 +255,19 @@ def _filled(samples: _Samples, times: Any, index: Mapping[str, int], count: int,
 def _time(text: str, at: str) -> float:
     try:
         value = float(text)
-    except ValueError:
-        try:
-            moment = np.datetime64(text.strip().removesuffix("Z").removesuffix("+00:00"), "us")
-        except ValueError as error:
+    except ValueError as error:
+        words = text.strip()
+        if not _MOMENT.fullmatch(words):
             raise InputError(f"time: {text!r} is neither seconds nor ISO 8601 in UTC", where=at) from error
-        value = math.nan if np.isnat(moment) else float(moment.astype(np.int64)) / 1e6
-    if not math.isfinite(value):
-        raise InputError(f"time: {text!r} is not finite", where=at)
+        try:
+            moment = np.datetime64(words.removesuffix("Z").removesuffix("+00:00"), "us")
+        except ValueError:
+            raise InputError(f"time: {text!r} is no moment of the calendar", where=at) from error
+        value = float(moment.astype(np.int64)) / 1e6
+    if not -MAX_TIME_S <= value <= MAX_TIME_S:  # NaN fails too
+        raise InputError(
+            f"time: must be seconds from -{MAX_TIME_S:g} to {MAX_TIME_S:g}, not {text.strip()}", where=at
+        )
     return value
 
 

@@ -1,0 +1,102 @@
+"""`kwiken pack` on documents with fields of a wrong kind: an answer or one line, never a failure of ours."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kwiken.allocator.packing.documents import cluster_from_kubectl
+from kwiken.base.errors import InputError
+from tests.support.packing.clusters import budget_item, listed, node_item, pod_item
+from tests.support.project.commands import refused, run
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+HOST = "kubernetes.io/hostname"
+WRONG: tuple[Any, ...] = (None, 1, 1.5, True, "x", [], {}, [1], ["a"], [{}], [None], {"a": 1}, 10**400)
+
+
+def rule(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def document() -> dict[str, Any]:
+    """Two nodes and two pods with every field that is read."""
+    terms = [
+        {
+            "matchExpressions": [rule("k", "In", "v"), rule("q", "Gt", "1")],
+            "matchFields": [rule("metadata.name", "In", "n0")],
+        }
+    ]
+    beside = {"matchLabels": {"app": "a"}, "matchExpressions": [rule("app", "In", "a")]}
+    requests = {"requests": {"cpu": "1m"}, "limits": {"cpu": "2"}}
+    pod = pod_item(
+        "a-abc-x",
+        "n0",
+        owner="a",
+        nodeSelector={"k": "v"},
+        affinity={
+            "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}},
+            "podAntiAffinity": {REQUIRED: [{"labelSelector": beside, "topologyKey": HOST}]},
+        },
+        tolerations=[{"key": "t", "operator": "Equal", "value": "1", "effect": "NoSchedule"}],
+        priority=5,
+        overhead={"cpu": "10m"},
+        volumes=[{"emptyDir": {"medium": "Memory"}}, {"persistentVolumeClaim": {"claimName": "x"}}],
+        topologySpreadConstraints=[{"topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule"}],
+        initContainers=[{"name": "i", "restartPolicy": "Always", "resources": requests}],
+    )
+    pod["spec"]["containers"][0]["ports"] = [{"hostPort": 0}]
+    pod["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    nodes = [
+        node_item(name, taints=[{"key": "t", "value": "1", "effect": "NoSchedule"}]) for name in ("n0", "n1")
+    ]
+    for node in nodes:
+        node["metadata"]["labels"] |= {"k": "v", "q": "2", "topology.kubernetes.io/zone": "z"}
+    budget = budget_item("b", "a", 1)
+    budget["spec"]["selector"]["matchExpressions"] = [{"key": "app", "operator": "Exists"}]
+    found: dict[str, Any] = json.loads(listed(*nodes, pod, pod_item("b-abc-x", "n1", owner="b"), budget))
+    return found
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+@pytest.mark.filterwarnings("error")
+def test_every_field_of_another_kind_is_read_or_refused() -> None:
+    whole = document()
+    cluster_from_kubectl(json.dumps(whole), where="c")
+    refusals = 0
+    for path in places(whole):
+        for wrong in WRONG:
+            changed = copy.deepcopy(whole)
+            at: Any = changed
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = wrong
+            try:
+                cluster_from_kubectl(json.dumps(changed), where="c")
+            except InputError:
+                refusals += 1
+    assert refusals > 500
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"priority": "high"}, r"items\[1\]\.spec\.priority: Expected `int \| null`"),
+        ({"nodeSelector": ["a"]}, r"items\[1\]\.spec\.nodeSelector: Expected `object"),
+        ({"overhead": {"cpu": "1e30"}}, r"items\[1\]\.spec\.overhead\.cpu: is more than 2\^63"),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path: Path, spec: dict[str, Any], told: str) -> None:
+    (tmp_path / "c.json").write_text(listed(node_item("a"), pod_item("p", "a", **spec)))
+    refused(run("pack", str(tmp_path / "c.json")), told)
