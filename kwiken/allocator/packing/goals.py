@@ -72,7 +72,7 @@ def node_costs(packed: PackedCluster) -> Floats:
 
 
 def use_goal(packed: PackedCluster, use: Use, factor: float, spread: float) -> PackingGoal:
-    """Pack by use: memory is kept within the node, the chance that cores run out is the penalty.
+    """Pack by use: memory and tasks are kept within the node, the chance that cores run out is the penalty.
 
     Args:
         factor: factor on the standard deviation, as `learned_factor` finds it.
@@ -89,8 +89,8 @@ def use_goal(packed: PackedCluster, use: Use, factor: float, spread: float) -> P
 
     soft = np.stack([use.mean, use.variance], axis=1)
     return PackingGoal(
-        hard=np.stack([use.mean, use.memory_gb], axis=1),
-        capacity=np.stack([cores, packed.cluster.memory_gb], axis=1),
+        hard=np.stack([use.mean, use.memory_gb, np.ones(len(use.mean))], axis=1),
+        capacity=np.stack([cores, packed.cluster.memory_gb, packed.most_tasks], axis=1),
         soft=np.broadcast_to(soft, (len(packed.cluster.classes), *soft.shape)),
         penalty=penalty,
         level=level,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -168,6 +168,7 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     use = use_of(series, packed.cores, packed.memory_gb)
     if count:
         use = _memory_by_owner(use, packed.owner_numbers)
+        packed = _unknown_staying(packed, use)
     factor, learned = UNLEARNED, False
     if series.times_s.size:
         factor, learned = learned_factor(series, use, float(np.median(packed.cluster.cores)))
@@ -177,10 +178,21 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     return Repacking(packed, series, use, factor, learned, goal, steps, states, settings.choose(states))
 
 
+def _unknown_staying(packed: PackedCluster, use: Use) -> PackedCluster:
+    """The cluster with tasks in place that request nothing and whose use is not known."""
+    idle = ~use.known & (packed.cores == 0)
+    stays = dict(packed.stays)
+    for lacking, reason in (
+        (idle, "its cores are neither requested nor known from use"),
+        (use.memory_gb == 0, "its memory is neither requested nor known from use"),
+    ):
+        for task in np.flatnonzero(lacking & ~packed.resident).tolist():
+            stays.setdefault(task, reason)
+    return replace(packed, stays=stays)
+
+
 def _memory_by_owner(use: Use, owner: Ints) -> Use:
     """Use with one memory for all tasks of an owner, the largest: they are started from one template."""
-    from dataclasses import replace
-
     most = np.zeros(int(owner.max()) + 1)
     np.maximum.at(most, owner, use.memory_gb)
     return replace(use, memory_gb=most[owner])

@@ -107,9 +107,11 @@ def note_findings(found: Repacking, table: UsageTable | None, pending: int) -> N
     else:
         _note_usage(found, table)
     packed = found.packed
-    closed = int(np.sum(~packed.open_nodes | ~packed.allowed[np.unique(packed.kinds)].any(axis=0)))
-    if closed:
-        note(f"note: {closed} nodes receive nothing: not ready, cordoned, or tainted for all tasks")
+    closed = ~packed.open_nodes
+    if packed.tasks:
+        closed |= ~packed.allowed[np.unique(packed.kinds)].any(axis=0)
+    if closed.any():
+        note(f"note: {np.sum(closed)} nodes receive nothing: not ready, cordoned, or tainted for all tasks")
     if pending:
         note(f"note: {pending} pods stand on no node yet and are left out")
     for reason, count in Counter(

@@ -97,7 +97,10 @@ def _patches(cluster: KubernetesCluster, found: Repacking) -> Iterator[str]:
 def _shared(
     containers: tuple[PodContainer, ...], cores: float, memory_gb: float
 ) -> list[tuple[float, float]]:
-    """Requests of a pod, shared among its containers as the stated ones are, and within their limits."""
+    """Requests of a pod, shared among its containers as the stated ones are, and within their limits.
+
+    Memory of 0 is not known.
+    """
     by_cores, by_memory = (
         [one.cores for one in containers],
         [one.memory_gb for one in containers],
@@ -105,7 +108,9 @@ def _shared(
     return [
         (
             min(one.most_cores, max(LEAST_CORES, cores * _part(by_cores, place))),
-            min(one.most_memory_gb, max(LEAST_MEMORY_GB, memory_gb * _part(by_memory, place))),
+            min(one.most_memory_gb, max(LEAST_MEMORY_GB, memory_gb * _part(by_memory, place)))
+            if memory_gb
+            else 0.0,
         )
         for place, one in enumerate(containers)
     ]
@@ -126,7 +131,7 @@ def _differs(containers: tuple[PodContainer, ...], wanted: list[tuple[float, flo
 
 def _text(cores: float, memory_gb: float) -> dict[str, str]:
     """Requests in units of Kubernetes, rounded down, so that they stay within limits."""
-    return {
-        "cpu": f"{max(1, int(cores * 1000 + 1e-6))}m",
-        "memory": f"{max(1, int(memory_gb * 1e9 / 1024))}Ki",
-    }
+    found = {"cpu": f"{max(1, int(cores * 1000 + 1e-6))}m"}
+    if memory_gb:
+        found["memory"] = f"{max(1, int(memory_gb * 1e9 / 1024))}Ki"
+    return found

@@ -12,7 +12,7 @@ import pytest
 
 from kwiken.allocator.packing.documents import cluster_from_kubectl
 from kwiken.base.errors import InputError
-from tests.support.packing.clusters import budget_item, listed, node_item, pod_item
+from tests.support.packing.clusters import budget_item, listed, node_item, pod_item, usage_rows
 from tests.support.project.commands import refused, run
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -100,3 +100,59 @@ def test_every_field_of_another_kind_is_read_or_refused() -> None:
 def test_a_wrong_field_is_named(tmp_path: Path, spec: dict[str, Any], told: str) -> None:
     (tmp_path / "c.json").write_text(listed(node_item("a"), pod_item("p", "a", **spec)))
     refused(run("pack", str(tmp_path / "c.json")), told)
+
+
+def answer(folder: Path, *items: dict[str, Any], usage: str | None = None) -> dict[str, Any]:
+    (folder / "c.json").write_text(listed(*items))
+    options = ["--dial", "0", "--json", "-o", str(folder / "kubectl.sh"), "--to", "kubernetes"]
+    if usage is not None:
+        (folder / "u.csv").write_text(usage)
+        options += ["--usage", str(folder / "u.csv")]
+    result = run("pack", str(folder / "c.json"), *options)
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_no_node_is_given_more_pods_than_it_takes(tmp_path: Path) -> None:
+    nodes = [node_item(f"n{at}") for at in range(4)]
+    for node in nodes:
+        node["status"]["allocatable"]["pods"] = "5"
+    pods = [pod_item(f"p{at}-abc-x", f"n{at // 2}", "10m", owner=f"p{at}") for at in range(8)]
+    found = answer(tmp_path, *nodes, *pods)
+    counts = [sum(task["node"] == f"n{at}" for task in found["tasks"]) for at in range(4)]
+    assert max(counts) <= 5
+    assert len(found["freed"]) == 2
+
+
+def test_a_pod_with_a_gpu_stays(tmp_path: Path) -> None:
+    pod = pod_item("g-abc-x", "a", owner="g")
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    found = answer(tmp_path, node_item("a"), node_item("b"), pod, pod_item("h-abc-x", "b", "2", owner="h"))
+    assert found["freed"] == ["b"]
+    assert found["tasks"][0]["stays"] == "it requests nvidia.com/gpu, which is not packed"
+
+
+def test_a_pod_of_which_nothing_is_known_stays(tmp_path: Path) -> None:
+    nodes = [node_item(f"n{at}") for at in range(3)]
+    pods = [pod_item(f"p{at}-abc-x", f"n{at}", owner=f"p{at}") for at in range(3)]
+    for pod in pods:
+        del pod["spec"]["containers"][0]["resources"]
+    found = answer(tmp_path, *nodes, *pods)
+    assert found["moves"] == []
+    assert {one["stays"] for one in found["tasks"]} == {"its cores are neither requested nor known from use"}
+    rows = usage_rows({f"shop/p{at}-abc-x": 0.2 for at in range(3)})
+    assert len(answer(tmp_path, *nodes, *pods, usage=rows)["freed"]) == 2
+    without_memory = "".join(row.rpartition(",")[0] + "\n" for row in rows.splitlines())
+    found = answer(tmp_path, *nodes, *pods, usage=without_memory)
+    assert {one["stays"] for one in found["tasks"]} == {"its memory is neither requested nor known from use"}
+    commands = (tmp_path / "kubectl.sh").read_text()
+    assert '"cpu":' in commands
+    assert "memory" not in commands
+
+
+def test_a_cluster_without_pods_closes_no_node(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(listed(node_item("a")))
+    result = run("pack", str(tmp_path / "c.json"))
+    assert result.exit_code == 0
+    assert "receive nothing" not in result.stderr

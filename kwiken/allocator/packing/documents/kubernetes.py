@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from kwiken.allocator.packing.documents.quantities import BYTES_PER_GB, quantity
 from kwiken.allocator.packing.documents.selectors import tolerates, wants_node, wants_pod
 from kwiken.allocator.packing.tasks import MAX_PACKED_NODES, MAX_TASKS, PackedCluster
 from kwiken.allocator.placement import Cluster, Node, NodeClass
-from kwiken.base.arrays import Bools
+from kwiken.base.arrays import Bools, Ints
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import parse_json
 
@@ -29,6 +30,7 @@ SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
+PACKED: Final = {"cpu", "memory", "ephemeral-storage"}  # resources of every node; storage is not counted
 HASH: Final = "pod-template-hash"
 
 
@@ -96,7 +98,7 @@ def cluster_from_kubectl(text: str | bytes, *, where: str) -> KubernetesCluster:
             node that is not listed, or a document without nodes.
     """
     by_kind = _by_kind(text, where)
-    cluster, labels, taints, opened = _nodes(by_kind["Node"], where)
+    cluster, labels, taints, opened, most_tasks = _nodes(by_kind["Node"], where)
     rows: dict[str, int] = {}
     allowed: list[Bools] = []
     pods, containers, pending = _Pods(), dict[int, tuple[PodContainer, ...]](), 0
@@ -141,6 +143,7 @@ def cluster_from_kubectl(text: str | bytes, *, where: str) -> KubernetesCluster:
         allowed=np.array(allowed, dtype=np.bool_),
         budgets=budgets,
         apart=np.array(pods.apart, dtype=np.bool_),
+        most_tasks=most_tasks,
     )
     return KubernetesCluster(packed, pending, "PodDisruptionBudget" in by_kind, containers)
 
@@ -172,11 +175,11 @@ def _by_kind(text: str | bytes, where: str) -> dict[str, list[tuple[str, dict[st
 
 def _nodes(
     items: Sequence[tuple[str, dict[str, Any]]], where: str
-) -> tuple[Cluster, list[Mapping[str, str]], list[list[dict[str, Any]]], Bools]:
-    """Nodes as a cluster, with labels, taints, and whether each takes new pods."""
+) -> tuple[Cluster, list[Mapping[str, str]], list[list[dict[str, Any]]], Bools, Ints]:
+    """Nodes as a cluster, with labels, taints, whether each takes new pods, and how many pods in all."""
     classes: dict[tuple[str, float, float], NodeClass] = {}
     nodes, labels = list[Node](), list[Mapping[str, str]]()
-    taints, opened = list[list[dict[str, Any]]](), list[bool]()
+    taints, opened, most_tasks = list[list[dict[str, Any]]](), list[bool](), list[int]()
     for path, item in items:
         name = _name(item, "name", where, path)
         capacity = _at(item, "status", "allocatable") or _at(item, "status", "capacity")
@@ -210,12 +213,14 @@ def _nodes(
             ),
             "True",
         )
-        opened.append(ready == "True" and not spec.get("unschedulable"))
+        most = int(min(MAX_TASKS, quantity(capacity.get("pods", MAX_TASKS), where=f"{at}.pods")))
+        opened.append(ready == "True" and not spec.get("unschedulable") and most > 0)
+        most_tasks.append(max(1, most))
     try:
         cluster = Cluster(tuple(classes.values()), tuple(nodes))
     except InputError as error:
         raise InputError(error.problem, where=where) from error
-    return cluster, labels, taints, np.array(opened, dtype=np.bool_)
+    return cluster, labels, taints, np.array(opened, dtype=np.bool_), np.array(most_tasks, dtype=np.int64)
 
 
 def _allowed(
@@ -319,7 +324,8 @@ def _owner(item: Mapping[str, Any]) -> tuple[str, str, bool]:
 
 def _pinned(item: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     """Why a pod with an owner is not moved; empty if it can be."""
-    return next(_pins(item, spec), "")
+    devices = (f"it requests {name}, which is not packed" for name in _devices(spec))
+    return next(chain(_pins(item, spec), devices), "")
 
 
 def _pins(item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
@@ -342,6 +348,15 @@ def _pins(item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     for rule in (*_anti_affinity(spec), *_required_spread(spec)):
         if rule.get("topologyKey") != HOST:
             yield f"it is spread over {rule.get('topologyKey')}"
+
+
+def _devices(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Resources that containers request beside those of every node, such as GPUs and huge pages."""
+    for one in (*_dicts(spec.get("containers")), *_dicts(spec.get("initContainers"))):
+        for kind in ("requests", "limits"):
+            yield from sorted((_at(one, "resources", kind) or {}).keys() - PACKED)
+    if spec.get("resourceClaims"):
+        yield "devices"
 
 
 def _anti_affinity(spec: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.allocator.packing.tasks import PackedCluster
+from kwiken.allocator.packing.tasks import MAX_TASKS, PackedCluster
 from kwiken.allocator.placement import Cluster, Node, NodeClass, Placement
 from kwiken.base.errors import InputError
 
@@ -53,4 +53,5 @@ def cluster_from_placement(placement: Placement, *, where: str) -> PackedCluster
         allowed=np.ones((1, len(cluster.nodes)), dtype=np.bool_),
         budgets={},
         apart=np.array([workload.spread in APART for _, workload, _ in rows], dtype=np.bool_),
+        most_tasks=np.full(len(cluster.nodes), MAX_TASKS, dtype=np.int64),
     )

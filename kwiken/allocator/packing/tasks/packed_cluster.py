@@ -37,6 +37,7 @@ class PackedCluster:
         budgets: for each disruption budget, the tasks that it covers and how many of them may be away at
             once.
         apart: (t,) whether no two tasks of the owner may share a node.
+        most_tasks: (n,) number of tasks that a node takes at most, those that belong to it among them.
     """
 
     cluster: Cluster
@@ -52,6 +53,7 @@ class PackedCluster:
     allowed: Bools
     budgets: Mapping[str, tuple[tuple[int, ...], int]]
     apart: Bools
+    most_tasks: Ints
 
     def __post_init__(self) -> None:
         """Check the bounds."""
@@ -123,4 +125,5 @@ def plain_cluster(
         allowed=np.ones((1, len(cluster.nodes)), dtype=np.bool_),
         budgets={},
         apart=np.zeros(count, dtype=np.bool_),
+        most_tasks=np.full(len(cluster.nodes), MAX_TASKS, dtype=np.int64),
     )
