@@ -102,6 +102,27 @@ def test_a_wrong_field_is_named(tmp_path: Path, spec: dict[str, Any], told: str)
     refused(run("pack", str(tmp_path / "c.json")), told)
 
 
+@pytest.mark.parametrize(
+    ("items", "told"),
+    [
+        ((node_item("--selector="),), r"items\[0\]\.metadata\.name: '--selector=' begins with '-'"),
+        (
+            (node_item("a"), pod_item("p", "a", owner="--all", kind="StatefulSet")),
+            r"items\[1\]\.metadata\.ownerReferences: '--all' begins with '-'",
+        ),
+        (
+            ({**node_item("a"), "status": {"allocatable": {"cpu": "4"}}},),
+            r"items\[0\]\.status\.allocatable\.memory: is missing",
+        ),
+    ],
+)
+def test_a_name_that_would_be_an_option_and_a_size_that_is_missing(
+    tmp_path: Path, items: tuple[dict[str, Any], ...], told: str
+) -> None:
+    (tmp_path / "c.json").write_text(listed(*items))
+    refused(run("pack", str(tmp_path / "c.json")), told)
+
+
 def answer(folder: Path, *items: dict[str, Any], usage: str | None = None) -> dict[str, Any]:
     (folder / "c.json").write_text(listed(*items))
     options = ["--dial", "0", "--json", "-o", str(folder / "kubectl.sh"), "--to", "kubernetes"]

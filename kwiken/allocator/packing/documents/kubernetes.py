@@ -257,6 +257,7 @@ def _add(
     cores += quantity(overhead.get("cpu", 0), where=f"{at}.spec.overhead.cpu")
     memory_gb += quantity(overhead.get("memory", 0), where=f"{at}.spec.overhead.memory") / BYTES_PER_GB
     owner, reason, resident = _owner(item)
+    _plain(owner.rpartition("/")[2], where=f"{at}.metadata.ownerReferences")
     place = len(pods.names)
     reason = reason or _pinned(item, spec)
     if reason and not resident:
@@ -434,4 +435,11 @@ def _name(item: Mapping[str, Any], which: str, where: str, path: str) -> str:
     found = _at(item, "metadata", which)
     if not isinstance(found, str) or not found:
         raise InputError(f"{path}.metadata.{which}: is missing", where=where)
-    return found
+    return _plain(found, where=f"{where}: {path}.metadata.{which}")
+
+
+def _plain(name: str, *, where: str) -> str:
+    """A name that a command does not take for an option."""
+    if name.startswith("-"):
+        raise InputError(f"{name!r} begins with '-', as no name of Kubernetes does", where=where)
+    return name

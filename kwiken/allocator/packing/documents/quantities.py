@@ -31,8 +31,10 @@ def quantity(text: Any, *, where: str) -> float:
         where: field to name in errors.
 
     Raises:
-        InputError: for text that is no quantity, a negative one, or one above 2^63.
+        InputError: for None, text that is no quantity, a negative one, or one above 2^63.
     """
+    if text is None:
+        raise InputError("is missing", where=where)
     value = math.nan
     if isinstance(text, int | float) and not isinstance(text, bool):
         value = float(text) if abs(text) <= MAX_QUANTITY else math.inf
