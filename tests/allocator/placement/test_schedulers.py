@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from kwiken.allocator.placement import Caution, Cluster, NodeLedger, PlacementRequest, Sizing, admit_all
 from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler, solve
@@ -37,6 +37,7 @@ def random_request(rng: np.random.Generator, nodes: Cluster, number: int = 0) ->
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1))
+@example(10912)  # two replicas on one node press on each other more than they tolerate
 @pytest.mark.slow
 def test_exact_placement_keeps_every_rule_and_costs_no_more_than_greed(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -79,6 +79,7 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
     if sizing.anti_affinity.shares_nodes:
         most = len(request.efficiencies) - len(sizing.replicas)
         room = np.minimum((ledger.free_cores[nodes] + ROUNDING) // request.all_cores.min(), most)
+        room = np.minimum(room, _bearable(sizing, nodes))
         repeats = np.maximum(room.astype(np.int64), 1)
         number = np.concatenate([np.arange(count) for count in repeats.tolist()] or [number])
         nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats)
@@ -107,6 +108,22 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
         worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left[:, None], 0.0),
         needed=needed,
     )
+
+
+def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
+    """(n,) number of replicas that can be added on a node before they harm one another or a resident.
+
+    Contention at present only tells about the first one.
+    """
+    request, ledger = sizing.request, sizing.ledger
+    presses = request.all_caused > 0
+    if not presses.any():
+        return np.full(len(nodes), np.inf)
+    caused = request.all_caused[presses][:, None]
+    spare = request.tolerated[presses][:, None] - ledger.pressure[presses][:, nodes]
+    among = np.floor((spare + ROUNDING) / caused) + 1
+    beside = np.floor((ledger.slack[presses][:, nodes] + ROUNDING) / caused)
+    return np.asarray(np.minimum(among.min(axis=0), beside.min(axis=0)))
 
 
 def _candidates(options: _Options) -> list[tuple[Ints, Ints]]:
