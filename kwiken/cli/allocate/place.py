@@ -91,7 +91,7 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     type=click.Choice(SCHEDULERS),
     default=SCHEDULERS[0],
     show_default=True,
-    help="What chooses nodes and sizes; the last five are for comparison.",
+    help="What chooses nodes and sizes; the last six are for comparison.",
 )
 @click.option(
     "--guarantee",

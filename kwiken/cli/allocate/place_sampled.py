@@ -11,6 +11,7 @@ with the journal, the program knows all jobs that stand, and answers a repeated 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -46,6 +47,7 @@ MAX_LINE: Final = 1 << 12  # bytes of one line
 MAX_JOBS: Final = 1_000_000  # that stand at once
 MAX_JOURNAL: Final = 1 << 30  # bytes
 MAX_NAME: Final = 200  # characters of a job's name
+LINE_START: Final = b'{"job":"'  # of every line of a journal
 _Name = msgspec.Meta(min_length=1, max_length=MAX_NAME)
 
 
@@ -293,15 +295,22 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _open_journal(path: str, state: SharedNodes, kinds: Mapping[str, SampledKind]) -> int:
-    """Replay a journal and open it for more; a last line that was cut by a kill is taken away.
+    """Replay a journal, lock it and open it for more; a last line that was cut by a kill is taken away.
+
+    A file that is no journal is refused before anything in it changes.
 
     Raises:
-        InputError: names the line that does not fit the nodes or workloads.
+        InputError: names the line that does not fit the nodes or workloads; another process has the journal.
     """
     handle = open_own(Path(path), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise InputError("is the journal of a stream that runs; give another file", where=path) from None
     data = read_file(path, MAX_JOURNAL)
     whole = data.rfind(b"\n") + 1
-    os.ftruncate(handle, whole)
+    cut = data[whole:]
     index = state.ledger.cluster.index_of
     decode = msgspec.json.Decoder(JournalLine).decode
     for number, line in enumerate(data[:whole].splitlines(), start=1):
@@ -317,6 +326,9 @@ def _open_journal(path: str, state: SharedNodes, kinds: Mapping[str, SampledKind
             raise InputError("names a node or workload that is not there", where=where)
         elif not restore(state, kinds, found.job, found.workload, index[found.node]):
             raise InputError(f"node {found.node!r} has no room for {found.job!r}", where=where)
+    if cut[: len(LINE_START)] != LINE_START[: len(cut)]:
+        raise InputError("its last line is no change of a journal, whole or cut", where=path)
+    os.ftruncate(handle, whole)
     return handle
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -127,6 +129,63 @@ def test_what_came_before_a_bad_line_is_answered(files: list[str], end: str, pat
     assert code == 2
     assert [answer["job"] for answer in answers] == ["job-0", "job-1"]
     one_refusal(stderr.splitlines()[-1], pattern)
+
+
+@pytest.mark.parametrize(
+    ("content", "pattern"),
+    [
+        ("a note without a last newline", "last line is no change of a journal"),
+        ('{\n "version": 1\n}', "line 1: is no change of a journal"),
+        ('{"job":"job-0","workload":"snippets","node":"large-1"}\n{"jobs"', "last line is no change"),
+    ],
+)
+def test_a_file_that_is_no_journal_keeps_all_its_bytes(
+    files: list[str], tmp_path: Path, content: str, pattern: str
+) -> None:
+    journal = tmp_path / "other.json"
+    journal.write_text(content)
+    answers, stderr, code = stream(files, arrivals(1), "--journal", str(journal))
+    assert (answers, code) == ([], 2)
+    one_refusal(stderr, pattern)
+    assert journal.read_text() == content
+
+
+@pytest.mark.parametrize("cut", ["{", '{"job":"job-1","wor'])
+def test_a_cut_last_line_of_a_journal_is_dropped(files: list[str], tmp_path: Path, cut: str) -> None:
+    journal, kept = tmp_path / "journal.jsonl", '{"job":"job-0","workload":"snippets","node":"large-1"}\n'
+    journal.write_text(kept + cut)
+    answers, stderr, code = stream(files, arrivals(1), "--journal", str(journal))
+    assert code == 0, stderr
+    assert answers == [{"job": "job-0", "node": "large-1", "again": True}]
+    assert journal.read_text() == kept
+
+
+def test_a_journal_belongs_to_one_stream_at_a_time(files: list[str], tmp_path: Path) -> None:
+    journal = tmp_path / "journal.jsonl"
+    with journal.open("a+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        answers, stderr, code = stream(files, arrivals(1), "--journal", str(journal))
+    assert (answers, code) == ([], 2)
+    one_refusal(stderr, "journal.jsonl: is the journal of a stream that runs")
+    assert stream(files, arrivals(1), "--journal", str(journal))[2] == 0
+
+
+def test_the_commands_of_the_page_run_on_the_example(files: list[str], tmp_path: Path) -> None:
+    """The cluster of the example is small: a guarantee that needs more nodes would be refused."""
+    page = (ROOT / "docs" / "allocate" / "sampling.md").read_text()
+    found = [
+        shlex.split(line.replace("workloads-profile.json", files[3]))[1:]
+        for line in page.splitlines()
+        if line.startswith("kwiken place ")
+    ]
+    assert len(found) == 3
+    for words in found:
+        named = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+        if "--stream" in named:
+            rest = [word.replace("placed.jsonl", str(tmp_path / "j")) for word in named if word != "--stream"]
+            assert stream(rest[1:], arrivals(1))[2] == 0, words
+        else:
+            assert run(*named).exit_code == 0, words
 
 
 @pytest.mark.slow
