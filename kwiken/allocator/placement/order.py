@@ -135,7 +135,8 @@ def admit_all(
     for request in sorted(requests, key=lambda one: -one.workload.priority):
         if not request.workload.best_effort:
             sizing = there.get(request.name) or Sizing(request, ledger)
-            newcomers.append(Newcomer(sizing, len(sizing.replicas)))
+            if request.keeps_latency:
+                newcomers.append(Newcomer(sizing, len(sizing.replicas)))
             found[request.name] = admit(sizing, scheduler, fillers)
     if isinstance(scheduler, ImprovingScheduler):
         scheduler.improve(newcomers)
@@ -155,7 +156,8 @@ def admit_all(
 def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) -> PlacedOrNot:
     """Place one workload with a target.
 
-    There are four cases: 1. the scheduler finds what it set out for on the free nodes; 2. it does once
+    A workload whose latency no replica keeps at any rate waits, whatever the scheduler. Otherwise there are
+    four cases: 1. the scheduler finds what it set out for on the free nodes; 2. it does once
     best-effort work makes room; 3. the nearest that can be had is at least 95% of what is needed, and is
     taken; 4. the workload waits, and keeps only the replicas that it had.
 
@@ -163,6 +165,9 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
         sizing: replicas that the workload has already, usually none.
     """
     ledger, kept = sizing.ledger, len(sizing.replicas)
+    if not sizing.request.keeps_latency:
+        empty = Sizing(sizing.request, NodeLedger(ledger.cluster))
+        return PlacedOrNot(sizing, queued=True, nearest=sizing.forecast(), nearest_empty=empty.forecast())
     scheduler.place(sizing)
     best, satisfied = sizing.forecast(), scheduler.satisfied(sizing)
     evicted: list[tuple[str, SizedReplica]] = []

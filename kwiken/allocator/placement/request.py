@@ -15,6 +15,7 @@ from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind
 from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.workloads import (
+    MIN_SHARE,
     UNKNOWN_VARIATION,
     Measure,
     Workload,
@@ -94,6 +95,11 @@ class PlacementRequest:
     def least(self) -> float:
         """Performance below which the target is missed, up to rounding, whatever the headroom, per second."""
         return self.required * (1 - REL_ROUNDING)
+
+    @cached_property
+    def keeps_latency(self) -> bool:
+        """Whether some replica keeps the latency of the target at any rate at all."""
+        return bool(np.any(self.rate > 2.0 * MIN_SHARE * self.capacity))
 
     @cached_property
     def rates(self) -> list[list[float]]:
@@ -247,17 +253,19 @@ def request_for(
         )
     memory_gb = np.array([max(size.memory_gb, workload.memory_gb) for size in profile.sizes])
     cores = np.array([size.cores for size in profile.sizes])
-    order = np.lexsort((memory_gb, cores, profile.up.mean))
-    order = order[_useful(cores[order], memory_gb[order])]
     het, class_deviation = _by_class(profile, cluster, where)
-    rate = capacity = profile.base * np.exp(profile.up.mean[order][:, None] + het[None, :])
-    amplified = np.ones(len(order))
+    rate = capacity = profile.base * np.exp(profile.up.mean[:, None] + het[None, :])
+    amplified, kept = np.ones(len(cores)), np.zeros(len(cores))
     if profile.measure is Measure.CAPACITY and target is not None and target.p99_ms is not None:
         variation = UNKNOWN_VARIATION if profile.work_variation is None else profile.work_variation
-        servers = np.maximum(1.0, np.floor(cores[order]))[:, None] * np.ones(len(het))
+        servers = np.maximum(1.0, np.floor(cores))[:, None] * np.ones(len(het))
         rate = rate_within(capacity, servers, target.p99_ms, variation)
         # An error of the capacity is a larger share of what the waiting leaves of it.
         amplified = np.minimum(np.median(capacity / rate, axis=1), MAX_AMPLIFIED)
+        # More cores that are slower each may serve more calls, and yet keep the latency at a lower rate.
+        kept = np.median(rate, axis=1)
+    order = np.lexsort((memory_gb, cores, profile.up.mean, kept))
+    order = order[_useful(cores[order], memory_gb[order])]
     counts = np.arange(1, min(workload.max_replicas, int(profile.replicas[-1])) + 1)
     if len(counts) < workload.min_nodes:
         raise InputError(
@@ -278,12 +286,12 @@ def request_for(
         memory_gb=memory_gb[order],
         base=profile.base,
         class_factor=np.exp(het),
-        capacity=capacity,
-        rate=rate,
+        capacity=capacity[order],
+        rate=rate[order],
         cost=_costs(cluster, cores[order], memory_gb[order]),
         efficiency=efficiency,
         base_deviation=profile.base_deviation,
-        size_deviation=_size_deviation(profile, order, amplified),
+        size_deviation=_size_deviation(profile, order, amplified[order]),
         class_deviation=class_deviation,
         count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
         tolerated=tolerated,

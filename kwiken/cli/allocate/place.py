@@ -32,7 +32,7 @@ from kwiken.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kwiken.allocator.placement import (
         AddedNodes,
@@ -208,7 +208,8 @@ def command(
     if as_json:
         print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room})
     else:
-        _show(placement, wanted, room, to_stderr="-" in {out, picture})
+        unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
+        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture})
         if told is not None:
             _explain(told)
         if compared is not None:
@@ -248,7 +249,8 @@ def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> di
     # The exact scheduler moves nothing that runs, and takes seconds for each trial.
     chosen = scheduler(SCHEDULERS[0] if name == "exact" else name, seed=seed)
     waiting = sorted(
-        (one for one in admissions if one.queued), key=lambda one: -one.request.workload.priority
+        (one for one in admissions if one.queued and one.request.keeps_latency),
+        key=lambda one: -one.request.workload.priority,
     )
     return {one.request.name: nodes_to_add(one, chosen, best_effort) for one in waiting[:MAX_WAITING_TOLD]}
 
@@ -352,6 +354,7 @@ def _show(
     placement: Placement,
     wanted: Sequence[Workload],
     room: Mapping[str, AddedNodes | None],
+    unkept: Collection[str],
     *,
     to_stderr: bool,
 ) -> None:
@@ -376,6 +379,12 @@ def _show(
         target = targets[placed.name]
         if placed.status == "queued" and target is not None:
             measure = target.measure.value
+            if target.p99_ms is not None and placed.name in unkept:
+                note(
+                    f"{placed.name} waits: no replica of its sizes keeps a p99 of {target.p99_ms:.4g} ms on "
+                    "these classes of nodes, however few requests it gets"
+                )
+                continue
             note(
                 f"{placed.name} waits: it needs {_in_unit(measure, placed.required)}; the nearest that the "
                 f"free nodes can promise is {_in_unit(measure, placed.nearest)}, and that of all nodes, if "

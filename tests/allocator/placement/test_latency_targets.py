@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, PlacementRequest, admit_all, request_for
+from kwiken.allocator.placement import (
+    SOURCE_CAUTION,
+    NodeLedger,
+    PlacementRequest,
+    PlacingStatus,
+    admit_all,
+    request_for,
+)
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Measure, Target, Workload
 from kwiken.base.errors import InputError
@@ -54,3 +62,31 @@ def test_other_targets_refuse_a_capacity() -> None:
     workload = Workload(name="w", memory_gb=1.0, target=Target(completion_s=10.0))
     with pytest.raises(InputError, match="its target is in completions and its profile in capacity"):
         request_for(workload, found, NODES, SOURCE_CAUTION)
+
+
+def test_sizes_are_in_order_of_the_rate_that_keeps_the_latency() -> None:
+    """Four cores of half the speed serve more calls than two, and each call takes too long for the target."""
+    found = replace(
+        profile({1.0: 100.0, 2.0: 190.0, 4.0: 200.0}, {"top": 1.0}),
+        measure=Measure.CAPACITY,
+        work_variation=1.0,
+    )
+    target = Target(p99_ms=60.0, rate_per_s=60.0)
+    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
+    assert one.cores.tolist() == [1.0, 2.0]
+    assert (np.diff(one.rate[:, 0]) > 0).all()
+    assert (np.diff(one.capacity[:, 0]) > 0).all()
+    for name in ("quasar", "thrifty"):
+        (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
+        assert placed.status is PlacingStatus.MET, name
+
+
+@pytest.mark.parametrize("name", ["thrifty", "quasar", "sampled", "hashed", "least-loaded", "reservation"])
+def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) -> None:
+    """A call of exponential work takes 46 ms at p99 even alone, so 20 ms is out of reach at any rate."""
+    one = replace(request(Measure.CAPACITY, 20.0), required=1e-6)
+    assert not one.keeps_latency
+    assert request(Measure.CAPACITY, 60.0).keeps_latency
+    (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
+    assert placed.status is PlacingStatus.QUEUED
+    assert not placed.sizing.replicas
