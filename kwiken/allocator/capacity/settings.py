@@ -14,6 +14,7 @@ from kwiken.model.profile import CostModel
 from kwiken.tail.queueing.load import QueueSettings
 
 MAX_REISSUE: Final = 0.05  # copies, as a share of all work, that a sizing may plan by default
+MAX_SIZED_RATE_PER_S: Final = 1e9  # requests a second that sizes are sought for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class SizeSettings:
         seed: seed of all draws.
 
     Raises:
-        InputError: for a target or rate that is not a finite number above 0, or a budget that is no share.
+        InputError: for a target or rate that is not a finite number above 0, a rate that is too high, or a budget that is no share.
     """
 
     target_p99_ms: float
@@ -54,5 +55,10 @@ class SizeSettings:
             value = getattr(self, name)
             if not 0 < value < math.inf:  # NaN fails too
                 raise InputError(f"must be a finite number above 0, not {value}", where=name)
+        if self.rate_per_s > MAX_SIZED_RATE_PER_S:
+            raise InputError(
+                f"must be at most {MAX_SIZED_RATE_PER_S:g} requests a second, not {self.rate_per_s:g}",
+                where="rate",
+            )
         if not 0 <= self.max_reissue <= 1:
             raise InputError(f"must be a share from 0 to 1, not {self.max_reissue}", where="max_reissue")

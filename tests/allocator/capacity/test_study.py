@@ -98,6 +98,7 @@ def test_a_target_out_of_reach_names_the_nearest_and_what_bounds_it(profile: Pro
     [
         ({"target_p99_ms": float("nan")}, "target_p99_ms: must be a finite number above 0"),
         ({"rate_per_s": -1.0}, "rate_per_s: must be a finite number above 0"),
+        ({"rate_per_s": 1e300}, "rate: must be at most 1e\\+09 requests a second, not 1e\\+300"),
         ({"max_reissue": 2.0}, "max_reissue: must be a share"),
     ],
 )

@@ -108,6 +108,7 @@ def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path:
         (("--target-p99", "0ms", "--rate", "1"), "'0ms' is not a latency"),
         (("--target-p99", "50ms", "--rate", "nan"), "must be a finite number above 0"),
         (("--target-p99", "50ms", "--rate", "-3"), "must be a finite number above 0"),
+        (("--target-p99", "50ms", "--rate", "1e308"), "--rate: must be at most 1e"),
         ((*AT, "--profiles", "nodes.toml"), "--profiles: says nothing without --workloads"),
         ((*AT, "--queues", "nobody.toml"), "nobody.toml: replicas: stage 'nobody' is not in the profile"),
     ],
