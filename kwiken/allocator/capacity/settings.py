@@ -35,7 +35,8 @@ class SizeSettings:
         seed: seed of all draws.
 
     Raises:
-        InputError: for a target or rate that is not a finite number above 0, a rate that is too high, or a budget that is no share.
+        InputError: for a target or rate that is not a finite number above 0, a rate that is too high, or a
+            budget that is no share.
     """
 
     target_p99_ms: float

@@ -28,6 +28,7 @@ from kwiken.cli.shared import (
     load_plan,
     needs_extra,
     out_option,
+    refuse_shared_stdout,
     seed_option,
 )
 
@@ -169,6 +170,7 @@ def command(
         journal=journal is not None,
         single=bool(out or picture or beside or explain or compare or as_json),
     )
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
     predicted = read_text(profiles, MAX_PROFILES)
     before = None if beside is None else read_text(beside, MAX_PLACEMENT)

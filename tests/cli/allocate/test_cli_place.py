@@ -237,6 +237,10 @@ class TestBadInput:
             r"n\.toml: .*missing required field `nodes`",
         )
 
+    @pytest.mark.parametrize("options", [["-o", "-", "--json"], ["-o", "-", "--picture", "-"]])
+    def test_stdout_holds_one_document(self, profiles: str, options: list[str]) -> None:
+        refused(run("place", NODES, WORKLOADS, "--profiles", profiles, *options), "write to stdout")
+
     def test_confidence_out_of_range(self, profiles: str) -> None:
         for value in ("nan", "0.2", "1"):
             refused(
