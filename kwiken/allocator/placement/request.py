@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement.headroom import Caution
-from kwiken.allocator.placement.node_ledger import Draw, DrawKind
+from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
 from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.workloads import (
     MIN_SHARE,
@@ -235,7 +235,7 @@ def request_for(
     """Compose a profile's predictions for the classes of a cluster.
 
     A replica draws the larger of a size's memory and the memory that the workload needs. Sizes that draw as
-    much as another one and perform no better are left out.
+    much as another one and perform no better are left out, and sizes that fit on no class of the cluster.
 
     Args:
         cluster: nodes that it may be placed on.
@@ -266,6 +266,7 @@ def request_for(
         kept = np.median(rate, axis=1)
     order = np.lexsort((memory_gb, cores, profile.up.mean, kept))
     order = order[_useful(cores[order], memory_gb[order])]
+    order = order[_on_some_class(cluster, cores[order], memory_gb[order])]
     counts = np.arange(1, min(workload.max_replicas, int(profile.replicas[-1])) + 1)
     if len(counts) < workload.min_nodes:
         raise InputError(
@@ -311,6 +312,14 @@ def _heaviest(profile: WorkloadProfile) -> float:
     """Degrees of freedom of the heaviest tails among the factors of performance that are uncertain."""
     parts = (profile.up, profile.out, profile.het)
     return min((part.freedom for part in parts if part.deviation.any()), default=math.inf)
+
+
+def _on_some_class(cluster: Cluster, cores: Floats, memory_gb: Floats) -> Bools:
+    """(k,) whether a size fits on an empty node of some class; all, where none does."""
+    fits = np.zeros(len(cores), dtype=np.bool_)
+    for one in cluster.classes:
+        fits |= (cores <= one.cores + ROUNDING) & (memory_gb <= one.memory_gb + ROUNDING)
+    return fits if fits.any() else np.ones(len(cores), dtype=np.bool_)
 
 
 def _useful(cores: Floats, memory_gb: Floats) -> Bools:

@@ -346,7 +346,7 @@ def _judged(
         cost_per_hour=cost,
         best_effort_cores=filler,
         busy=busy,
-        late_p99_ms=p99_ms(late),
+        late_p99_ms=p99_ms(late) if late else 0.0,
     )
 
 

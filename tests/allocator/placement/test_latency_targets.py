@@ -90,3 +90,13 @@ def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) 
     (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
     assert placed.status is PlacingStatus.QUEUED
     assert not placed.sizing.replicas
+
+
+def test_sizes_that_fit_on_no_node_are_left_out() -> None:
+    nodes = cluster({"top": 2}, cores=1)
+    found = profile({1.0: 100.0, 2.0: 190.0, 4.0: 350.0}, {"top": 1.0})
+    target = Target(p99_ms=1e4, rate_per_s=150.0)
+    sized = request_for(Workload(name="w", memory_gb=1.0, target=target), found, nodes, SOURCE_CAUTION)
+    assert sized.cores.tolist() == [1.0]
+    (placed,) = admit_all([sized], NodeLedger(nodes), scheduler("least-loaded"))
+    assert len(placed.sizing.replicas) == 2  # and not a replica that no node could take
