@@ -80,7 +80,7 @@ class _Prepared:
 
 
 async def run_demo(*, seed: int, say: Say, log: Path) -> DemoPlaceResult:
-    """Run the demonstration; about three and a half minutes.
+    """Run the demonstration; about four and a half minutes.
 
     Args:
         seed: seed of arrivals and of the choice of requests.

@@ -38,7 +38,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """Probe, classify, place and run three services on six unequal nodes, which this machine emulates.
 
     The placements of three schedulers are run under the same load, one after another. Under the last one a
-    load doubles, then a node is lost, and the targets are kept. It takes about three and a half minutes.
+    load doubles, then a node is lost, and the targets are kept. It takes about four and a half minutes.
 
     Exit code 1 when the last placement missed a target, 3 when the machine was too busy for a verdict.
     """
