@@ -11,8 +11,11 @@ from kwiken.allocator.capacity.outcomes import (
     REISSUES_ONLY,
     REPLICAS_ONLY,
     SizeOutcome,
+    cheapest_of,
     checked,
     reached,
+    reissues_then_replicas,
+    replicas_then_reissues,
 )
 from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.supply import Sizes, StageSize
@@ -77,11 +80,7 @@ def _one_search(search: Search, given: Sizes | None, target_ms: float, cost: flo
     starts = [None] if given is None else [None, given]
 
     def cheapest(goal: float) -> FoundSizes:
-        found = [search.cheapest(goal, start) for start in starts]
-        met = [one for one in found if one.p99_ms <= goal]
-        if met:
-            return min(met, key=lambda one: (one.cost, one.p99_ms))
-        return min(found, key=lambda one: one.p99_ms)
+        return cheapest_of([search.cheapest(goal, start) for start in starts], goal)
 
     met, nearest = reached(search.trials, cheapest, target_ms, seed=seed)
     within = [start for start in starts if start is None or search.supply.cost(start) <= cost]
@@ -137,12 +136,7 @@ def _count(trials: StageTrials, stage: int, size: StageSize, share: float) -> in
 def _replicas_then_reissues(search: Search, target_ms: float, cost: float, seed: int) -> Arm:
     """Replicas for the target without copies; then copies on these replicas; then the trim."""
     alone, copies, trials = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY), search.trials
-
-    def cheapest(goal: float) -> FoundSizes:
-        replicas = alone.cheapest(goal)
-        return search.trim(copies.least_p99(replicas.cost, replicas.sizes), goal)
-
-    met, nearest = reached(trials, cheapest, target_ms, seed=seed)
+    met, nearest = reached(trials, lambda goal: replicas_then_reissues(search, goal), target_ms, seed=seed)
     same = checked(trials, copies.least_p99(cost, alone.least_p99(cost).sizes).sizes, seed=seed)
     return Arm("replicas, then reissues, trimmed", met, nearest, same)
 
@@ -156,7 +150,7 @@ def _reissues_then_replicas(
         return Arm(name, None, None, None)
     alone, trials = search.only(REPLICAS_ONLY), search.trials
     met, nearest = reached(
-        trials, lambda goal: search.trim(alone.cheapest(goal, given), goal), target_ms, seed=seed
+        trials, lambda goal: reissues_then_replicas(search, given, goal), target_ms, seed=seed
     )
     same = None
     if trials.supply.cost(given) <= cost:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -131,19 +131,50 @@ def in_two_steps(search: Search, given: Sizes | None) -> Callable[[float], Found
         search: search with all levers, which trims.
         given: sizes of `start_with_given`, from which the second order starts; None to leave it out.
     """
-    alone, copies = search.only(REPLICAS_ONLY), search.only(REISSUES_ONLY)
 
     def cheapest(goal: float) -> FoundSizes:
-        replicas = alone.cheapest(goal)
-        found = [search.trim(copies.least_p99(replicas.cost, replicas.sizes), goal)]
+        found = [replicas_then_reissues(search, goal)]
         if given is not None:
-            found.append(search.trim(alone.cheapest(goal, given), goal))
-        met = [one for one in found if one.p99_ms <= goal]
-        if met:
-            return min(met, key=lambda one: (one.cost, one.p99_ms))
-        return min(found, key=lambda one: one.p99_ms)
+            found.append(reissues_then_replicas(search, given, goal))
+        return cheapest_of(found, goal)
 
     return cheapest
+
+
+def replicas_then_reissues(search: Search, goal_ms: float) -> FoundSizes:
+    """Replicas for a goal without copies; then copies on these replicas; then the trim.
+
+    Args:
+        search: search with all levers, which trims.
+        goal_ms: p99 to reach in the trials, milliseconds.
+    """
+    replicas = search.only(REPLICAS_ONLY).cheapest(goal_ms)
+    copied = search.only(REISSUES_ONLY).least_p99(replicas.cost, replicas.sizes)
+    return search.trim(copied, goal_ms)
+
+
+def reissues_then_replicas(search: Search, given: Sizes, goal_ms: float) -> FoundSizes:
+    """Replicas for a goal beside copies that were planned; then the trim.
+
+    Args:
+        search: search with all levers, which trims.
+        given: sizes of `start_with_given`, with the copies.
+        goal_ms: p99 to reach in the trials, milliseconds.
+    """
+    return search.trim(search.only(REPLICAS_ONLY).cheapest(goal_ms, given), goal_ms)
+
+
+def cheapest_of(found: Sequence[FoundSizes], goal_ms: float) -> FoundSizes:
+    """The cheapest of the sizes that meet a goal; those of the least p99 where none does.
+
+    Args:
+        found: sizes to choose from, at least one.
+        goal_ms: p99 to reach in the trials, milliseconds.
+    """
+    met = [one for one in found if one.p99_ms <= goal_ms]
+    if met:
+        return min(met, key=lambda one: (one.cost, one.p99_ms))
+    return min(found, key=lambda one: one.p99_ms)
 
 
 def _recorded(search: Search) -> Sizes:

@@ -96,8 +96,13 @@ class Search:
         self._known: dict[Sizes, float] = {}
 
     def only(self, levers: SizeLevers) -> Search:
-        """A search with the same trials, costs and budget, and other kinds of moves."""
-        return Search(self.trials, self._costs, self._max_reissue, levers)
+        """A search with the same trials, costs and budget, and other kinds of moves.
+
+        The effect of sizes does not depend on the moves, so both searches know what either has found.
+        """
+        other = Search(self.trials, self._costs, self._max_reissue, levers)
+        other._known = self._known
+        return other
 
     @cached_property
     def _least_price(self) -> float:

@@ -1,4 +1,4 @@
-"""What a packing must keep and what it should avoid: capacities, penalties, and the cost of nodes."""
+"""Goals of a packing: capacities to keep, penalties to avoid, and the cost of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many nodes to reserve: the count with the least expected cost, of what overflows too."""
+"""Number of nodes to reserve: the count with the least expected cost, that of overflow included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an idle node is kept: by the gaps that a load had, by ski rental where it had none."""
+"""Retention of idle nodes: by the gaps that a load had, by ski rental where it had none."""
 
 from __future__ import annotations
 

@@ -74,24 +74,16 @@ def command(
             as_json=as_json,
         )
         return
-    for name, given in (("--arrivals", arrivals is not None), ("--ablations", ablations)):
-        if given:
-            raise InputError(f"is for crowded scenarios only: {', '.join(LOADS)}", where=name)
-    if scenario is None or scenario not in SCENARIOS:
-        told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
-        raise InputError(f"{told}: {', '.join((*SCENARIOS, *LOADS))}", where="SCENARIO")
-    for name in managers:
-        if name not in CONTESTANTS:
-            raise InputError(f"no manager {name!r}; known: {'; '.join(CONTESTANTS)}", where="--manager")
+    checked = _checked(scenario, managers, {"--arrivals": arrivals is not None, "--ablations": ablations})
     chosen = tuple(dict.fromkeys(managers)) or tuple(CONTESTANTS)
     found: dict[str, list[Mapping[str, float]]] = {name: [] for name in chosen}
     with progress("simulating", total=seeds * len(chosen)) as bar:
         for seed in range(first_seed, first_seed + seeds):
-            world = SCENARIOS[scenario].draw(seed)
+            world = SCENARIOS[checked].draw(seed)
             for name in chosen:
                 found[name].append(simulate(world, name).summary())
                 bar.advance()
-    _print(scenario, found, as_json=as_json)
+    _print(checked, found, as_json=as_json)
 
 
 def _print(scenario: str, found: Mapping[str, Sequence[Mapping[str, float]]], *, as_json: bool) -> None:
@@ -113,15 +105,15 @@ def _checked(scenario: str | None, managers: Sequence[str], crowded_only: Mappin
     from kwiken.lab.crowded import LOADS
     from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
 
+    for name, given in crowded_only.items():
+        if given:
+            raise InputError(f"is for crowded scenarios only: {', '.join(LOADS)}", where=name)
     if scenario is None or scenario not in SCENARIOS:
         told = "name a scenario" if scenario is None else f"no scenario {scenario!r}"
         raise InputError(f"{told}: {', '.join((*SCENARIOS, *LOADS))}", where="SCENARIO")
     for name in managers:
         if name not in CONTESTANTS:
             raise InputError(f"no manager {name!r}; known: {'; '.join(CONTESTANTS)}", where="--manager")
-    for name, given in crowded_only.items():
-        if given:
-            raise InputError(f"is for crowded scenarios only: {', '.join(LOADS)}", where=name)
     return scenario
 
 

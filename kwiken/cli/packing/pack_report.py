@@ -1,4 +1,4 @@
-"""What `kwiken pack` tells: requests, moves, the frontier and findings, as tables and as JSON."""
+"""Report of `kwiken pack`: requests, moves, the frontier and findings, as tables and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the simulated cloud keeps an idle node: a multiple of the spin-up, or learned from gaps."""
+"""Retention in the simulated cloud: a multiple of the spin-up, or a time learned from gaps."""
 
 from __future__ import annotations
 

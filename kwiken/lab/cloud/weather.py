@@ -1,4 +1,4 @@
-"""What rented nodes are like: spin-up, load by others on their hosts, and what jobs lose by pressure.
+"""Rented nodes as drawn: spin-up, load by others on their hosts, and the loss of jobs by pressure.
 
 The law of each quantity is a choice where the source gives a summary; none is adjusted to a result.
 """

@@ -1,4 +1,4 @@
-"""What a manager knows of programs in a crowded world: few noisy measurements, completed."""
+"""Knowledge of a manager in a crowded world: few noisy measurements of programs, completed."""
 
 from __future__ import annotations
 

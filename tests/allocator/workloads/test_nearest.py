@@ -21,7 +21,7 @@ from kwiken.allocator.workloads import (
     profiles_from_json,
     profiles_to_json,
 )
-from kwiken.allocator.workloads.completion import EntryErrors, JoinedModel
+from kwiken.allocator.workloads.completion import BayesianRows, EntryErrors, JoinedModel
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import calibration, tail_freedom
@@ -99,7 +99,7 @@ def test_levels_tell_the_shape_only_where_rows_have_one_unit() -> None:
     shared = choose(known, one, candidates(one_unit=True), level=True)
     assert "one unit" in shared.name
     assert shared.error < 0.5 * free.error
-    moved = OneUnit(0.05, 1e-3).fit(known, level=True).complete(one, np.array([2.0])).mean
+    moved = OneUnit(BayesianRows(0.05, 1e-3)).fit(known, level=True).complete(one, np.array([2.0])).mean
     assert moved[2] - moved[3] == pytest.approx(3.0, abs=0.6)
 
 

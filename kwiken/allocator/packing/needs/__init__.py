@@ -1,4 +1,4 @@
-"""What tasks need: clusters by use, and how little of a resource keeps a task's latency."""
+"""Needs of tasks: clusters by use, and the least of a resource that keeps a task's latency."""
 
 from __future__ import annotations
 

@@ -37,19 +37,17 @@ class OneUnit:
     """Gaussian rows of one unit: how fast a workload is tells something about how it varies.
 
     Attributes:
-        prior_share: weight of the prior in the covariance, from 0 to 1.
-        noise: variance of the noise of a measurement, in the unit of the rows.
+        rows: model of the rows with their levels.
     """
 
-    prior_share: float
-    noise: float
+    rows: BayesianRows
 
     @property
     def name(self) -> str:
         """Name of the method with its settings."""
-        return f"rows of one unit, prior {self.prior_share:g}, noise {self.noise:g}"
+        return f"rows of one unit, prior {self.rows.prior_share:g}, noise {self.rows.noise:g}"
 
     def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
         """Fit the rows with their levels, as if they had none."""
         del level
-        return BayesianRows(self.prior_share, self.noise).fit(rows, level=False, deviations=deviations)
+        return self.rows.fit(rows, level=False, deviations=deviations)

@@ -112,7 +112,7 @@ def candidates(
     if method is CompletionKind.GAUSSIAN:
         return gaussian
     wide = tuple(BayesianRows(share, noise) for share in PRIOR_SHARES for noise in WIDE_NOISES)
-    units = tuple(OneUnit(share, noise) for share in PRIOR_SHARES for noise in UNIT_NOISES)
+    units = tuple(OneUnit(BayesianRows(share, noise)) for share in PRIOR_SHARES for noise in UNIT_NOISES)
     return (*gaussian, *wide, *nearest, NoEffect(), *(units if one_unit else ()))
 
 

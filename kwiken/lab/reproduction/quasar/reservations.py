@@ -1,4 +1,4 @@
-"""What users reserve beyond their need: Figure 4.1 of Quasar, by its model of users (section 3.13)."""
+"""Reservations beyond the need: Figure 4.1 of Quasar, by its model of users (section 3.13)."""
 
 from __future__ import annotations
 
