@@ -21,7 +21,11 @@ from benchmarks.harness import Row
 from kwiken.allocator.packing.margin import learned_factor, sums_of
 from kwiken.allocator.packing.tasks import UsageSeries, use_of
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.reproduction.colocation.baselines import by_percentile, fewest_levelled, joint_at_its_word
+from kwiken.lab.reproduction.allocator.colocation.baselines import (
+    by_percentile,
+    fewest_levelled,
+    joint_at_its_word,
+)
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "fleet"
 CAPACITY = 4.0

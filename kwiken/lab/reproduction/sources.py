@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.colocation import all_parts as parts_of_colocation
-from kwiken.lab.reproduction.hcloud import all_parts as parts_of_hcloud
-from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
+from kwiken.lab.reproduction.allocator.colocation import all_parts as parts_of_colocation
+from kwiken.lab.reproduction.allocator.hcloud import all_parts as parts_of_hcloud
+from kwiken.lab.reproduction.allocator.ibench import all_parts as parts_of_ibench
+from kwiken.lab.reproduction.allocator.lsh import all_parts as parts_of_lsh
+from kwiken.lab.reproduction.allocator.paragon import all_parts as parts_of_paragon
+from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasar
+from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
-from kwiken.lab.reproduction.lsh import all_parts as parts_of_lsh
-from kwiken.lab.reproduction.paragon import all_parts as parts_of_paragon
-from kwiken.lab.reproduction.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.rows import Reproduction
-from kwiken.lab.reproduction.tarcil import all_parts as parts_of_tarcil
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",

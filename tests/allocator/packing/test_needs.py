@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.packing.needs import carried, cluster_usage, elbow, least_share, tolerated_injection
 from kwiken.allocator.packing.needs.sensitivity import monotone
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.colocation.architectures import architecture
+from kwiken.lab.reproduction.allocator.colocation.architectures import architecture
 
 SMALL, LARGE = architecture("Haswell10"), architecture("Broadwell20")
 

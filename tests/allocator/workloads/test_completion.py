@@ -19,9 +19,9 @@ from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.populations import platform_rows
-from kwiken.lab.reproduction.paragon import Episode, drawn
-from kwiken.lab.reproduction.paragon.tables import descents, platforms, scores
-from kwiken.lab.reproduction.quasar.tables import matrix
+from kwiken.lab.reproduction.allocator.paragon import Episode, drawn
+from kwiken.lab.reproduction.allocator.paragon.tables import descents, platforms, scores
+from kwiken.lab.reproduction.allocator.quasar.tables import matrix
 
 SEEDS = range(20)  # as many as the published anchors are means of
 METHODS: tuple[Completer, ...] = (

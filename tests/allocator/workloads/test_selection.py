@@ -11,8 +11,8 @@ from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import MAX_SCALE, calibration
 from kwiken.base.errors import InputError
 from kwiken.lab.populations import platform_rows
-from kwiken.lab.reproduction.paragon.tables import platforms, scores
-from kwiken.lab.reproduction.quasar.tables import matrix
+from kwiken.lab.reproduction.allocator.paragon.tables import platforms, scores
+from kwiken.lab.reproduction.allocator.quasar.tables import matrix
 
 
 @pytest.mark.parametrize(("kind", "rank"), [("platforms", 1), ("platforms", 2), ("scores", 2)])

@@ -11,8 +11,8 @@ from kwiken.lab.fleet import replica_rows, score_rows, size_rows
 from kwiken.lab.fleet.generators import CORES, MEMORY_GB
 from kwiken.lab.populations import platform_rows
 from kwiken.lab.reproduction import reproduction, run
-from kwiken.lab.reproduction.paragon import tables
-from kwiken.lab.reproduction.quasar import exhaustive
+from kwiken.lab.reproduction.allocator.paragon import tables
+from kwiken.lab.reproduction.allocator.quasar import exhaustive
 from kwiken.lab.reproduction.rows import Findings, Part, Reproduction
 
 

@@ -9,9 +9,13 @@ import pytest
 
 from kwiken.allocator.packing.tasks import UsageSeries, use_of
 from kwiken.lab.reproduction import reproduction, run
-from kwiken.lab.reproduction.colocation.architectures import ARCHITECTURES, TABLE_III, architecture
-from kwiken.lab.reproduction.colocation.baselines import by_percentile, fewest_levelled, joint_at_its_word
-from kwiken.lab.reproduction.colocation.exact import fewest_hosts, hosts_by_drains
+from kwiken.lab.reproduction.allocator.colocation.architectures import ARCHITECTURES, TABLE_III, architecture
+from kwiken.lab.reproduction.allocator.colocation.baselines import (
+    by_percentile,
+    fewest_levelled,
+    joint_at_its_word,
+)
+from kwiken.lab.reproduction.allocator.colocation.exact import fewest_hosts, hosts_by_drains
 
 FIGURES = {
     *(f"Figure {number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kwiken.lab.reproduction import reproduction
-from kwiken.lab.reproduction.hcloud.better import out_of_sample
-from kwiken.lab.reproduction.hcloud.runs import level, order
+from kwiken.lab.reproduction.allocator.hcloud.better import out_of_sample
+from kwiken.lab.reproduction.allocator.hcloud.runs import level, order
 from kwiken.lab.reproduction.rows import Reproduction, run
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kwiken.lab.reproduction import reproduction, run
-from kwiken.lab.reproduction.ibench import coverage, scenario
+from kwiken.lab.reproduction.allocator.ibench import coverage, scenario
 
 LINES = 131_072
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.lab.reproduction import reproduction
-from kwiken.lab.reproduction.lsh.data_centre import (
+from kwiken.lab.reproduction.allocator.lsh.data_centre import (
     RULES,
     DataCentre,
     performance,
     run_applications,
     tightest_fit,
 )
-from kwiken.lab.reproduction.lsh.desired_intervals import DesiredIntervals
-from kwiken.lab.reproduction.lsh.population import Applications, applications
+from kwiken.lab.reproduction.allocator.lsh.desired_intervals import DesiredIntervals
+from kwiken.lab.reproduction.allocator.lsh.population import Applications, applications
 
 REQUIRED = (
     "Table 1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.lab.reproduction.quasar.phases import MINUTES, NEVER, conclude, phase
+from kwiken.lab.reproduction.allocator.quasar.phases import MINUTES, NEVER, conclude, phase
 
 
 def test_a_change_over_ten_minutes_is_found_in_time() -> None:

@@ -6,18 +6,18 @@ from collections import defaultdict
 
 import pytest
 
-from kwiken.lab.reproduction.ibench import all_parts as parts_of_ibench
-from kwiken.lab.reproduction.ibench.required import REQUIRED as OF_IBENCH
-from kwiken.lab.reproduction.paragon import scheduling as paragon_scheduling
-from kwiken.lab.reproduction.paragon.crowded_world import in_crowded_world
-from kwiken.lab.reproduction.paragon.required import REQUIRED as OF_PARAGON
-from kwiken.lab.reproduction.paragon.selection import selections
-from kwiken.lab.reproduction.paragon.tables import tables as paragon_tables
-from kwiken.lab.reproduction.quasar import scheduling as quasar_scheduling
-from kwiken.lab.reproduction.quasar.phases import conclude as conclude_phases
-from kwiken.lab.reproduction.quasar.required import REQUIRED as OF_QUASAR
-from kwiken.lab.reproduction.quasar.reservations import reservations
-from kwiken.lab.reproduction.quasar.tables import tables as quasar_tables
+from kwiken.lab.reproduction.allocator.ibench import all_parts as parts_of_ibench
+from kwiken.lab.reproduction.allocator.ibench.required import REQUIRED as OF_IBENCH
+from kwiken.lab.reproduction.allocator.paragon import scheduling as paragon_scheduling
+from kwiken.lab.reproduction.allocator.paragon.crowded_world import in_crowded_world
+from kwiken.lab.reproduction.allocator.paragon.required import REQUIRED as OF_PARAGON
+from kwiken.lab.reproduction.allocator.paragon.selection import selections
+from kwiken.lab.reproduction.allocator.paragon.tables import tables as paragon_tables
+from kwiken.lab.reproduction.allocator.quasar import scheduling as quasar_scheduling
+from kwiken.lab.reproduction.allocator.quasar.phases import conclude as conclude_phases
+from kwiken.lab.reproduction.allocator.quasar.required import REQUIRED as OF_QUASAR
+from kwiken.lab.reproduction.allocator.quasar.reservations import reservations
+from kwiken.lab.reproduction.allocator.quasar.tables import tables as quasar_tables
 from kwiken.lab.reproduction.rows import Part, ReproducedRow, Reproduction, RequiredRow, run, unreproduced
 from kwiken.lab.reproduction.scenarios import Figures
 

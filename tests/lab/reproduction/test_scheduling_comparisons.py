@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
-from kwiken.lab.reproduction.paragon import scheduling as of_paragon
-from kwiken.lab.reproduction.quasar import scheduling as of_quasar
+from kwiken.lab.reproduction.allocator.paragon import scheduling as of_paragon
+from kwiken.lab.reproduction.allocator.quasar import scheduling as of_quasar
 from kwiken.lab.reproduction.rows import Findings, Reproduction, over_seeds, row, run
 from kwiken.lab.reproduction.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 

@@ -1,0 +1,1 @@
+"""Published schedulers and allocators of clusters, computed anew; one folder each."""
