@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place test test-slow test-stack check bench clean setup
+.PHONY: demo demo-place test test-slow test-stack check bench docs clean setup
 
 setup: $(READY)
 
@@ -43,6 +43,12 @@ check: $(READY)
 bench: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group ray || echo "Ray cannot be installed here" >&2
 	@$(BIN)/python -m benchmarks --out bench-out
+
+# The site: open build/site/index.html. A warning, such as a link that leads nowhere, ends the build.
+docs: $(READY)
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group docs
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs build/site
+	@echo build/site/index.html
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out bench-out dist build

@@ -29,14 +29,13 @@ class Service:
     Raises:
         DefinitionError: for an invalid name.
 
-    Example:
-        ```
+    A service of one stage::
+
         hello = Service("hello")
 
         @hello.stage(replicas=2, idempotent=True)
         async def greet(name: str) -> str:
             return f"hello, {name}"
-        ```
     """
 
     def __init__(self, name: str, *, page: str | None = None) -> None:

@@ -34,6 +34,7 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
     """Make a plan and keep the findings behind it (Kwiken section 5.2).
 
     There are three cases:
+
     1. A load is given: the plan accounts for that load and for what its copies add.
     2. No load is given, and the replicas of some stage are known to be busy for `QUIET` of the time or more:
        the same, for the profile's own load.
