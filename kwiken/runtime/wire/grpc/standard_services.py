@@ -36,7 +36,7 @@ class StandardServices:
         self._messages = messages
         self.health = HealthService(service)
         names = (service, HealthService.NAME, reflection.SERVICE_NAME)
-        self._reflection = reflection.aio.ReflectionServicer(names, _descriptors())
+        self._reflection = reflection.aio.ReflectionServicer(names, _Files(_descriptors()))
 
     def handlers(self) -> tuple[Any, ...]:
         """Handlers for `aio.Server.add_generic_rpc_handlers`.
@@ -119,6 +119,34 @@ class StandardServices:
 def _tell(context: Any, code: grpc.StatusCode, details: str) -> None:
     context.set_code(code)
     context.set_details(details)
+
+
+class _Files:
+    """Descriptor pool that finds the file of a method too, as `package.Service.Method`.
+
+    The pool itself finds files of services, messages and fields only; tools that describe a method ask for it.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802 - the pool's name
+        """Find the file that defines a symbol.
+
+        Raises:
+            KeyError: no file defines it.
+        """
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            found = self._pool.FindServiceByName(service)
+            if method not in found.methods_by_name:
+                raise
+            return found.file
 
 
 def _descriptors() -> Any:

@@ -169,6 +169,17 @@ async def test_reflection_tells_the_services_and_the_file() -> None:
         told = (await ask(file_containing_symbol="kwiken.v1.Stage")).file_descriptor_response
         (file,) = told.file_descriptor_proto
         assert type(DESCRIPTORS.file[0]).FromString(file) == DESCRIPTORS.file[0]
+        assert not any(
+            field.proto3_optional for kind in DESCRIPTORS.file[0].message_type for field in kind.field
+        ), "parsers older than protobuf 3.12 refuse `optional`"
+        # Tools that describe a method ask for its own symbol.
+        for method in ("kwiken.v1.Stage.Call", "grpc.health.v1.Health.Check"):
+            found = await ask(file_containing_symbol=method)
+            assert len(found.file_descriptor_response.file_descriptor_proto) == 1
+            assert found.original_request.file_containing_symbol == method
+        for missing in ("kwiken.v1.Stage.Nothing", "kwiken.v1.Nothing.Call", "nothing"):
+            found = await ask(file_containing_symbol=missing)
+            assert found.error_response.error_code == StatusCode.NOT_FOUND.value[0]
 
 
 async def test_a_health_check_tells_alive_from_closed_and_silent() -> None:
