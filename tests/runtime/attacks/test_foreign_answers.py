@@ -196,7 +196,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks(1, 2 * FREE_CHUNKS), LostError, "small chunks"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100_000, LostError, f"more than {MAX_INTERIM} interim"),
         (OK + b"\r\n[" + b"[]," * 600_000 + b"0]", HandlerError, "lists and objects"),
-        (OK + b"Content-Length: 5\r\n\r\n" + b"1" * 100, LostError, "more data than"),
+        (OK + b"Content-Length: 5\r\n\r\n" + b"[" * 100, LostError, "JSON|truncated|malformed"),
         (OK + b"Content-Length: 500\r\n\r\n1", LostError, "closed"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", HandlerError, "302"),
     ],

@@ -1,4 +1,8 @@
-"""HTTP/1.1 connections to foreign servers, whose bodies may be chunked or end with the connection."""
+"""HTTP/1.1 connections to foreign servers, whose bodies may be chunked or end with the connection.
+
+An answer does not depend on how its bytes are divided over reads. Bytes behind an answer end its connection,
+and leave the answer as it is: they may as well come after it was given away.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +38,12 @@ class Body(Protocol):
 
     Attributes:
         data: the bytes so far.
+        surplus: whether more bytes came than belong to it.
     """
 
     complete: bool
     data: bytearray
+    surplus: bool
 
     def feed(self, data: bytes | bytearray) -> None:
         """Read on; raises BrokenReplyError for data that cannot belong to the body."""
@@ -50,12 +56,13 @@ class SizedBody:
         self._length = length
         self.data = bytearray()
         self.complete = length == 0
+        self.surplus = False
 
     def feed(self, data: bytes | bytearray) -> None:
         """Read on."""
-        self.data += data
-        if len(self.data) > self._length:
-            raise BrokenReplyError("more data than its Content-Length")
+        left = self._length - len(self.data)
+        self.surplus = len(data) > left
+        self.data += data[:left] if self.surplus else data
         self.complete = len(self.data) == self._length
 
 
@@ -65,6 +72,7 @@ class UnsizedBody:
     def __init__(self) -> None:
         self.data = bytearray()
         self.complete = False
+        self.surplus = False
 
     def feed(self, data: bytes | bytearray) -> None:
         """Read on."""
@@ -77,6 +85,7 @@ class ChunkedBody:
     def __init__(self) -> None:
         self.data = bytearray()
         self.complete = False
+        self.surplus = False
         self._unread = bytearray()
         self._left = 0  # bytes of the current chunk and of the line break behind it
         self._in_trailers = False
@@ -90,8 +99,7 @@ class ChunkedBody:
         while unread and not self.complete:
             if not (self._read_chunk() if self._left else self._read_line()):
                 return
-        if self.complete and unread:
-            raise BrokenReplyError("more data than its last chunk")
+        self.surplus = self.complete and bool(unread)
 
     def _read_chunk(self) -> bool:
         """Read bytes of the current chunk; returns whether to go on."""
@@ -113,7 +121,7 @@ class ChunkedBody:
     def _read_line(self) -> bool:
         """Read the length of the next chunk, or a trailer; returns whether to go on."""
         end = self._unread.find(b"\r\n")
-        if end > MAX_CHUNK_LINE or (end < 0 and len(self._unread) > MAX_CHUNK_LINE):
+        if end > MAX_CHUNK_LINE or (end < 0 and len(self._unread) > MAX_CHUNK_LINE + 1):  # CR may have come
             raise BrokenReplyError("the line before a chunk is too long")
         if end < 0:
             return False
@@ -194,8 +202,13 @@ class ForeignConnection(Connection):
         if len(body.data) > self._max_body:
             raise self._too_long(len(body.data))
         if body.complete:
-            self._body = None
-            self._finish(bytes(body.data))
+            self._end(body)
+
+    def _end(self, body: Body) -> None:
+        self._body = None
+        self._finish(bytes(body.data))
+        if body.surplus:
+            self.cut()
 
     def _body_of(self, status: int, headers: dict[str, str]) -> Body:
         """Body that the head of a response announces (RFC 9112, section 6.3).

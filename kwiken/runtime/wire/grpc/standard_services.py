@@ -124,7 +124,7 @@ def _tell(context: Any, code: grpc.StatusCode, details: str) -> None:
 class _Files:
     """Descriptor pool that finds the file of a method too, as `package.Service.Method`.
 
-    The pool itself finds files of services, messages and fields only; tools that describe a method ask for it.
+    The pool itself finds files of services, messages and fields only; tools describe methods, too.
     """
 
     def __init__(self, pool: Any) -> None:

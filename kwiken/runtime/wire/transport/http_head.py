@@ -31,7 +31,7 @@ def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | Non
         BadHeadError: the data cannot become a valid head.
     """
     end = data.find(END)
-    if end < 0 and len(data) <= MAX_HEAD:
+    if end < 0 and len(data) < MAX_HEAD + len(END):  # a part of END may have come
         return None
     if not 0 <= end <= MAX_HEAD:
         raise BadHeadError(f"the head is longer than {MAX_HEAD} bytes")
@@ -39,7 +39,11 @@ def split_head(data: bytes | bytearray) -> tuple[str, dict[str, str], int] | Non
     first, *lines = text.split("\r\n")
     if len(lines) > MAX_HEADERS:
         raise BadHeadError(f"more than {MAX_HEADERS} headers")
-    clean = _BAD_IN_VALUES.search("".join(lines)) is None  # one look for all of them
+    clean = _BAD_IN_VALUES.search("".join((first, *lines))) is None  # one look for all of them
+    if (
+        not clean and _BAD_IN_VALUES.search(first) is not None
+    ):  # a bare CR, which some take for the line's end
+        raise BadHeadError(f"not a first line: {first[:80]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         given, colon, value = line.partition(":")

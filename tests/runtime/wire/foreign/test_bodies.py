@@ -44,7 +44,7 @@ def test_noise_is_refused_or_waits_for_more(noise: bytes) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"5" * (MAX_CHUNK_LINE + 1),
+        b"5" * (MAX_CHUNK_LINE + 2),
         b"1;" + b"x" * MAX_CHUNK_LINE + b"\r\n",
         b"123456789\r\n",
         b"-1\r\n",
