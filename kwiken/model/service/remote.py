@@ -53,6 +53,10 @@ class HttpCall(
             `HEAD /` shows that a replica is alive.
         addresses: `HOST:PORT` of each replica; empty for the host and port of `url`. Names stand for all
             their addresses, and are looked up regularly.
+        attempts_header: name of a header with the number of earlier attempts of the same call, which copies
+            and retries get; None for none.
+        time_left_header: name of a header with the whole milliseconds that are left until the request's
+            deadline; None for none.
     """
 
     url: str
@@ -61,6 +65,8 @@ class HttpCall(
     headers: dict[str, str] = {}
     health: str | None = None
     addresses: tuple[str, ...] = ()
+    attempts_header: str | None = None
+    time_left_header: str | None = None
 
     @property
     def authority(self) -> str:
@@ -110,9 +116,22 @@ class HttpCall(
                 yield f"{name[:40]!r} is not a header with a printable value"
             if name.lower() in RESERVED_HEADERS:
                 yield f"the header {name!r} is written by the runtime"
+        yield from self._own_header_problems()
         if self.health is not None and not _PATH.match(self.health):
             yield f"health must be a path such as /healthz, not {self.health!r}"
         yield from _address_problems(self.addresses)
+
+    def _own_header_problems(self) -> Iterator[str]:
+        taken = {name.lower() for name in self.headers} | RESERVED_HEADERS
+        for field in ("attempts_header", "time_left_header"):
+            name = getattr(self, field)
+            if name is None:
+                continue
+            if not _HEADER_NAME.match(name):
+                yield f"{field} must be the name of a header, not {name[:40]!r}"
+            if name.lower() in taken:
+                yield f"{field}: the header {name!r} has a value already"
+            taken.add(name.lower())
 
 
 class GrpcCall(

@@ -101,6 +101,12 @@ def test_names_of_inputs() -> None:
         ({"remote": HttpCall(URL, headers={"a b": "c"})}, "'a b' is not a header"),
         ({"remote": HttpCall(URL, headers={"a": "c\nd"})}, "'a' is not a header"),
         ({"remote": HttpCall(URL, headers={"Host": "c"})}, "'Host' is written by the runtime"),
+        ({"remote": HttpCall(URL, attempts_header="a b")}, "attempts_header must be the name of a header"),
+        ({"remote": HttpCall(URL, time_left_header="Host")}, "the header 'Host' has a value already"),
+        (
+            {"remote": HttpCall(URL, attempts_header="X", time_left_header="x")},
+            "time_left_header: the header 'x' has a value already",
+        ),
         ({"remote": HttpCall(URL, health="healthz")}, "health must be a path"),
         ({"remote": HttpCall(URL, addresses=("prices",))}, "must be HOST:PORT, not 'prices'"),
         ({"remote": HttpCall(f"{URL}/{{requests.sku}}")}, r"\{requests.sku\} names no input.*\{request\}"),

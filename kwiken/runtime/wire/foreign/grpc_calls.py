@@ -44,6 +44,7 @@ HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
 MAX_CHANNELS: Final = 10_000  # of one stage: as many as it may have replicas
 MAX_MESSAGES: Final = 100_000  # of one answer's stream
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
+PREVIOUS_ATTEMPTS: Final = "grpc-previous-rpc-attempts"
 RETRY_PUSHBACK: Final = "grpc-retry-pushback-ms"
 MAX_DIGITS: Final = 9  # of a pushback
 EARLY_S: Final = 0.05  # a deadline error that comes with more time left than this is the service's own
@@ -170,14 +171,14 @@ class GrpcCaller:
             except MethodError as error:
                 raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
         message = self._message(method, call)
-        trace = ((wire.TRACEPARENT, call.traceparent),) if call.traceparent else None
+        told = metadata_of(call)
         channel = self._channel(replica)
         call.sent = self._now()
         if method.streams:
-            begun = channel.unary_stream(method.path)(message, timeout=remaining_s, metadata=trace)
+            begun = channel.unary_stream(method.path)(message, timeout=remaining_s, metadata=told)
             stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
             return Reply(await stream.begin())
-        rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=trace)
+        rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=told)
         data = await self.outcome(rpc, replica, call.deadline)
         plain, _ = await self.plain(replica, method, data)
         return Reply(await self.fit(replica, plain, len(data)))
@@ -363,6 +364,12 @@ class GrpcStream(Stream):
         self._values += count
         self._messages.append(message)
         return True
+
+
+def metadata_of(call: Call) -> tuple[tuple[str, str], ...] | None:
+    """Metadata of a call: its trace context; of a copy or retry how many attempts went before (gRFC A6)."""
+    told = ((wire.TRACEPARENT, call.traceparent),) if call.traceparent else ()
+    return (*told, (PREVIOUS_ATTEMPTS, str(call.attempt))) if call.attempt else told or None
 
 
 def pushback_s(trailing: Iterable[tuple[str, str | bytes]]) -> float | None:

@@ -67,6 +67,7 @@ class HttpCaller:
         self._headers = f"host: {remote.authority}\r\n" + "".join(
             f"{name}: {value}\r\n" for name, value in told.items()
         )
+        self._attempts_header, self._time_left_header = remote.attempts_header, remote.time_left_header
         self._checks_health = remote.health is not None
         probe = f"GET {remote.health}" if remote.health is not None else "HEAD /"
         self._probe = f"{probe} HTTP/1.1\r\nhost: {remote.authority}\r\nuser-agent: kwiken\r\n\r\n".encode()
@@ -96,8 +97,7 @@ class HttpCaller:
         Args:
             remaining_s: time until the deadline, seconds; the caller cancels the call then.
         """
-        del remaining_s  # HTTP has no header for it that foreign servers know
-        request = self._request(call)
+        request = self._request(call, remaining_s)
         place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
         try:
             reply = await self._pool.exchange(place, request, call)
@@ -117,8 +117,11 @@ class HttpCaller:
     def _at(self, replica: Replica) -> str:
         return f"stage {self._stage.name!r}: replica {replica.id}"
 
-    def _request(self, call: Call) -> bytes:
+    def _request(self, call: Call, remaining_s: float) -> bytes:
         """Whole request of a call.
+
+        Args:
+            remaining_s: time until the deadline, seconds.
 
         Raises:
             InputError, HandlerError: the templates cannot be filled from the inputs.
@@ -135,8 +138,18 @@ class HttpCaller:
         check_sent_size(stage.name, "body", len(body))
         trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
         length = "" if self._bodiless else f"content-length: {len(body)}\r\n"
-        head = f"{self._method} {target} HTTP/1.1\r\n{self._headers}{length}{trace}\r\n"
+        own = self._own_headers(call, remaining_s)
+        head = f"{self._method} {target} HTTP/1.1\r\n{self._headers}{length}{trace}{own}\r\n"
         return head.encode("ascii") + body
+
+    def _own_headers(self, call: Call, remaining_s: float) -> str:
+        """Headers that say which attempt of its call this is, and how long the answer is of use."""
+        told = ""
+        if self._attempts_header is not None and call.attempt:
+            told = f"{self._attempts_header}: {call.attempt}\r\n"
+        if self._time_left_header is not None:
+            told += f"{self._time_left_header}: {max(0, int(1000 * remaining_s))}\r\n"
+        return told
 
     def _read(self, replica: Replica, reply: HttpReply) -> Any:
         """Decode an answer; an empty one is null.

@@ -96,6 +96,21 @@ async def test_messages_metadata_and_deadline_are_as_stated() -> None:
     assert seen["more"]["traceparent"] == f"00-{0xABC:032x}-{0xDEF:016x}-01"
 
 
+async def test_copies_and_retries_say_how_many_attempts_went_before() -> None:
+    seen: list[str | bytes | None] = []
+
+    async def get(ask: Any, context: Any) -> Any:
+        seen.append(dict(context.invocation_metadata()).get("grpc-previous-rpc-attempts"))
+        return Stock(sku=ask.sku, pieces=1)
+
+    async with grpc_server(get) as replica, calling(service_of(GrpcCall(URL))) as transport:
+        for attempt in range(3):
+            call = call_of("stock", Wanted("tea"))
+            call.attempt = attempt
+            await transport.call(replica, call)
+    assert seen == [None, "1", "2"]
+
+
 async def test_types_come_from_descriptors_where_there_is_no_reflection(tmp_path: Path) -> None:
     path = tmp_path / "inventory.pb"
     async with grpc_server(tea, reflects=False) as replica:

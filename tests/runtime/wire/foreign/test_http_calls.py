@@ -94,6 +94,26 @@ async def test_path_query_headers_and_body_are_as_stated() -> None:
     assert seen["headers"]["traceparent"] == f"00-{0xABC:032x}-{0xDEF:016x}-01"
 
 
+@pytest.mark.parametrize("attempt", [0, 1, 2])
+async def test_headers_say_which_attempt_it_is_and_how_long_is_left(attempt: int) -> None:
+    seen: list[dict[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(dict(request.headers))
+        return await tea(request)
+
+    named = HttpCall(f"{URL}/p", attempts_header="X-Previous", time_left_header="X-Left-Ms")
+    for remote in (named, HttpCall(f"{URL}/p")):
+        async with http_server(answer) as replica, calling(service_of(remote)) as transport:
+            call = call_of("price", Ask("tea"))
+            call.attempt = attempt
+            await transport.call(replica, call)
+    told, silent = seen
+    assert told.get("X-Previous") == (str(attempt) if attempt else None)
+    assert 3000 < int(told["X-Left-Ms"]) <= 5500
+    assert not {"X-Previous", "X-Left-Ms"} & silent.keys()
+
+
 @pytest.mark.parametrize(
     ("method", "body", "sent"),
     [
