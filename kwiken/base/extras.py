@@ -27,6 +27,7 @@ EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
         "numpy": "NumPy",
     },
     "httpx": {"httpx": "HTTPX"},
+    "batch": {"distributed": "Dask", "zstandard": "zstandard", **_PLAN},
     "otel": {"opentelemetry": "the OpenTelemetry SDK"},
 }
 

@@ -11,7 +11,7 @@ import click
 from kwiken.apps.console import print_json, print_table, progress
 from kwiken.base.errors import InputError
 from kwiken.cli.allocate.fleet_crowded import compare_crowded
-from kwiken.cli.shared import json_option, needs_extra
+from kwiken.cli.shared import engine_options, json_option, needs_extra, spread
 
 MAX_SEEDS: Final = 64
 MAX_FIRST_SEED: Final = 1_000_000
@@ -40,6 +40,7 @@ COLUMNS: Final = (
 )
 @click.option("--arrivals", metavar="FILE", help="Times of arrival in seconds, for a crowded scenario.")
 @click.option("--ablations", is_flag=True, help="Change one rule at a time too, in a crowded scenario.")
+@engine_options
 @json_option
 @needs_extra("plan")
 def command(
@@ -51,6 +52,8 @@ def command(
     first_seed: int,
     arrivals: str | None,
     ablations: bool,
+    engine: str,
+    jobs: int | None,
     as_json: bool,
 ) -> None:
     """Play SCENARIO on a simulated cluster under several managers, on the same draws.
@@ -59,7 +62,7 @@ def command(
     scenarios are a world that is not the schedulers' model; they have managers of their own.
     """
     from kwiken.lab.crowded import LOADS
-    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS, simulate
+    from kwiken.lab.fleet import CONTESTANTS, run_of
 
     if list_names:
         _list(as_json=as_json)
@@ -71,18 +74,18 @@ def command(
             range(first_seed, first_seed + seeds),
             arrivals=arrivals,
             ablations=ablations,
+            engine=engine,
+            processes=jobs,
             as_json=as_json,
         )
         return
     checked = _checked(scenario, managers, {"--arrivals": arrivals is not None, "--ablations": ablations})
     chosen = tuple(dict.fromkeys(managers)) or tuple(CONTESTANTS)
-    found: dict[str, list[Mapping[str, float]]] = {name: [] for name in chosen}
-    with progress("simulating", total=seeds * len(chosen)) as bar:
-        for seed in range(first_seed, first_seed + seeds):
-            world = SCENARIOS[checked].draw(seed)
-            for name in chosen:
-                found[name].append(simulate(world, name).summary())
-                bar.advance()
+    drawn = range(first_seed, first_seed + seeds)
+    runs = [(run_of, (checked, seed, name)) for name in chosen for seed in drawn]
+    with progress("simulating", total=len(runs)) as bar:
+        figures = list(spread(runs, engine, jobs, bar.advance))
+    found = {name: figures[at * seeds : (at + 1) * seeds] for at, name in enumerate(chosen)}
     _print(checked, found, as_json=as_json)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.apps.console import print_json, print_table, progress, read_text
 from kwiken.base.errors import InputError
+from kwiken.cli.shared import spread
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats
+    from kwiken.cli.shared.engines import Job
 
 MAX_ARRIVALS: Final = 10_000
 MAX_BYTES: Final = 1 << 20  # of a file of arrivals
@@ -36,6 +39,8 @@ def compare_crowded(
     *,
     arrivals: str | None,
     ablations: bool,
+    engine: str,
+    processes: int | None,
     as_json: bool,
 ) -> None:
     """Run a load of the crowded world under managers, and print figures, orders and ablations.
@@ -45,6 +50,8 @@ def compare_crowded(
         seeds: seeds of the draws; orders need two or more.
         arrivals: file of times of arrival in seconds, one a line; None for a Poisson process.
         ablations: whether runs with one rule changed at a time follow.
+        engine: where the runs are made, as `spread` takes it.
+        processes: number of processes of this machine; None for one a core.
 
     Raises:
         InputError: names an unknown manager, or what is wrong with the file.
@@ -66,17 +73,16 @@ def compare_crowded(
     chosen = tuple(dict.fromkeys(managers)) or tuple(CROWDED_MANAGERS)
     arrivals_s = None if arrivals is None else _times(arrivals)
     names = tuple(ABLATIONS) if ablations else ()
-    runs: list[dict[str, dict[str, float]]] = []
-    changed: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in names}
-    with progress("simulating", total=len(seeds) * (len(chosen) + len(names))) as bar:
-        for seed in seeds:
-            runs.append({})
-            for name in chosen:
-                runs[-1] |= crowded(load, seed, (name,), arrivals_s=arrivals_s)
-                bar.advance()
-            for name in names:
-                changed[name].append(ablated(load, seed, name))
-                bar.advance()
+    jobs: list[Job] = []
+    for seed in seeds:
+        jobs += [(partial(crowded, load, seed, (name,), arrivals_s=arrivals_s), ()) for name in chosen]
+        jobs += [(ablated, (load, seed, name)) for name in names]
+    with progress("simulating", total=len(jobs)) as bar:
+        figures = list(spread(jobs, engine, processes, bar.advance))
+    each = len(chosen) + len(names)
+    by_seed = [figures[at * each : (at + 1) * each] for at in range(len(seeds))]
+    runs = [{name: found[at][name] for at, name in enumerate(chosen)} for found in by_seed]
+    changed = {name: [found[len(chosen) + at] for found in by_seed] for at, name in enumerate(names)}
     orders = [
         paired(runs, first, second, figure)
         for figure in ORDERED

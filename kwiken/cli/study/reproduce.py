@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import signal
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.apps.console import Bar, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
+from kwiken.cli.shared import engine_options, json_option, needs_extra, refuse_shared_stdout, spread
 
 if TYPE_CHECKING:
     from kwiken.lab.reproduction import ReproducedRow, UnreproducedRow
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
-MAX_JOBS = 64
 
 
 @click.command()
 @click.argument("name", metavar="NAME", required=False)
 @click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
 @click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
-@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Processes at once; one a core by default.")
+@engine_options
 @click.option(
     "-o",
     "--output",
@@ -38,7 +34,14 @@ MAX_JOBS = 64
 @json_option
 @needs_extra("report")
 def command(
-    *, name: str | None, list_names: bool, seeds: int, jobs: int | None, output: str | None, as_json: bool
+    *,
+    name: str | None,
+    list_names: bool,
+    seeds: int,
+    engine: str,
+    jobs: int | None,
+    output: str | None,
+    as_json: bool,
 ) -> None:
     """Compute the tables and figures of a source anew and print them beside its values."""
     refuse_shared_stdout(out=output == "-", json=as_json)
@@ -61,7 +64,7 @@ def command(
         raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
     chosen = reproduction(name, seeds=seeds)
     with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
-        found = run(chosen, lambda jobs_: _spread(jobs_, jobs, bar))
+        found = run(chosen, lambda jobs_: spread(jobs_, engine, jobs, bar.advance))
     if as_json:
         print_json([*found.rows, *found.missing])
     elif output != "-":
@@ -111,28 +114,6 @@ def _missing(rows: Sequence[UnreproducedRow]) -> Iterator[str]:
 def _range(row: ReproducedRow) -> str:
     """Lowest and highest of the values that a row is the median of; empty where it is no median."""
     return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
-
-
-def _spread(jobs: Sequence[Any], processes: int | None, bar: Bar) -> Iterable[Any]:
-    """Run jobs in worker processes and yield their results in order; no worker outlives the call."""
-    import multiprocessing
-
-    from joblib import Parallel, cpu_count, delayed
-
-    parallel = Parallel(n_jobs=processes or cpu_count(), return_as="generator")
-    try:
-        for result in parallel(delayed(function)(*arguments) for function, arguments in jobs):
-            bar.advance(1)
-            yield result
-    except BaseException as error:
-        for worker in multiprocessing.active_children():
-            if worker.pid is not None:  # a worker that is being started has none yet
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker.pid, signal.SIGKILL)
-        # An interrupt while the pool starts makes its clean-up fail, and that error would hide the interrupt.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise error.__context__ from None
-        raise
 
 
 def _page(title: str, found: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.lab.fleet.catalogue import SCENARIOS as SCENARIOS
+from kwiken.lab.fleet.comparison import run_of as run_of
 from kwiken.lab.fleet.generators import (
     MAX_REPLICAS as MAX_REPLICAS,
     replica_rows as replica_rows,

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.apps.console import Bar
-from kwiken.cli.study.reproduce import _spread
+from kwiken.cli.shared import spread
 from kwiken.model.profile import profile_to_json
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import reading_command, refused, run
@@ -174,7 +173,7 @@ class TestSignals:
 
         monkeypatch.setattr("joblib.Parallel", lambda **_: broken)
         with pytest.raises(KeyboardInterrupt):
-            list(_spread([], 1, Bar(None, "reproducing", None)))
+            list(spread([], "local", 1, lambda: None))
 
     def test_ignored_signals_stay_ignored(self) -> None:
         """As `nohup` and a shell's background jobs have them."""

@@ -1,0 +1,19 @@
+"""Comparison of managers: one run as a job of its own, by names and a seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kwiken.lab.fleet.catalogue import SCENARIOS
+from kwiken.lab.fleet.managers import simulate
+
+
+def run_of(scenario: str, seed: int, manager: str) -> Mapping[str, float]:
+    """Figures of one manager on one draw of a scenario.
+
+    Args:
+        scenario: name of a scenario of `SCENARIOS`.
+        seed: seed of the draw.
+        manager: name of a manager of `CONTESTANTS`.
+    """
+    return simulate(SCENARIOS[scenario].draw(seed), manager).summary()
