@@ -168,7 +168,7 @@ def test_a_cancelled_call_is_hatched_and_its_copy_is_not() -> None:
         (GanttBar(start=0, end=50, outcome="cancelled"), GanttBar(start=20, end=50, kind="reissue"))
     )
     assert (cancelled.get("fill") or "").startswith("url(#hatch-k-primary")
-    assert copy.get("fill") == "#e0861a"
+    assert copy.get("fill") == "var(--copy)"
     assert float(copy.get("x", 0)) > float(cancelled.get("x", 0))
     assert copy.get("y") != cancelled.get("y")
 

@@ -16,7 +16,7 @@ SLOT_W, SLOT_H = 214, 104
 PASS_W = 34  # room for an edge that passes a layer
 MARGIN = 10
 MAX_BOXES = 48
-NAME_LENGTH = 24
+NAME_LENGTH = 22  # characters of a bold name that fit into a box, in a wide font
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ WIDTH = 620
 LEFT, RIGHT, TOP, BOTTOM = 118, 16, 8, 34
 ROW, BAR, GAP = 17, 11, 7
 MAX_ROWS_PER_STAGE = 4
-INK = {"primary": "#4c78a8", "reissue": "#e0861a", "retry": "#8a63a6"}
+INK = {"primary": "var(--call)", "reissue": "var(--copy)", "retry": "var(--retry)"}  # of the style sheet
 
 
 @dataclass(frozen=True, kw_only=True)

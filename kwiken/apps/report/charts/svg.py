@@ -15,7 +15,7 @@ Point = tuple[float, float]
 _HATCH = (
     '<pattern id="hatch-{key}" width="6" height="6" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)">'
-    '<rect width="6" height="6" fill="#fff"/><rect width="2.5" height="6" fill="{ink}"/></pattern>'
+    '<rect width="6" height="6" fill="var(--paper)"/><rect width="2.5" height="6" fill="{ink}"/></pattern>'
 )
 
 
