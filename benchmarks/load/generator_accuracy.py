@@ -98,7 +98,7 @@ def client_cost(count: int) -> dict[str, float]:
         from locust.contrib.fasthttp import FastHttpSession
         from locust.event import EventHook
 
-        from kwiken.loadtest.generator import Client
+        from kwiken.loadtest.generator.client import Client
     from kwiken.loadtest.inputs import Queries
     from kwiken.loadtest.inputs.settings import parse_target
 

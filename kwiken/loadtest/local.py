@@ -20,7 +20,7 @@ from locust.runners import LocalRunner
 
 from kwiken.base.errors import InputError
 from kwiken.base.machine import Reading, read_processors, use_between
-from kwiken.loadtest.generator import Client
+from kwiken.loadtest.generator import client_of
 from kwiken.loadtest.inputs import Prepared
 from kwiken.loadtest.results import LoadResult, Outcome, Progress, Records, ReportCollector
 from kwiken.loadtest.user import DagUser
@@ -73,7 +73,7 @@ class LocalRun:
     def _check_target(self) -> None:
         """Connect once before Locust starts: an unreachable target is one error line, not a failed test."""
         settings = self._ready.settings
-        client = Client(
+        client = client_of(
             self._ready.target, self._ready.queries, method=settings.method, timeout_s=settings.timeout_s
         )
         client.check()

@@ -18,7 +18,7 @@ from locust.exception import StopUser
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.loadtest.distribution import Session, Share, hook_into_locust, with_options
-from kwiken.loadtest.generator import Client, OpenLoop, Timer, plan, steered
+from kwiken.loadtest.generator import OpenLoop, Timer, client_of, plan, steered
 from kwiken.loadtest.inputs import LoadSettings, Prepared, check_rate, prepare
 from kwiken.loadtest.results import Outcome, Records
 
@@ -115,7 +115,7 @@ class DagUser(User):
 
     def _open(self, ready: Prepared) -> None:
         settings = ready.settings
-        client = Client(
+        client = client_of(
             ready.target,
             ready.queries,
             method=settings.method,
@@ -231,7 +231,7 @@ class DagUser(User):
             self._records.add(outcome, epoch_s)
         target, settings = self._ready.target, self._ready.settings
         self.environment.events.request.fire(
-            request_type=settings.method,
+            request_type="gRPC" if target.grpc else settings.method,
             name=target.path,
             response_time=None if outcome.dropped else outcome.latency_ms,
             response_length=outcome.size,

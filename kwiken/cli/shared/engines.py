@@ -51,7 +51,7 @@ def spread(
     """Run jobs on an engine, and yield their results in the order of the jobs.
 
     Args:
-        engine: `local`, or `dask://HOST:PORT`.
+        engine: where the jobs run, `local` or `dask://HOST:PORT`.
         processes: number of processes of the local engine; None for one a core.
         done: is called after each job.
 

@@ -17,6 +17,8 @@ MAX_IN_FLIGHT = 20_000
 MAX_TIMEOUT_S = 3_600.0
 # Visible ASCII only: nothing that could end the request line or smuggle a header.
 METHODS = ("POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS")
+PATH = "/v1/request"
+ASK = "/kwiken.v1.Gateway/Ask"  # the gateway's method over gRPC
 WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _PATH = re.compile(r"/[\x21-\x7e]*")
 
@@ -29,7 +31,8 @@ class LoadTarget:
         host: host name or IP address, without brackets.
         port: TCP port, from 1 to 65535.
         tls: True for https, False for http.
-        path: path of requests, after the path of the URL itself.
+        path: path of requests, after the path of the URL itself; over gRPC the method's.
+        grpc: True for grpc, in place of HTTP.
     """
 
     host: str
@@ -37,18 +40,20 @@ class LoadTarget:
     tls: bool
     path: str
     authority: str
+    grpc: bool = False
 
     @property
     def url(self) -> str:
         """Complete URL."""
-        return f"{'https' if self.tls else 'http'}://{self.authority}{self.path}"
+        scheme = "grpc" if self.grpc else "https" if self.tls else "http"
+        return f"{scheme}://{self.authority}{self.path}"
 
 
 def parse_target(url: str, path: str) -> LoadTarget:
     """Split a URL into its parts and check them.
 
     Raises:
-        InputError: not http or https, no host, a bad port or path, or parts that would be ignored.
+        InputError: not http, https or grpc, no host, a bad port or path, or parts that would be ignored.
     """
     where = f"URL {url!r}"
     if not re.fullmatch(r"[\x21-\x7e]*", url):
@@ -58,14 +63,18 @@ def parse_target(url: str, path: str) -> LoadTarget:
         port = parts.port
     except ValueError as error:
         raise InputError(str(error), where=where) from error
-    if parts.scheme not in {"http", "https"}:
-        raise InputError("must start with http:// or https://", where=where)
+    if parts.scheme not in {"http", "https", "grpc"}:
+        raise InputError("must start with http://, https:// or grpc://", where=where)
     if not parts.hostname or port == 0:
         raise InputError("must name a host and, if any, a port from 1 to 65535", where=where)
     if parts.username is not None or parts.query or parts.fragment:
         raise InputError("must hold no user, query or fragment", where=where)
     if not _PATH.fullmatch(path):
         raise InputError("must start with / and hold no space or control character", where=f"path {path!r}")
+    if parts.scheme == "grpc":
+        return _grpc_target(
+            parts.hostname, port, parts.netloc, alone=not parts.path.strip("/"), path=path, where=where
+        )
     tls = parts.scheme == "https"
     return LoadTarget(
         host=parts.hostname,
@@ -76,12 +85,23 @@ def parse_target(url: str, path: str) -> LoadTarget:
     )
 
 
+def _grpc_target(
+    host: str, port: int | None, authority: str, *, alone: bool, path: str, where: str
+) -> LoadTarget:
+    """Target of the gateway's own method, the only one that takes JSON."""
+    if port is None or not alone:
+        raise InputError("must be grpc://HOST:PORT", where=where)
+    if path != PATH:
+        raise InputError("has no effect over gRPC: a gateway has one method", where=f"path {path!r}")
+    return LoadTarget(host=host, port=port, tls=False, path=ASK, authority=authority, grpc=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """Options of one run, as given and not yet checked.
 
     Attributes:
-        url: scheme, host and port of the target.
+        url: scheme, host and port of the target; `grpc://HOST:PORT` is a gateway's port for gRPC.
         rate: requests per second, above 0; may be None for a file of arrivals.
         duration_s: time during which requests start, seconds; None for the length of the file of arrivals.
         arrivals: `poisson`, `constant` or a file with requests per second, one number a line.
@@ -107,7 +127,7 @@ class LoadSettings:
     queries: str | None = None
     body: str | None = None
     zipf: float = 1.0
-    path: str = "/v1/request"
+    path: str = PATH
     headers: tuple[str, ...] = ()
     header_file: str | None = None
     method: str = "POST"
@@ -143,6 +163,8 @@ def prepare(settings: LoadSettings, *, endless: bool = False) -> Prepared:
     target = parse_target(settings.url, settings.path)
     if settings.method not in METHODS:
         raise InputError(f"must be one of {', '.join(METHODS)}; got {settings.method!r}", where="method")
+    if target.grpc and settings.method != "POST":
+        raise InputError("has no effect over gRPC", where="method")
     if settings.body is not None and settings.method in WITHOUT_BODY:
         raise InputError(f"has no effect: {settings.method} sends none", where="body")
     headers = parse_headers(settings.headers, settings.header_file)
