@@ -53,12 +53,15 @@ FOLDERS = {
     "packing": {
         "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
     },
+    "traffic": {
+        "traffic": "Learn, judge and generate traffic: who sends how much to whom.",
+    },
 }
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *("classify", "place", "pack", "size", "provision", "fleet", "demo-place", "reproduce"),
+    *("classify", "place", "pack", "size", "provision", "fleet", "demo-place", "traffic", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

@@ -114,6 +114,9 @@ ADDRESS: Final = (
 )
 # Attributes that name an instance of a service, the most exact one first; `hostname` is Jaeger's.
 INSTANCE: Final = ("k8s.pod.name", "service.instance.id", "container.id", "host.name", "hostname")
+# Attributes that name the machine and the zone of an instance.
+NODE_KEYS: Final = ("k8s.node.name", "host.name")
+ZONE_KEYS: Final = ("cloud.availability_zone", "topology.kubernetes.io/zone", "cloud.zone")
 INSTANCE_MARKS: Final = tuple(f'"{key}"'.encode() for key in INSTANCE)
 # In a span's own tags `hostname` may be that of the server that it calls.
 SPAN_INSTANCE_MARKS: Final = INSTANCE_MARKS[:-1]
@@ -174,6 +177,7 @@ class Names:
     them. `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
     `from_paths` holds, by number of an operation that was named by a concrete path, that of the span's name.
     `methods` holds, by number of an operation, the HTTP methods that any of its spans states.
+    `homes` holds, by number of the text that names an instance, its machine and its zone, empty for none.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
@@ -183,6 +187,7 @@ class Names:
     stated: dict[int, Mapping[str, str]] = field(default_factory=dict)
     from_paths: dict[int, int] = field(default_factory=dict)
     methods: dict[int, set[str]] = field(default_factory=dict)
+    homes: dict[int, tuple[str, str]] = field(default_factory=dict)
     _said: dict[object, Said] = field(default_factory=dict)
     _bare: dict[str, _Bare] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
@@ -345,7 +350,10 @@ class Names:
         stated = next((attributes[key] for key in INSTANCE if attributes.get(key) not in (None, "")), None)
         if stated is None or len(self.texts) >= MAX_NAMES // 2:  # an instance for each call says nothing
             return NO_TEXT
-        return self.text(str(stated)[:MAX_NAME])
+        number = self.text(str(stated)[:MAX_NAME])
+        if number not in self.homes:
+            self.homes[number] = _first_of(attributes, NODE_KEYS), _first_of(attributes, ZONE_KEYS)
+        return number
 
     def kind(self, value: str) -> int:
         """Number of a request class; that of `OTHER` once there are too many."""
@@ -369,6 +377,13 @@ class Names:
             number = self._by_note[note] = len(self.notes)
             self.notes.append(note)
         return number
+
+
+def _first_of(attributes: Mapping[str, object], keys: Sequence[str]) -> str:
+    """First of these attributes that is stated, as a text; empty for none."""
+    return next(
+        (str(attributes[key])[:MAX_NAME] for key in keys if attributes.get(key) not in (None, "")), ""
+    )
 
 
 def _folded(paths: Attributes) -> list[tuple[str, object]]:

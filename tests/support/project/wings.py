@@ -62,7 +62,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     # Stages with data: what their disks do, and which data sets share one.
     "storage": (),
     # Who sends to whom: spans in, calls between places out.
-    "traffic": (),
+    "traffic": ("kwiken.traffic",),
     # Plans and placements as settings of other programs.
     "export": (
         "kwiken.export.yaml",
@@ -106,6 +106,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.otel.fit.calls",
         "kwiken.otel.fit.foreign",
         "kwiken.otel.fit",
+        "kwiken.otel.flows",
         "kwiken.otel.histograms",
         "kwiken.otel",
     ),
@@ -179,6 +180,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.allocate.probing",
         "kwiken.cli.allocate",
         "kwiken.cli.packing",
+        "kwiken.cli.traffic",
     ),
     "door": ("kwiken",),
 }
@@ -196,7 +198,7 @@ MAY_USE: dict[str, set[str]] = {
     "allocator": {*NOUNS, "tail", "traffic"},
     "export": {*NOUNS, "tail", *DATA, "allocator"},
     "lab": {*NOUNS, "tail", *DATA, "allocator"},
-    "otel": {*NOUNS, "tail", "machine"},
+    "otel": {*NOUNS, "tail", "machine", "traffic"},
     "runtime": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine"},
     "hedge": {"machine", *NOUNS, "export", "runtime"},
     "loadtest": {"base", "model", "machine"},

@@ -1,0 +1,1 @@
+"""Verbs of traffic: who sends how much to whom, learned from spans and flow logs."""

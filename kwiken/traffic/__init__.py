@@ -1,0 +1,27 @@
+"""Who sends to whom: traffic maps by level and window, learned from flows, judged and generated."""
+
+from __future__ import annotations
+
+from kwiken.traffic.document import TrafficModel as TrafficModel
+from kwiken.traffic.flows import (
+    OUTSIDE as OUTSIDE,
+    BinnedFlows as BinnedFlows,
+    Flows as Flows,
+    TrafficEndpoint as TrafficEndpoint,
+    TrafficUnit as TrafficUnit,
+    binned as binned,
+)
+from kwiken.traffic.generator import (
+    TrafficEvents as TrafficEvents,
+    generate_counts as generate_counts,
+    generate_events as generate_events,
+)
+from kwiken.traffic.judgement import TrafficJudgement as TrafficJudgement, judge as judge
+from kwiken.traffic.learning import learn as learn
+from kwiken.traffic.maps import (
+    MapLevel as MapLevel,
+    TrafficMap as TrafficMap,
+    level_map as level_map,
+    levels_of as levels_of,
+)
+from kwiken.traffic.windows import WindowDays as WindowDays, windows_in as windows_in

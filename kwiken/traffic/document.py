@@ -1,0 +1,162 @@
+"""Traffic model: the document that says who sends how much to whom in which window, as versioned JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from kwiken.base.arrays import Floats, Ints
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_json
+from kwiken.traffic.flows import MAX_ENDPOINTS, MAX_PAIRS, TrafficEndpoint, TrafficUnit
+from kwiken.traffic.maps import MapLevel, TrafficMap, level_map
+from kwiken.traffic.windows import DayWindow
+
+VERSION: Final = 1
+MAX_BYTES: Final = 512 << 20  # of a document
+MAX_WINDOWS: Final = 100
+REL_ROUNDING: Final = 1e-6  # of a sum of shares
+_NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+_Positive = Annotated[float, msgspec.Meta(gt=0)]
+_Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ENDPOINTS)]
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class LearnedWindow(_Struct, frozen=True, kw_only=True):
+    """Traffic in one window of the day.
+
+    Attributes:
+        seconds: length of the bins that had traffic, seconds.
+        amount: calls or bytes in these bins.
+        shares: share of each pair in the window's traffic, 0 to 1; they sum to 1.
+    """
+
+    window: DayWindow
+    seconds: _NotNegative
+    amount: _NotNegative
+    shares: Annotated[list[_NotNegative], msgspec.Meta(max_length=MAX_PAIRS)]
+
+
+class PriorWeights(_Struct, frozen=True, kw_only=True):
+    """Weight of a parent's prior in the shares of its pairs, in calls or bytes; 0 for the plain mean.
+
+    Attributes:
+        service: weight of a pair of groups in the shares of its pairs of services.
+        instance: weight of a pair of services in the shares of its pairs of instances.
+    """
+
+    service: _NotNegative
+    instance: _NotNegative
+
+
+class TrafficModel(_Struct, frozen=True, kw_only=True):
+    """Who sends how much to whom, by window of the day.
+
+    Attributes:
+        version: version of the format; must be 1.
+        bin_s: length of the time bins that it was learned from, seconds.
+        from_s: start of the first bin, seconds since 1970.
+        until_s: end of the last bin, seconds since 1970.
+        endpoints: instances at both ends.
+        source: index of the sender of each pair.
+        target: index of the receiver of each pair.
+        seen: amount of each pair that was seen, calls or bytes; 0 for pairs that only their parents expect.
+        prior: weights of the priors, as held-out bins chose them.
+        low_rank: rank of the low-rank map that predicts left-out bins best, to compare with; 0 for none.
+    """
+
+    version: int
+    unit: TrafficUnit
+    bin_s: _Positive
+    from_s: float
+    until_s: float
+    endpoints: Annotated[list[TrafficEndpoint], msgspec.Meta(min_length=2, max_length=MAX_ENDPOINTS)]
+    source: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=MAX_PAIRS)]
+    target: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=MAX_PAIRS)]
+    seen: Annotated[list[_NotNegative], msgspec.Meta(max_length=MAX_PAIRS)]
+    prior: PriorWeights
+    low_rank: Annotated[int, msgspec.Meta(ge=0, le=MAX_ENDPOINTS)] = 0
+    windows: Annotated[list[LearnedWindow], msgspec.Meta(min_length=1, max_length=MAX_WINDOWS)]
+
+    def to_json(self) -> str:
+        """The model as JSON, readable by `from_json`."""
+        return msgspec.json.encode(self).decode() + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str) -> TrafficModel:
+        """Read a traffic model.
+
+        Args:
+            where: source to name in errors, such as a file's path.
+
+        Raises:
+            InputError: names the field that is missing, unknown, doubled or out of range, or an unknown
+                version.
+        """
+        raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
+        version = raw.get("version", VERSION) if isinstance(raw, dict) else VERSION
+        if version != VERSION or isinstance(version, bool | float):
+            raise InputError(f"version must be {VERSION}, not {version!r}", where=where)
+        found = convert(raw, cls, where=where)
+        _check(found, where)
+        return found
+
+    @property
+    def pairs(self) -> tuple[Ints, Ints]:
+        """(p,) indices of the senders, and of the receivers."""
+        return np.array(self.source, np.int64), np.array(self.target, np.int64)
+
+    def rates_per_s(self, window: int | None = None) -> Floats:
+        """(p,) calls or bytes a second by pair, while there is traffic.
+
+        Args:
+            window: index of a window; None for the mean over all time that had traffic.
+        """
+        found = np.zeros(len(self.source))
+        seconds = 0.0
+        for place, each in enumerate(self.windows):
+            if window in {None, place}:
+                found += each.amount * np.array(each.shares)
+                seconds += each.seconds
+        return found / seconds if seconds > 0 else found
+
+    def traffic_map(self, level: MapLevel, window: int | None = None) -> TrafficMap:
+        """Calls or bytes a second by pair at a level.
+
+        Args:
+            window: index of a window; None for the mean over all time that had traffic.
+        """
+        return level_map(self.endpoints, level, *self.pairs, self.rates_per_s(window))
+
+
+def _check(model: TrafficModel, where: str) -> None:
+    """Check that columns fit one another, indices the endpoints, and shares sum to 1."""
+    count, pairs = len(model.endpoints), len(model.source)
+    for name, column in (("target", model.target), ("seen", model.seen)):
+        if len(column) != pairs:
+            raise InputError(f"{name} has {len(column)} entries, and source has {pairs}", where=where)
+    for name, column in (("source", model.source), ("target", model.target)):
+        if max(column) >= count:
+            raise InputError(f"{name}: no endpoint {max(column)}; there are {count}", where=where)
+    if len({(one.service, one.name) for one in model.endpoints}) < count:
+        raise InputError("endpoints: two have the same service and name", where=where)
+    if len(set(zip(model.source, model.target, strict=True))) < pairs:
+        raise InputError("source and target: a pair is given twice", where=where)
+    if model.until_s <= model.from_s:
+        raise InputError("until_s must be above from_s", where=where)
+    for place, each in enumerate(model.windows):
+        _check_window(each, f"windows[{place}]", pairs, where)
+
+
+def _check_window(each: LearnedWindow, path: str, pairs: int, where: str) -> None:
+    if each.window.until_h <= each.window.from_h:
+        raise InputError(f"{path}.window.until_h must be above from_h", where=where)
+    if len(each.shares) != pairs:
+        raise InputError(f"{path}.shares has {len(each.shares)} entries, and source has {pairs}", where=where)
+    if abs(sum(each.shares) - 1.0) > REL_ROUNDING:
+        raise InputError(f"{path}.shares must sum to 1", where=where)

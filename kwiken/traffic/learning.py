@@ -1,0 +1,177 @@
+"""Learning: from binned flows to a model with windows, rates, and pairs shrunk toward their parents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from kwiken.base.arrays import Floats, Ints
+from kwiken.traffic.document import LearnedWindow, PriorWeights, TrafficModel
+from kwiken.traffic.flows import BinnedFlows, TrafficEndpoint, of_endpoints, summed
+from kwiken.traffic.grouping import groups_of
+from kwiken.traffic.low_rank import best_rank
+from kwiken.traffic.shrinkage import PairTree, held_out_weight, shrunk
+from kwiken.traffic.windows import DAY_S, WHOLE_DAY, DayWindow, candidate_windows
+
+MAX_CELLS: Final = 20_000_000  # pairs that may have traffic, times bins; beyond them, only pairs that had any
+WINDOW_PRIOR: Final = 1.0  # weight of the whole day's shares in a window's, for each pair, in median amounts
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of services and of instances that may have traffic.
+
+    Attributes:
+        services: pairs of services, with the pairs of their groups as parents.
+        instances: pairs of instances, with the pairs of their services as parents.
+    """
+
+    services: PairTree
+    instances: PairTree
+
+
+def learn(flows: BinnedFlows, windows: Sequence[DayWindow] | None = None) -> TrafficModel:
+    """Learn who sends how much to whom.
+
+    Args:
+        flows: traffic by time bin and pair.
+        windows: windows of the day; None for those that predict a day best that was left out.
+    """
+    flows = replace(flows, endpoints=grouped(flows))
+    chosen = _best_windows(flows) if windows is None else tuple(windows)
+    return _learned(flows, chosen)
+
+
+def grouped(flows: BinnedFlows) -> tuple[TrafficEndpoint, ...]:
+    """The endpoints with the group of their service."""
+    names, service = of_endpoints(flows.endpoints, "service")
+    traffic = np.zeros((len(names), len(names)))
+    np.add.at(traffic, (service[flows.source], service[flows.target]), flows.total)
+    group = groups_of(traffic)
+    return tuple(
+        msgspec.structs.replace(one, group=str(group[place]))
+        for one, place in zip(flows.endpoints, service.tolist(), strict=True)
+    )
+
+
+def _learned(flows: BinnedFlows, windows: Sequence[DayWindow]) -> TrafficModel:
+    pairs = _pairs_of(flows)
+    spread = _spread(flows, pairs.instances)
+    by_service = np.zeros((len(flows.starts_s), pairs.instances.parents))
+    np.add.at(by_service.T, pairs.instances.parent, spread.T)
+    weights = PriorWeights(
+        service=held_out_weight(pairs.services, by_service),
+        instance=held_out_weight(pairs.instances, spread),
+    )
+    whole = _shares(pairs, spread.sum(axis=0), weights)
+    found = []
+    for window in windows:
+        bins = np.flatnonzero(window.holds(flows.starts_s))
+        shares = whole
+        if window != WHOLE_DAY:
+            own = spread[bins].sum(axis=0)
+            prior = WINDOW_PRIOR * float(np.median(spread.sum(axis=0))) * len(own)
+            shares = (own + prior * whole) / (own.sum() + prior)
+        found.append(
+            LearnedWindow(
+                window=window,
+                seconds=flows.bin_s * len(bins),
+                amount=float(spread[bins].sum()),
+                shares=[float(share) for share in shares],
+            )
+        )
+    return TrafficModel(
+        version=1,
+        unit=flows.unit,
+        bin_s=flows.bin_s,
+        from_s=float(flows.starts_s[0]),
+        until_s=float(flows.starts_s[-1] + flows.bin_s),
+        endpoints=list(flows.endpoints),
+        source=[int(place) for place in pairs.instances.source],
+        target=[int(place) for place in pairs.instances.target],
+        seen=[float(amount) for amount in spread.sum(axis=0)],
+        prior=weights,
+        low_rank=best_rank(len(flows.endpoints), pairs.instances.source, pairs.instances.target, spread),
+        windows=found,
+    )
+
+
+def _shares(pairs: _Pairs, amount: Floats, weights: PriorWeights) -> Floats:
+    """(p,) share of each pair of instances, with both weights."""
+    by_service = summed(pairs.instances.parent, amount, pairs.instances.parents)
+    above = shrunk(pairs.services, by_service, weights.service)
+    found = shrunk(pairs.instances, amount, weights.instance, above)
+    return np.asarray(found / found.sum())
+
+
+def _pairs_of(flows: BinnedFlows) -> _Pairs:
+    names, service = of_endpoints(flows.endpoints, "service")
+    _, group_of = of_endpoints(flows.endpoints, "group")
+    group = np.zeros(len(names), np.int64)
+    group[service] = group_of
+    instances = _candidates(flows, service)
+    used = np.unique(service[flows.source] * len(names) + service[flows.target])
+    sender, receiver = used // len(names), used % len(names)
+    keys, parent = np.unique(group[sender] * len(names) + group[receiver], return_inverse=True)
+    return _Pairs(PairTree(sender, receiver, parent.astype(np.int64), len(keys)), instances)
+
+
+def _candidates(flows: BinnedFlows, service: Ints) -> PairTree:
+    """Pairs of instances that may have traffic: all of services that had any, if they are not too many."""
+    source, target = flows.source, flows.target
+    count, places = len(service), int(service.max()) + 1
+    used = np.unique(service[source] * places + service[target])
+    members = np.bincount(service, minlength=places)
+    number = int((members[used // places] * members[used % places]).sum())
+    if number * len(flows.starts_s) <= MAX_CELLS:
+        order = np.argsort(service, kind="stable")
+        firsts = np.searchsorted(service[order], np.arange(places + 1))
+        blocks = [
+            (order[firsts[a] : firsts[a + 1]], order[firsts[b] : firsts[b + 1]])
+            for a, b in zip((used // places).tolist(), (used % places).tolist(), strict=True)
+        ]
+        keys = np.concatenate([(some[:, None] * count + others).ravel() for some, others in blocks])
+    else:
+        keys = source * count + target
+    keys = np.unique(keys)
+    keys = keys[keys // count != keys % count]
+    rows, columns = keys // count, keys % count
+    parent = np.searchsorted(used, service[rows] * places + service[columns])
+    return PairTree(rows, columns, parent.astype(np.int64), len(used))
+
+
+def _spread(flows: BinnedFlows, tree: PairTree) -> Floats:
+    """(b, p) amounts by bin over the pairs of a tree, which hold those of the flows."""
+    count = len(flows.endpoints)
+    at = np.searchsorted(tree.source * count + tree.target, flows.source * count + flows.target)
+    found = np.zeros((len(flows.starts_s), len(tree.source)))
+    found[:, at] = flows.amounts
+    return found
+
+
+def _best_windows(flows: BinnedFlows) -> tuple[DayWindow, ...]:
+    """Windows that predict a day best that was left out: amount by pair and window."""
+    candidates = candidate_windows(flows.starts_s)
+    if len(candidates) == 1:
+        return candidates[0]
+    days = np.floor(flows.starts_s / DAY_S)
+    errors = [np.mean([_day_error(flows, days, day, some) for day in np.unique(days)]) for some in candidates]
+    return candidates[int(np.argmin(errors))]
+
+
+def _day_error(flows: BinnedFlows, days: Floats, day: float, windows: Sequence[DayWindow]) -> float:
+    """Difference between a day's amounts by hour and pair and those that the other days' windows expect."""
+    others, today = np.flatnonzero(days != day), np.flatnonzero(days == day)
+    if not len(others) or not len(today):
+        return 0.0
+    gap = 0.0
+    for window in windows:
+        learned = others[window.holds(flows.starts_s[others])]
+        left = today[window.holds(flows.starts_s[today])]
+        expected = flows.amounts[learned].mean(axis=0) if len(learned) else np.zeros(len(flows.source))
+        gap += float(np.abs(flows.amounts[left] - expected).sum())
+    return gap / float(flows.amounts[today].sum())
