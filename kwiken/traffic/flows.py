@@ -157,7 +157,7 @@ def summed(places: Ints, amount: Floats, length: int) -> Floats:
     Args:
         places: (n,) index of the place of each amount.
         amount: (n,) amounts.
-        length: number of places.
+        length: number of places, those without an amount among them.
     """
     return np.asarray(np.bincount(places, amount, length), np.float64)
 

@@ -10,8 +10,9 @@ import numpy as np
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.traffic.document import TrafficModel
-from kwiken.traffic.windows import window_at
+from kwiken.traffic.windows import DAY_S, window_at
 
+MAX_DURATION_S: Final = 366 * DAY_S
 MAX_EVENTS: Final = 50_000_000
 MAX_GENERATED_CELLS: Final = 400_000_000  # bins times pairs
 
@@ -44,6 +45,10 @@ def generate_events(
     Raises:
         InputError: there would be too many events.
     """
+    if duration_s > MAX_DURATION_S:
+        raise InputError(
+            f"a duration of {duration_s:g} s is too long; at most {MAX_DURATION_S:g} s are drawn"
+        )
     source, target = model.pairs
     edges = _edges(start_s, duration_s)
     window = window_at([each.window for each in model.windows], edges[:-1])
@@ -78,7 +83,7 @@ def generate_counts(
     """(b, p) calls or bytes by bin and pair of the model, without drawing single events.
 
     Args:
-        bins: number of bins.
+        bins: number of time bins, 1 or more.
         start_s: start of the first bin, which decides on the windows, seconds since 1970.
         bin_s: length of a bin, seconds; None for the model's own.
         scale: factor of all rates, 0 or more.
@@ -91,7 +96,7 @@ def generate_counts(
             f"there would be more than {MAX_GENERATED_CELLS} bins times pairs; choose fewer bins"
         )
     length = model.bin_s if bin_s is None else bin_s
-    starts = start_s + length * np.arange(bins)
+    starts = np.asarray(start_s + length * np.arange(bins), np.float64)
     window = window_at([each.window for each in model.windows], starts)
     found = np.zeros((bins, len(model.source)), dtype=np.int64)
     for place in np.unique(window[window >= 0]).tolist():

@@ -18,7 +18,7 @@ def best_rank(endpoints: int, source: Ints, target: Ints, amounts: Floats) -> in
     """Rank of the low-rank map that predicts left-out bins best; 0 where there are too many endpoints.
 
     Args:
-        endpoints: number of endpoints.
+        endpoints: number of rows and columns of the map.
         source: (p,) index of the sender of each pair.
         target: (p,) index of the receiver of each pair.
         amounts: (b, p) amounts by time bin and pair, in the order of time.
@@ -43,7 +43,7 @@ def low_rank_amounts(endpoints: int, source: Ints, target: Ints, amount: Floats,
     Cutting to pairs that may have traffic helps the rival: a low-rank map spreads traffic over all pairs.
 
     Args:
-        endpoints: number of endpoints.
+        endpoints: number of rows and columns of the map.
         source: (p,) index of the sender of each pair.
         target: (p,) index of the receiver of each pair.
         amount: (p,) amounts of the map.

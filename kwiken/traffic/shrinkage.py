@@ -30,7 +30,7 @@ class PairTree:
         source: (p,) sender of each pair.
         target: (p,) receiver of each pair.
         parent: (p,) index of the pair of coarser places that each pair lies in, from 0.
-        parents: number of parents.
+        parents: number of pairs of coarser places.
     """
 
     source: Ints

@@ -18,6 +18,7 @@ from kwiken.apps.console import (
 )
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
+from kwiken.cli.allocate.place_traffic import Distances, distances, load_demand, nearby, show_distances
 from kwiken.cli.shared import (
     MAX_NODES_FILE,
     MAX_PLACEMENT,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         NodeLedger,
         PlacedOrNot,
         Placement,
+        PlacementExplanation,
         PlacementRequest,
         Scheduler,
     )
@@ -126,6 +128,12 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
 @click.option(
     "--beside", metavar="FILE", help="Placement that runs already: its replicas stay where they can."
 )
+@click.option(
+    "--traffic",
+    metavar="FILE",
+    help="Who sends how much to whom, from kwiken traffic fit: callers and callees are brought together, at "
+    "no more cost and no target lost.",
+)
 @click.option("--plan", "plan_file", metavar="FILE", help="Plan whose copies and threads need cores too.")
 @click.option("--explain", is_flag=True, help="Show the factors of each prediction, and who costs whom what.")
 @click.option("--compare", is_flag=True, help="Show what every scheduler makes of it.")
@@ -148,6 +156,7 @@ def command(
     scan_every: int,
     advise: str | None,
     beside: str | None,
+    traffic: str | None,
     plan_file: str | None,
     explain: bool,
     compare: bool,
@@ -168,22 +177,23 @@ def command(
         stream=stream,
         advise=advise is not None,
         journal=journal is not None,
-        single=bool(out or picture or beside or explain or compare or as_json),
+        single=bool(out or picture or beside or traffic or explain or compare or as_json),
     )
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
     predicted = read_text(profiles, MAX_PROFILES)
-    before = None if beside is None else read_text(beside, MAX_PLACEMENT)
+    running = None if beside is None else _load_placement(beside)
     plan = None if plan_file is None else load_plan(plan_file)
-    from kwiken.allocator.placement import Caution, Placement, explain_placement, nodes_from_toml
+    from kwiken.allocator.placement import Caution, explain_placement, nodes_from_toml
+    from kwiken.allocator.placement.schedulers import scheduler
     from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
 
     cluster = nodes_from_toml(texts[0], where=nodes)
     wanted = workloads_from_toml(texts[1], where=workloads)
     by_name = {found.name: found for found in profiles_from_json(predicted, where=profiles)}
-    running = None if before is None else Placement.from_json(before, where=str(beside))
     _check_profiles(wanted, by_name, workloads, profiles)
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
+    demand = None if traffic is None else load_demand(traffic, wanted, cluster)
     sampler = None
     if chosen == "sampled":
         from kwiken.cli.allocate.place_sampled import SampledSettings, answered, sampler_for, sampler_words
@@ -194,6 +204,13 @@ def command(
         sampler = sampler_for(sampled, len(cluster.nodes), seed)
     with progress("placing"):
         admissions, ledger, placement = _place(requests, cluster, chosen, seed, running, sampler)
+    both = None
+    if demand is not None:
+        nearer = nearby(sampler or scheduler(chosen, seed=seed), demand)
+        with progress("bringing callers and callees together"):
+            near = _place(requests, cluster, chosen, seed, running, nearer)
+        both = distances(cluster, demand, admissions, near[0])
+        admissions, ledger, placement = near
     if sampler is not None:
         note(sampler_words(sampler))
     with progress("finding what makes room"):
@@ -201,23 +218,54 @@ def command(
     told = explain_placement(admissions, ledger) if explain else None
     with progress("comparing schedulers"):
         compared = _compare(requests, cluster, seed, running) if compare else None
+    _write(placement, admissions, ledger, out, picture)
+    if as_json:
+        shown = {"placement": placement, "explanation": told, "schedulers": compared, "room": room}
+        print_json(shown if both is None else shown | {"traffic": both.summary()})
+    else:
+        unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
+        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture})
+        _show_more(told, compared, both, to_stderr="-" in {out, picture})
+        note_written(out)
+    _end(placement)
+
+
+def _show_more(
+    told: PlacementExplanation | None,
+    compared: Sequence[Mapping[str, Any]] | None,
+    both: Distances | None,
+    *,
+    to_stderr: bool,
+) -> None:
+    """Print how far calls go, the explanation and the comparison, those that are wanted."""
+    if both is not None:
+        show_distances(both, explain=told is not None, to_stderr=to_stderr)
+    if told is not None:
+        _explain(told)
+    if compared is not None:
+        _show_compared(compared)
+
+
+def _load_placement(path: str) -> Placement:
+    text = read_text(path, MAX_PLACEMENT)
+    from kwiken.allocator.placement import Placement
+
+    return Placement.from_json(text, where=path)
+
+
+def _write(
+    placement: Placement,
+    admissions: Sequence[PlacedOrNot],
+    ledger: NodeLedger,
+    out: str | None,
+    picture: str | None,
+) -> None:
     if out is not None:
         write_text(out, placement.to_json())
     if picture is not None:
         from kwiken.cli.allocate.pictures import draw_placement  # needs the libraries of reports
 
         write_text(picture, draw_placement(admissions, ledger))
-    if as_json:
-        print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room})
-    else:
-        unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
-        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture})
-        if told is not None:
-            _explain(told)
-        if compared is not None:
-            _show_compared(compared)
-        note_written(out)
-    _end(placement)
 
 
 def _end(placement: Placement) -> None:

@@ -110,7 +110,7 @@ class _Reader:
     """Columns of flows while they are read.
 
     Args:
-        known: endpoints by address.
+        known: endpoints by address; with any, other addresses are one endpoint outside.
     """
 
     def __init__(self, known: Mapping[str, TrafficEndpoint]) -> None:
@@ -224,6 +224,8 @@ class _Reader:
             if number >= MAX_LOG_ENDPOINTS:
                 raise InputError(f"there are more than {MAX_LOG_ENDPOINTS} endpoints")
             self._endpoints.append(endpoint)
+        elif endpoint.node and not self._endpoints[number].node:
+            self._endpoints[number] = endpoint  # a flow of Hubble names the node of its receiver alone
         return number
 
     def _add(self, at: float, source: int, target: int, amount: float, path: str) -> None:

@@ -8,6 +8,7 @@ from kwiken.allocator.placement.schedulers.names import SCHEDULERS as SCHEDULERS
 from kwiken.allocator.placement.schedulers.paragon import (
     colocation_quality as colocation_quality,
 )
+from kwiken.allocator.placement.schedulers.quasar import choose_by_price as choose_by_price
 from kwiken.allocator.placement.schedulers.sampled import (
     DEFAULT_GUARANTEE as DEFAULT_GUARANTEE,
     SampledScheduler as SampledScheduler,

@@ -75,10 +75,10 @@ class ThriftyScheduler:
 
     def improve(self, newcomers: Sequence[Newcomer]) -> None:
         """Lower the cost of workloads that were placed one after another."""
-        improve(newcomers, _choose)
+        improve(newcomers, choose_by_price)
 
 
-def _choose(sizing: Sizing, dearer: Floats) -> None:
+def choose_by_price(sizing: Sizing, dearer: Floats) -> None:
     """Place a workload by prices with some nodes made dearer; nothing where no choice meets the target."""
     trial = sizing if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
     choices = priced_choices(sizing, _shortlist(sizing), dearer)
