@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from kwiken.traffic.chains import (
+    Racks as Racks,
+    expected_map as expected_map,
+    subset as subset,
+    transitions as transitions,
+)
 from kwiken.traffic.document import TrafficModel as TrafficModel
 from kwiken.traffic.flows import (
     OUTSIDE as OUTSIDE,
@@ -23,5 +29,11 @@ from kwiken.traffic.maps import (
     TrafficMap as TrafficMap,
     level_map as level_map,
     levels_of as levels_of,
+)
+from kwiken.traffic.temporal import (
+    Curve as Curve,
+    CurveFamily as CurveFamily,
+    TemporalModel as TemporalModel,
+    fit_server as fit_server,
 )
 from kwiken.traffic.windows import WindowDays as WindowDays, windows_in as windows_in

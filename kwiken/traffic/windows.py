@@ -93,11 +93,6 @@ def windows_in(parts: int, days: Sequence[WindowDays]) -> tuple[DayWindow, ...]:
     )
 
 
-def template(weekday_parts: int = 4, weekend_parts: int = 2, weekdays: int = 2) -> int:
-    """Number of models of the source's template: two weekdays of four windows, and a weekend day of two."""
-    return weekdays * weekday_parts + weekend_parts
-
-
 def candidate_windows(starts_s: Floats) -> list[tuple[DayWindow, ...]]:
     """Sets of windows that can be tried on days left out, the whole day first.
 

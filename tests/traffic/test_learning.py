@@ -33,7 +33,7 @@ def uneven(services: int, instances: int, seed: int = 5) -> np.ndarray:
         rng.dirichlet(np.full(instances, 5.0), services),
         rng.dirichlet(np.full(instances, 5.0), services),
     )
-    return np.einsum("ab,ai,bj->aibj", by_service, out, into).reshape(services * instances, -1)
+    return np.asarray(np.einsum("ab,ai,bj->aibj", by_service, out, into).reshape(services * instances, -1))
 
 
 def test_shares_of_every_window_sum_to_1_and_levels_agree() -> None:

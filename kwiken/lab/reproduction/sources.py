@@ -10,6 +10,7 @@ from kwiken.lab.reproduction.allocator.lsh import all_parts as parts_of_lsh
 from kwiken.lab.reproduction.allocator.paragon import all_parts as parts_of_paragon
 from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
+from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
@@ -21,6 +22,7 @@ NAMES = {
     "hcloud": "HCloud (Delimitrou and Kozyrakis, ASPLOS 2016): reserved and on-demand nodes",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
+    "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
 }
 _PARTS = {
@@ -31,6 +33,7 @@ _PARTS = {
     "ibench": parts_of_ibench,
     "colocation": parts_of_colocation,
     "lsh": parts_of_lsh,
+    "echo": parts_of_echo,
     "tarcil": parts_of_tarcil,
 }
 

@@ -93,6 +93,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.allocator.tarcil",
         "kwiken.lab.reproduction.allocator.hcloud",
         "kwiken.lab.reproduction.allocator",
+        "kwiken.lab.reproduction.data.echo",
+        "kwiken.lab.reproduction.data",
         "kwiken.lab.reproduction",
         "kwiken.lab",
     ),

@@ -1,0 +1,1 @@
+"""Published systems of data and traffic, computed anew."""
