@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -70,6 +70,27 @@ class Flows:
 
     def __len__(self) -> int:
         return len(self.start_s)
+
+    def during(self, since_s: float, until_s: float) -> Flows:
+        """The transfers that begin in a time.
+
+        Args:
+            since_s: start of the time, seconds since 1970.
+            until_s: end of the time, seconds since 1970.
+
+        Raises:
+            InputError: none does.
+        """
+        some = (self.start_s >= since_s) & (self.start_s < until_s)
+        if not some.any():
+            raise InputError("no traffic begins in this time", where="during")
+        return replace(
+            self,
+            start_s=self.start_s[some],
+            source=self.source[some],
+            target=self.target[some],
+            amount=self.amount[some],
+        )
 
 
 @dataclass(frozen=True, eq=False)

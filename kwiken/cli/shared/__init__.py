@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Real as Real,
         check_belongs as check_belongs,
         copyable_option as copyable_option,
+        during_of as during_of,
         during_option as during_option,
         given as given,
         json_option as json_option,

@@ -95,7 +95,7 @@ def milliseconds(text: str) -> float | None:
 LATENCY_FORM: Final = "60ms, 0.2s or 60, which are milliseconds, from 0.001 to 1e+09 ms"
 
 
-def _during_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
+def during_of(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[float, float] | None:
     """Click callback: parse START/END or START/DURATION into seconds since 1970; UTC without a zone."""
     if value is None:
         return None
@@ -124,7 +124,7 @@ during_option = click.option(
     "--during",
     "during_s",
     metavar="START/END",
-    callback=_during_of,
+    callback=during_of,
     help="Explain the requests that start in this time, such as 2026-01-30T13:15:43/60s (UTC), beside all "
     "others.  [default: the slowest 5%]",
 )

@@ -42,6 +42,7 @@ def command(
     out: str | None,
     bin_s: float,
     addresses: str | None,
+    during_s: tuple[float, float] | None,
     nodes: str | None,
     windows: str,
     as_json: bool,
@@ -54,7 +55,7 @@ def command(
     were dropped. Traces that were chosen by their latency (tail sampling) tell no rates.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
-    flows = read_flows(sources, bin_s, addresses)
+    flows = read_flows(sources, bin_s, addresses, during_s)
     if nodes is not None:
         flows = _with_zones(flows, nodes)
     from kwiken.traffic import WindowDays, learn, windows_in

@@ -29,6 +29,7 @@ def command(
     traffic: str,
     bin_s: float,
     addresses: str | None,
+    during_s: tuple[float, float] | None,
     as_json: bool,
 ) -> None:
     """Judge TRAFFIC, a model of kwiken traffic fit, on LATER traces or flow logs.
@@ -40,7 +41,7 @@ def command(
     model = load_traffic(traffic)
     from kwiken.traffic import judge
 
-    seen = read_flows(later, bin_s, addresses)
+    seen = read_flows(later, bin_s, addresses, during_s)
     if seen.unit is not model.unit:
         raise InputError(f"counts {seen.unit}, and {traffic} counts {model.unit}", where=later[0])
     found = judge(model, seen)

@@ -10,7 +10,7 @@ import click
 from kwiken.apps.console import note, progress, read_text
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
-from kwiken.cli.shared import check_exist, named_by, seconds_of
+from kwiken.cli.shared import check_exist, during_of, named_by, seconds_of
 
 if TYPE_CHECKING:
     from kwiken.traffic import BinnedFlows, Flows, TrafficModel
@@ -30,8 +30,15 @@ TOLD: Final = (
 
 
 def flow_options(command: F) -> F:
-    """Add the options that say how traffic is read: `--bin` and `--addresses`."""
+    """Add the options that say how traffic is read: `--bin`, `--addresses` and `--during`."""
     for option in (
+        click.option(
+            "--during",
+            "during_s",
+            metavar="START/END",
+            callback=during_of,
+            help="Only what begins in this time, such as 2026-01-30T13:00/1h (UTC).",
+        ),
         click.option(
             "--addresses",
             metavar="FILE",
@@ -52,13 +59,19 @@ def flow_options(command: F) -> F:
     return command
 
 
-def read_flows(sources: Sequence[str], bin_s: float, addresses: str | None) -> BinnedFlows:
+def read_flows(
+    sources: Sequence[str],
+    bin_s: float,
+    addresses: str | None,
+    during_s: tuple[float, float] | None = None,
+) -> BinnedFlows:
     """Read traces or flow logs; what was left out is noted.
 
     Args:
         sources: files and folders, or addresses of a Jaeger.
         bin_s: length of the time bins, seconds.
         addresses: table of addresses, for flow logs; None for none.
+        during_s: time in which a transfer begins that counts, seconds since 1970; None for all of them.
 
     Raises:
         InputError: names the file and what is wrong with it.
@@ -68,7 +81,7 @@ def read_flows(sources: Sequence[str], bin_s: float, addresses: str | None) -> B
 
     with named_by(sources):
         flows = _read(sources, addresses)
-        return binned(flows, bin_s)
+        return binned(flows if during_s is None else flows.during(*during_s), bin_s)
 
 
 def _read(sources: Sequence[str], addresses: str | None) -> Flows:

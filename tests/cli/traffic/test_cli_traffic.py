@@ -147,7 +147,7 @@ def test_bad_traffic_is_one_line(model: str, profiles: str, tmp_path: Path) -> N
     alone = tmp_path / "alone.json"
     alone.write_text(spans(("cart", "cart", "a")))
     refused(run("traffic", "fit", str(alone)), "no span calls another service")
-    refused(run("traffic", "fit", str(tmp_path / "none.json")), "No such file")
+    refused(run("traffic", "fit", str(tmp_path / "none.json")), "there is no such file")
     refused(run("traffic", "fit", FLOWS, str(alone)), "files of one kind")
     refused(run("traffic", "fit", FLOWS, "--bin", "0s"), "is not a time")
     traces = tmp_path / "traces.json"

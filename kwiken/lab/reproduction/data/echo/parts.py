@@ -23,13 +23,22 @@ from kwiken.lab.reproduction.data.echo.studies import (
     subsets,
 )
 from kwiken.lab.reproduction.data.echo.systems import COMBINE, DAY_BINS, WEBSEARCH, window_of_bins
-from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds, row
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, UnreproducedRow, over_seeds, row
 from kwiken.traffic import transitions
 
-FIRST_SEED: Final = 7000  # of the reported runs; what was tried out used seeds below 10
+# Of the reported runs. Seeds from 7000 showed that peaks and bands were counted wrongly; these are fresh.
+FIRST_SEED: Final = 7100
 WORLD: Final = (
     "synthetic systems with the source's features, fixed before the first run on these seeds "
     "(docs/allocate/traffic.md); medians over the seeds, with the lowest and the highest"
+)
+PAIRS_LOST: Final = (
+    "over all pairs of servers: the weights of pairs in different racks vary by half of their mean here, and "
+    "the chain keeps none of them"
+)
+SAME_WEEK: Final = (
+    "what is generated is compared with the traffic that trained the chain, so only chance is left, which "
+    "is small for so many requests; the source does not say what its deviations are made of"
 )
 ORDERS: Final = "seeds in which the order holds; a tie is no order"
 LOADS_C1: Final[Mapping[str, tuple[float, ...]]] = {
@@ -70,11 +79,19 @@ TABLE_C4: Final[Mapping[str, tuple[tuple[float, ...], ...]]] = {
         (11.2, 10.8, 8.2, 5.6, 5.4),
     ),
 }
-BORDERS: Final = (
-    "the source's row has one number too many, so that the borders of its last subsets are uncertain"
-)
+BORDERS: Final = "the source's row has one number too many, so the borders of its last subsets are uncertain"
 _SPANS: Final = (("Figure C.5", "months"), ("Figure C.7", "weeks"), ("Figure C.8", "days"))
 SYSTEMS: Final = (WEBSEARCH, COMBINE)
+# Traces are read by commands, not by reproductions, which draw all that they need.
+REAL_TRAFFIC: Final = (
+    UnreproducedRow(
+        figure="Real traffic",
+        metric="error of the map, the services' rates and the busiest pairs in the next hour",
+        source="",
+        reason="reproductions read no files: kwiken traffic fit and kwiken traffic judge say it of any "
+        "traces, and docs/allocate/traffic.md has their figures for two real days",
+    ),
+)
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
@@ -95,6 +112,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         spread("pair", pair, _pair),
         spread("cloud", cloud, _cloud),
         spread("levels", levels, _levels),
+        Part("real traffic", (), lambda _: Findings(missing=REAL_TRAFFIC)),
     )
 
 
@@ -239,7 +257,7 @@ def _one_rack(results: list[list[Tables]]) -> Findings:
     (runs,) = results
     rows: list[ReproducedRow] = []
     for name, told in LOADS_C1.items():
-        rows += _table("Table C.1", f"load {name}", runs, name, told)
+        rows += _table("Table C.1", f"load {name}", runs, name, told, SAME_WEEK)
     most = [max(100 * max(one[name]) for name in LOADS_C1) for one in runs]
     rows.append(_median("Figure C.10", "largest deviation of any load, %", most, "< 7"))
     return Findings(tuple(rows))
@@ -248,8 +266,11 @@ def _one_rack(results: list[list[Tables]]) -> Findings:
 def _averages(results: list[list[Tables]]) -> Findings:
     rows: list[ReproducedRow] = []
     for system, runs in zip(SYSTEMS, results, strict=True):
-        rows += _table("Table C.2", system.name, runs, "averages", TABLE_C2[system.name])
-        for key, sources in (("time", ("< 4", "< 7.3")), ("space", ("< 5.2", "< 9.8"))):
+        rows += _table("Table C.2", system.name, runs, "averages", TABLE_C2[system.name], SAME_WEEK)
+        for key, sources, note in (
+            ("time", ("< 4", "< 7.3"), WORLD),
+            ("space", ("< 5.2", "< 9.8"), PAIRS_LOST),
+        ):
             for place, (name, source) in enumerate(zip(("p50", "p90"), sources, strict=True)):
                 values = [100 * one[key][place] for one in runs]
                 rows.append(
@@ -306,12 +327,14 @@ def _subsets(results: list[list[Tables]]) -> Findings:
 
 def _pair(results: list[list[Figures]]) -> Findings:
     (runs,) = results
-    return Findings(
-        tuple(
-            _median("Figure C.13", f"pair of servers, both directions, {day}, %", _of(runs, day, 100), source)
-            for day, source in (("weekday", "12.2"), ("weekend", "8.9"))
-        )
-    )
+    rows = [
+        _median("Figure C.13", f"pair of servers, both directions, {day}, %", _of(runs, day, 100), source)
+        for day, source in (("weekday", "12.2"), ("weekend", "8.9"))
+    ]
+    held = sum(one[day] > one[f"{day} averages"] for one in runs for day in ("weekday", "weekend"))
+    order = "a pair deviates more than the servers' averages, windows"
+    rows.append(row("Figure C.13", f"{order} of {2 * len(runs)}", float(held), note=ORDERS))
+    return Findings(tuple(rows))
 
 
 def _cloud(results: list[list[Figures]]) -> Findings:

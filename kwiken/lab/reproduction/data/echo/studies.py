@@ -39,6 +39,7 @@ from kwiken.traffic import (
 DAYS: Final = 7
 RUNS: Final = 5
 LARGE_ERROR: Final = 0.1
+MIN_DIP: Final = 0.1  # of the range of a day, between two of its peaks
 LOADS: Final = (("A", 10.0, 1.0), ("B", 14.0, 1.0), ("C", 2.0, 1.0), ("D", 14.0, 1.165))
 LOAD_BINS: Final = 24  # two hours
 Figures = dict[str, float]
@@ -174,18 +175,23 @@ def december(seed: int) -> Figures:
 
 
 def _peaks(day: Floats) -> int:
-    """Number of humps of a day, after a mean of an hour."""
+    """Number of peaks of a day after a mean of an hour: tops with a dip of a tenth of the range between."""
     smooth = np.convolve(np.concatenate([day[-6:], day, day[:6]]), np.ones(13) / 13, "valid")
-    high = smooth > smooth.min() + 0.5 * np.ptp(smooth)
-    return int(((np.diff(high.astype(int)) == 1).sum()) + high[0] * (not high[-1]))
+    smooth = np.roll(smooth, -int(smooth.argmin()))  # a day is a circle, and begins at its lowest bin
+    dip, count, low, high = MIN_DIP * float(np.ptp(smooth)), 0, float(smooth[0]), -np.inf
+    for value in [*smooth.tolist(), float(smooth[0])]:
+        high = max(high, value)
+        if high - value > dip and high - low > dip:
+            count, low, high = count + 1, value, -np.inf
+        low = min(low, value)
+    return count
 
 
 def _bands(month: Floats) -> int:
-    """Number of nights that part a month's bright bands: runs below the month's quarter."""
+    """Number of bright bands of a month: runs above its mean, those parted by less than four hours as one."""
     smooth = np.convolve(month, np.ones(13) / 13, "same")
-    night = smooth < smooth.mean() * 0.9
-    hours = night.reshape(-1, DAY_BINS)[:, : DAY_BINS // 2].mean(axis=1)
-    return int((hours > 0.5).sum())  # noqa: PLR2004 - most of the first half of the day
+    bright = np.flatnonzero(smooth > smooth.mean())
+    return 1 + int((np.diff(bright) > 4 * DAY_BINS // 24).sum())
 
 
 def locality(system: System, seed: int) -> Figures:
@@ -258,6 +264,9 @@ def pair(seed: int) -> Figures:
         original = rng.poisson(both * factor * hours * 3600)
         runs = [np.abs(rng.poisson(original) - original) / np.maximum(original, 1) for _ in range(RUNS)]
         found[name] = float(np.mean(runs))
+        whole = rng.poisson(drawn.rates * factor * hours * 3600).astype(np.float64)
+        load, run = whole.sum(axis=1), rng.poisson(expected_map(whole, drawn.racks)).sum(axis=1)
+        found[f"{name} averages"] = float(of_averages(load, run.astype(np.float64)).mean())
     return found
 
 
