@@ -116,6 +116,10 @@ class Crossings:
             IN_A_ZONE * (weights @ self.on_nodes) + (ACROSS_ZONES - IN_A_ZONE) * zone[self.zones], np.float64
         )
 
+    def partners(self, row: int) -> frozenset[int]:
+        """Rows of the workloads that exchange anything with one."""
+        return frozenset(np.flatnonzero(self._both[row] > 0).tolist())
+
     def told(self) -> CrossingCalls:
         """How far the traffic goes now."""
         placed = self._placed()

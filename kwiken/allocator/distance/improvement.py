@@ -2,9 +2,9 @@
 
 A scheduler places first, by cost. Then single replicas move, two replicas change places, and all replicas
 of a workload move into one zone, as long as that lowers the distance of the traffic. Where nothing lowers
-it any more, some workloads are thrown into a zone at random and the search goes on from there; the best
-placement is kept. What ran before stays where it is, anti-affinity and room hold, and a workload keeps as
-many nodes as its copies need.
+it any more, a workload and partners are thrown into a zone at random and the search goes on from there;
+the best placement is kept. What ran before stays where it is, anti-affinity and room hold, and a workload
+keeps as many nodes as its copies need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from kwiken.allocator.distance.crossing import Crossings
 from kwiken.allocator.distance.demand import TrafficDemand
 from kwiken.allocator.placement import Newcomer, Scheduler, Sizing
 from kwiken.allocator.placement.schedulers import choose_by_price
-from kwiken.base.arrays import Ints
 
 SEED: Final = 0  # the same placement each time
 KICKS: Final = 60  # times that workloads are thrown into other zones
@@ -196,11 +195,15 @@ class _Search:
         return False
 
     def _kick(self, rng: np.random.Generator) -> None:
-        """Throw some workloads into zones at random, whatever that does to the distance."""
-        zones = self._crossings.in_zones.shape[1]
+        """Throw a workload and some of its partners into a zone at random, whatever comes of it."""
+        zone = int(rng.integers(self._crossings.in_zones.shape[1]))
+        first = int(rng.integers(len(self._moving)))
+        row = self._rows[first]
+        partners = [] if row is None else self._crossings.partners(row)
         count = int(rng.integers(1, MOST_KICKED + 1))
-        zone = int(rng.integers(zones))  # together, so that a whole group of callers can move
-        for number in rng.permutation(len(self._moving))[:count].tolist():
+        thrown = [number for number, each in enumerate(self._rows) if each is not None and each in partners]
+        thrown = [first, *rng.permutation(thrown).tolist()] if thrown else [first]
+        for number in thrown[:count]:
             self._try(self._into(number, zone), whatever=True)
 
     def _moved(self, number: int, place: int, to: int) -> _Place:
@@ -211,12 +214,21 @@ class _Search:
         return found
 
     def _into(self, number: int, zone: int) -> dict[int, _Place]:
-        """Places of a workload's new replicas in one zone: the emptiest nodes first, in turn."""
+        """Places of a workload's new replicas in one zone: on nodes of the class that each had, if there are.
+
+        Where replicas share nodes they are spread all the same, as far as there are nodes.
+        """
         one = self._moving[number]
         nodes = np.flatnonzero(self._crossings.zones == zone)
-        ranked: Ints = nodes[np.argsort(-self._ledger.free_cores[nodes], kind="stable")]
-        sizes = [each.size for each in one.sizing.replicas[one.kept :]]
-        return {number: [(int(ranked[at % len(ranked)]), size) for at, size in enumerate(sizes)]}
+        nodes = nodes[np.argsort(-self._ledger.free_cores[nodes], kind="stable")]
+        classes, used = self._cluster.class_of, np.zeros(len(nodes), np.int64)
+        found: _Place = []
+        for replica in one.sizing.replicas[one.kept :]:
+            alike = classes[nodes] == classes[replica.node]
+            to = int(nodes[np.lexsort((~alike, used))[0]])
+            found.append((to, replica.size))
+            used[nodes == to] += 1
+        return {number: found}
 
     def _try(self, change: dict[int, _Place], *, whatever: bool = False) -> bool:
         """Change the places of some workloads; undone unless it is allowed and lowers the distance.

@@ -39,7 +39,7 @@ def between_zones(ledger: NodeLedger, outcomes: list[PlacedOrNot], wanted: Traff
     return crossings.told().between_zones
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [3, 4])
 def test_a_third_fewer_calls_cross_zones_at_no_more_cost_and_no_target_is_lost(seed: int) -> None:
     before = placed(ZONED, seed, near=False)
     after = placed(ZONED, seed, near=True)

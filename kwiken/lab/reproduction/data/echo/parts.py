@@ -273,11 +273,8 @@ def _averages(results: list[list[Tables]]) -> Findings:
         ):
             for place, (name, source) in enumerate(zip(("p50", "p90"), sources, strict=True)):
                 values = [100 * one[key][place] for one in runs]
-                rows.append(
-                    _median(
-                        "Figure C.16", f"{system.name}: error of servers, {key}, {name}, %", values, source
-                    )
-                )
+                metric = f"{system.name}: error of servers, {key}, {name}, %"
+                rows.append(_median("Figure C.16", metric, values, source, note))
         for place, key in enumerate(("time", "space")):
             values = [100 * one["above"][place] for one in runs]
             rows.append(_median("Figure C.16", f"{system.name}: servers above 10%, {key}, %", values, "few"))
