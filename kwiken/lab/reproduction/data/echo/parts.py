@@ -26,8 +26,8 @@ from kwiken.lab.reproduction.data.echo.systems import COMBINE, DAY_BINS, WEBSEAR
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, UnreproducedRow, over_seeds, row
 from kwiken.traffic import transitions
 
-# Of the reported runs. Seeds from 7000 showed that peaks and bands were counted wrongly; these are fresh.
-FIRST_SEED: Final = 7100
+# Of the reported runs. Those from 7000 and 7100 showed peaks and bands that were counted wrongly.
+FIRST_SEED: Final = 7200
 WORLD: Final = (
     "synthetic systems with the source's features, fixed before the first run on these seeds "
     "(docs/allocate/traffic.md); medians over the seeds, with the lowest and the highest"

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
+from kwiken.base.extras import needs
 from kwiken.lab.reproduction.data.echo.deviations import by_load, of_averages, of_maps, over_time
 from kwiken.lab.reproduction.data.echo.systems import (
     BIN_S,
@@ -39,7 +40,7 @@ from kwiken.traffic import (
 DAYS: Final = 7
 RUNS: Final = 5
 LARGE_ERROR: Final = 0.1
-MIN_DIP: Final = 0.1  # of the range of a day, between two of its peaks
+MIN_DIP: Final = 0.1  # of the range of a day, by which a peak stands out
 LOADS: Final = (("A", 10.0, 1.0), ("B", 14.0, 1.0), ("C", 2.0, 1.0), ("D", 14.0, 1.165))
 LOAD_BINS: Final = 24  # two hours
 Figures = dict[str, float]
@@ -175,16 +176,13 @@ def december(seed: int) -> Figures:
 
 
 def _peaks(day: Floats) -> int:
-    """Number of peaks of a day after a mean of an hour: tops with a dip of a tenth of the range between."""
+    """Number of peaks of a day after a mean of an hour: tops that stand out by a tenth of the day's range."""
+    with needs("kwiken.lab.reproduction.data.echo", "plan"):
+        from scipy.signal import find_peaks
+
     smooth = np.convolve(np.concatenate([day[-6:], day, day[:6]]), np.ones(13) / 13, "valid")
     smooth = np.roll(smooth, -int(smooth.argmin()))  # a day is a circle, and begins at its lowest bin
-    dip, count, low, high = MIN_DIP * float(np.ptp(smooth)), 0, float(smooth[0]), -np.inf
-    for value in [*smooth.tolist(), float(smooth[0])]:
-        high = max(high, value)
-        if high - value > dip and high - low > dip:
-            count, low, high = count + 1, value, -np.inf
-        low = min(low, value)
-    return count
+    return len(find_peaks(smooth, prominence=MIN_DIP * float(np.ptp(smooth)))[0])
 
 
 def _bands(month: Floats) -> int:
