@@ -18,7 +18,6 @@ from kwiken.traffic.flows import (
     binned as binned,
 )
 from kwiken.traffic.generator import (
-    TrafficEvents as TrafficEvents,
     generate_counts as generate_counts,
     generate_events as generate_events,
 )
@@ -27,13 +26,12 @@ from kwiken.traffic.learning import learn as learn
 from kwiken.traffic.maps import (
     MapLevel as MapLevel,
     TrafficMap as TrafficMap,
-    level_map as level_map,
     levels_of as levels_of,
 )
 from kwiken.traffic.temporal import (
-    Curve as Curve,
     CurveFamily as CurveFamily,
     TemporalModel as TemporalModel,
+    TimedCurve as TimedCurve,
     fit_server as fit_server,
 )
 from kwiken.traffic.windows import WindowDays as WindowDays, windows_in as windows_in

@@ -47,7 +47,7 @@ class CurveFamily(StrEnum):
 
 
 @dataclass(frozen=True)
-class Curve:
+class TimedCurve:
     """One curve of a sum.
 
     Attributes:
@@ -102,7 +102,7 @@ _SHAPES: Final[dict[CurveFamily, _Shape]] = {
 class TemporalModel:
     """Load of one server over time as a sum of curves, the floor first."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[TimedCurve, ...]
 
     def values(self, time: Floats) -> Floats:
         """(b,) the sum at some times, 0 or more.
@@ -133,7 +133,7 @@ def fit_server(series: Floats) -> TemporalModel:
     """
     time = np.arange(len(series), dtype=np.float64)
     smooth = _smoothed(series)
-    curves = [Curve(CurveFamily.CONSTANT, float(np.quantile(smooth, FLOOR_QUANTILE)), 0.0, 1.0)]
+    curves = [TimedCurve(CurveFamily.CONSTANT, float(np.quantile(smooth, FLOOR_QUANTILE)), 0.0, 1.0)]
     fitted, best = _refined(curves, time, series)
     spread = float(np.ptp(smooth))
     while len(fitted) <= MAX_CURVES:
@@ -154,7 +154,7 @@ def _smoothed(series: Floats) -> Floats:
     return np.asarray(np.median(np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_OF), axis=1))
 
 
-def _candidates(fitted: Sequence[Curve], time: Floats, smooth: Floats) -> list[Curve]:
+def _candidates(fitted: Sequence[TimedCurve], time: Floats, smooth: Floats) -> list[TimedCurve]:
     """Curves of each family at the highest point of what the curves so far leave."""
     left = smooth - TemporalModel(tuple(fitted)).values(time)
     at = int(left.argmax())
@@ -163,13 +163,13 @@ def _candidates(fitted: Sequence[Curve], time: Floats, smooth: Floats) -> list[C
         return []
     wide = float(np.count_nonzero(left > height / 2))
     return [
-        Curve(family, height, float(at), max(width, 1.0))
+        TimedCurve(family, height, float(at), max(width, 1.0))
         for family in (CurveFamily.GAUSSIAN, CurveFamily.EXPONENTIAL, CurveFamily.RISE, CurveFamily.POWER)
         for width in (wide / 2.355, 3.0)
     ]
 
 
-def _refined(curves: Sequence[Curve], time: Floats, series: Floats) -> tuple[list[Curve], float]:
+def _refined(curves: Sequence[TimedCurve], time: Floats, series: Floats) -> tuple[list[TimedCurve], float]:
     """Curves with heights, times and widths that fit best together, and the criterion of the sum."""
     with needs("kwiken.traffic.temporal", "plan"):
         from scipy.optimize import least_squares
@@ -178,11 +178,11 @@ def _refined(curves: Sequence[Curve], time: Floats, series: Floats) -> tuple[lis
     scale = max(float(np.ptp(series)), 1e-12)
     start = np.array([v for c in curves for v in (c.height / scale, c.at, math.log(c.width))])
 
-    def built(values: Floats) -> list[Curve]:
+    def built(values: Floats) -> list[TimedCurve]:
         return [
-            Curve(family, float(h) * scale, 0.0, 1.0)
+            TimedCurve(family, float(h) * scale, 0.0, 1.0)
             if family is CurveFamily.CONSTANT
-            else Curve(family, float(h) * scale, float(at), math.exp(min(max(float(w), -2.0), 12.0)))
+            else TimedCurve(family, float(h) * scale, float(at), math.exp(min(max(float(w), -2.0), 12.0)))
             for family, (h, at, w) in zip(families, values.reshape(-1, 3), strict=True)
         ]
 

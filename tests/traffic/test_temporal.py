@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.traffic import Curve, CurveFamily, TemporalModel, fit_server
+from kwiken.traffic import CurveFamily, TemporalModel, TimedCurve, fit_server
 
 PLANTED = TemporalModel(
     (
-        Curve(CurveFamily.CONSTANT, 2.0, 0.0, 1.0),
-        Curve(CurveFamily.EXPONENTIAL, 8.0, 20.0, 12.0),
-        Curve(CurveFamily.GAUSSIAN, 10.0, 90.0, 12.0),
-        Curve(CurveFamily.GAUSSIAN, 7.0, 150.0, 10.0),
-        Curve(CurveFamily.GAUSSIAN, 12.0, 210.0, 15.0),
+        TimedCurve(CurveFamily.CONSTANT, 2.0, 0.0, 1.0),
+        TimedCurve(CurveFamily.EXPONENTIAL, 8.0, 20.0, 12.0),
+        TimedCurve(CurveFamily.GAUSSIAN, 10.0, 90.0, 12.0),
+        TimedCurve(CurveFamily.GAUSSIAN, 7.0, 150.0, 10.0),
+        TimedCurve(CurveFamily.GAUSSIAN, 12.0, 210.0, 15.0),
     )
 )
 TIME = np.arange(288.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from kwiken.allocator.distance.crossing import (
     CrossingCalls as CrossingCalls,
     Crossings as Crossings,
-    PairDistance as PairDistance,
 )
 from kwiken.allocator.distance.demand import TrafficDemand as TrafficDemand, demand_of as demand_of
 from kwiken.allocator.distance.improvement import NearbyScheduler as NearbyScheduler

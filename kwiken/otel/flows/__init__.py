@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kwiken.otel.flows.addresses import endpoints_by_address as endpoints_by_address
 from kwiken.otel.flows.logs import (
-    LoggedFlows as LoggedFlows,
     is_flow_log as is_flow_log,
     read_flow_logs as read_flow_logs,
 )

@@ -79,7 +79,11 @@ class ThriftyScheduler:
 
 
 def choose_by_price(sizing: Sizing, dearer: Floats) -> None:
-    """Place a workload by prices with some nodes made dearer; nothing where no choice meets the target."""
+    """Place a workload by prices with some nodes made dearer; nothing where no choice meets the target.
+
+    Args:
+        dearer: (n,) factor of every node's cost, over all nodes of the cluster, above 0.
+    """
     trial = sizing if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
     choices = priced_choices(sizing, _shortlist(sizing), dearer)
     met, chosen = _best(trial, [partial(put, trial, choice) for choice in choices])

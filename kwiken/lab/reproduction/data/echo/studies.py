@@ -29,9 +29,9 @@ from kwiken.lab.reproduction.data.echo.systems import (
     window_of_bins,
 )
 from kwiken.traffic import (
-    Curve,
     CurveFamily,
     TemporalModel,
+    TimedCurve,
     expected_map,
     fit_server,
     subset,
@@ -131,11 +131,11 @@ def server_over_time(seed: int) -> Figures:
     time = np.arange(DAY_BINS, dtype=np.float64)
     planted = TemporalModel(
         (
-            Curve(CurveFamily.CONSTANT, 2.0, 0.0, 1.0),
-            Curve(CurveFamily.EXPONENTIAL, 8.0, 20.0, 12.0),
-            Curve(CurveFamily.GAUSSIAN, 10.0, 90.0, 12.0),
-            Curve(CurveFamily.GAUSSIAN, 7.0, 150.0, 10.0),
-            Curve(CurveFamily.GAUSSIAN, 12.0, 210.0, 15.0),
+            TimedCurve(CurveFamily.CONSTANT, 2.0, 0.0, 1.0),
+            TimedCurve(CurveFamily.EXPONENTIAL, 8.0, 20.0, 12.0),
+            TimedCurve(CurveFamily.GAUSSIAN, 10.0, 90.0, 12.0),
+            TimedCurve(CurveFamily.GAUSSIAN, 7.0, 150.0, 10.0),
+            TimedCurve(CurveFamily.GAUSSIAN, 12.0, 210.0, 15.0),
         )
     )
     series = planted.values(time) * (1 + 0.02 * rng.standard_normal(DAY_BINS))

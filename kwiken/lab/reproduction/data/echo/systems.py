@@ -38,7 +38,7 @@ class System:
     """One system.
 
     Attributes:
-        racks: number of racks.
+        racks: number of racks of the whole system.
         per_group: racks of a group.
         requests_per_s: mean rate of a server, requests a second.
         in_rack: share of a server's traffic that stays in its rack.
