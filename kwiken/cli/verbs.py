@@ -50,6 +50,9 @@ FOLDERS = {
         "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
         "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     },
+    "storage": {
+        "storage": "Learn and replay the load of disks, and place data sets on nodes.",
+    },
     "packing": {
         "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
     },
@@ -61,7 +64,7 @@ FOLDERS = {
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *("classify", "place", "pack", "size", "provision", "fleet", "demo-place", "traffic", "reproduce"),
+    *("classify", "place", "pack", "size", "provision", "traffic", "storage", "fleet", "demo-place", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

@@ -61,7 +61,12 @@ WINGS: dict[str, tuple[str, ...]] = {
     # Jobs that read, shuffle and write: a log in, how long and on which racks.
     "batch": (),
     # Stages with data: what their disks do, and which data sets share one.
-    "storage": (),
+    "storage": (
+        "kwiken.storage.trace",
+        "kwiken.storage.model",
+        "kwiken.storage.consolidation",
+        "kwiken.storage",
+    ),
     # Who sends to whom: spans in, calls between places out.
     "traffic": ("kwiken.traffic",),
     # Plans and placements as settings of other programs.
@@ -69,6 +74,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.export.yaml",
         "kwiken.export.plans",
         "kwiken.export.placements",
+        "kwiken.export.block_io",
         "kwiken.export.provisions",
         "kwiken.export",
     ),
@@ -184,6 +190,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.allocate.probing",
         "kwiken.cli.allocate",
         "kwiken.cli.packing",
+        "kwiken.cli.storage",
     ),
     "door": ("kwiken",),
 }

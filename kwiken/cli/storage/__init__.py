@@ -1,0 +1,1 @@
+"""Verbs of storage: learn a workload, generate, replay and judge it, pack data sets on nodes."""

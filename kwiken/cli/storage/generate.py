@@ -1,0 +1,65 @@
+"""`kwiken storage generate`: writes I/Os drawn from a model, as CSV, as an iolog or as a job of fio."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kwiken.apps.console import note, note_written, progress, write_text
+from kwiken.cli.shared import POSITIVE, needs_extra, seed_option
+from kwiken.cli.storage.models import load_model
+
+MAX_IOS: Final = 50_000_000
+FORMS: Final = ("csv", "iolog", "fio")
+
+
+@click.command(short_help="Write I/Os drawn from a model, or a job of fio.")
+@click.argument("model", metavar="MODEL")
+@click.option("--to", type=click.Choice(FORMS), default="csv", show_default=True, help="Form of the output.")
+@click.option(
+    "--scale", type=POSITIVE, default=1.0, show_default=True, help="Factor of every gap; below 1 is heavier."
+)
+@click.option(
+    "--compress",
+    type=POSITIVE,
+    default=1.0,
+    show_default=True,
+    help="Factor by which the time in each window of the day is shorter; gaps stay as they are.",
+)
+@click.option(
+    "--ios", type=click.IntRange(1, MAX_IOS), help="I/Os to draw.  [default: as many as were trained on]"
+)
+@click.option(
+    "--mode",
+    type=click.Choice(("walk", "threads")),
+    default="walk",
+    show_default=True,
+    help="Walk over states, or exact shares of threads at all times.",
+)
+@seed_option
+@click.option("-o", "--out", "out", default="-", metavar="FILE", help="File to write; '-' is stdout.")
+@needs_extra("plan")
+def command(
+    *, model: str, to: str, scale: float, compress: float, ios: int | None, mode: str, seed: int, out: str
+) -> None:
+    """Draw I/Os from MODEL, which kwiken storage fit wrote."""
+    learned = load_model(model)
+    import numpy as np
+
+    from kwiken.export.block_io import csv_text, fio_job, iolog_text
+    from kwiken.storage.model import Drawing, generate, thin_windows
+
+    thin = thin_windows(learned, compress) if compress > 1 else 0
+    if thin:
+        note(f"note: {thin} of {len(learned.windows)} windows hold fewer than 200 I/Os once compressed")
+    if to == "fio":
+        asked = learned.trained.ios if ios is None else ios
+        text = fio_job(learned, ios=max(1, round(asked / compress)), scale=scale)
+    else:
+        drawing = Drawing(ios=ios, scale=scale, compress=compress, threads=mode == "threads")
+        with progress("generating"):
+            trace = generate(learned, np.random.default_rng(seed), drawing)
+            text = csv_text(trace) if to == "csv" else iolog_text(trace)
+    write_text(out, text)
+    note_written(out)

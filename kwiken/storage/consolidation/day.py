@@ -1,0 +1,179 @@
+"""A day of a storage cluster, interval by interval: forecast, moves, nodes that sleep, energy, latency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.storage.consolidation.energy import NodePower, energy_wh
+from kwiken.storage.consolidation.forecast import DemandForecaster
+from kwiken.storage.consolidation.moves import DataMove, MoveRules, update_placement
+from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules, consolidate
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterDay:
+    """What happened in a day.
+
+    Attributes:
+        place: (t, n) node of each object in each interval.
+        awake: (t, m) nodes that were on in each interval.
+        use: (t, m) share of each node's rated bandwidth that was in use.
+        over: (t, m) nodes whose bandwidth was above the limit of a resident.
+        moved_gb: (t,) bytes that were copied in each interval, in units of GB.
+        late: number of moves that were wanted and did not fit their interval.
+        energy_wh: energy of all nodes, in units of Wh.
+        copied: (t, m) share of each node's rated bandwidth that copies took.
+    """
+
+    place: Ints
+    awake: Bools
+    use: Floats
+    over: Bools
+    moved_gb: Floats
+    late: int
+    energy_wh: float
+    copied: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayPolicy:
+    """How a day is managed.
+
+    Attributes:
+        dynamic: whether data moves during the day.
+        foresight: whether the next interval's demand is known instead of forecast.
+        free_moves: whether copies cost nothing and always fit.
+        quantile: share of intervals whose demand is to stay below the forecast; None for the published rule.
+        awake_always: whether nodes stay on although they hold nothing.
+    """
+
+    dynamic: bool = True
+    foresight: bool = False
+    free_moves: bool = False
+    quantile: float | None = None
+    awake_always: bool = False
+
+
+def play_day(
+    objects: PackObjects,
+    nodes: DiskNodes,
+    scores: Floats,
+    demand: Floats,
+    history: Floats,
+    power: list[NodePower],
+    *,
+    rules: PackRules,
+    moving: MoveRules,
+    policy: DayPolicy,
+    order: Ints,
+    start: Ints | None = None,
+) -> ClusterDay:
+    """Play a day of demand.
+
+    Args:
+        scores: (a, a) score of each pair of applications, a share.
+        demand: (t, a) bandwidth of each application in each interval, in units of MB/s.
+        history: (h, a) bandwidth in the intervals before, in units of MB/s; the forecaster learns from it.
+        power: power of each class of nodes.
+        order: (n,) objects in the order of placing.
+        start: (n,) node of each object at first; None to pack for the first interval, or for the peak of the
+            history where data does not move.
+    """
+    peak = np.maximum(history.max(axis=0), 1e-12)
+    whole = np.zeros(len(peak))
+    np.add.at(whole, objects.app, objects.bandwidth)
+    part = objects.bandwidth / np.maximum(whole[objects.app], 1e-12)
+    slots = max(1, round(86_400 / moving.interval_s))
+    forecaster = DemandForecaster(slots, len(peak), policy.quantile)
+    for seen in history:
+        if forecaster.started:
+            forecaster.forecast()
+        forecaster.observe(seen)
+    first = demand[0] if policy.foresight else forecaster.forecast()
+    if not policy.dynamic:
+        first = peak
+    place = start
+    if place is None:
+        fresh = _at(objects, first, peak, part)
+        place = consolidate(fresh, nodes, scores, rules, order=order).place
+    days = _Record(len(demand), len(objects), len(nodes))
+    rested = np.full(len(objects), -moving.cooldown)
+    awake_before = np.bincount(place[place >= 0], minlength=len(nodes)) > 0
+    for at, seen in enumerate(demand):
+        used = np.bincount(place[place >= 0], minlength=len(nodes)) > 0
+        days.begin(at, place, _at(objects, seen, peak, part), nodes)
+        source_awake = np.zeros(len(nodes), dtype=bool)
+        if policy.dynamic and at + 1 < len(demand):
+            forecaster.observe(seen)
+            ahead = forecaster.forecast()
+            ahead = demand[at + 1] if policy.foresight else ahead
+            expected = _at(objects, ahead, peak, part)
+            plan = update_placement(
+                expected, nodes, scores, place, rules, _freed(moving, policy), order=order,
+                resting=at - rested < moving.cooldown,
+            )  # fmt: skip
+            rested[plan.place != place] = at
+            if not policy.free_moves:
+                days.copies(at, plan.moves, objects, nodes, moving.interval_s)
+            days.late += len(plan.late)
+            source_awake[plan.place[plan.place >= 0]] = True
+            place = plan.place
+        awake = np.ones(len(nodes), dtype=bool) if policy.awake_always else used | source_awake
+        days.awake[at] = awake
+        days.energy += energy_wh(
+            power, nodes.class_of, days.use[at] + days.copied[at], awake.astype(np.float64),
+            (awake & ~awake_before).astype(np.int64), moving.interval_s,
+        )  # fmt: skip
+        awake_before = awake
+    return days.result()
+
+
+def _freed(moving: MoveRules, policy: DayPolicy) -> MoveRules:
+    return replace(moving, interval_s=1e9, cooldown=0) if policy.free_moves else moving
+
+
+def _at(objects: PackObjects, demand: Floats, peak: Floats, part: Floats) -> PackObjects:
+    """Objects with the bandwidth of an interval."""
+    return replace(
+        objects,
+        bandwidth=demand[objects.app] * part,
+        load=(demand / peak)[objects.app] * part,
+    )
+
+
+class _Record:
+    """Arrays of a day that are filled interval by interval."""
+
+    def __init__(self, intervals: int, objects: int, nodes: int) -> None:
+        self.place = np.zeros((intervals, objects), dtype=np.int64)
+        self.awake = np.zeros((intervals, nodes), dtype=bool)
+        self.use, self.copied = np.zeros((intervals, nodes)), np.zeros((intervals, nodes))
+        self.over = np.zeros((intervals, nodes), dtype=bool)
+        self.moved = np.zeros(intervals)
+        self.late, self.energy = 0, 0.0
+
+    def begin(self, at: int, place: Ints, objects: PackObjects, nodes: DiskNodes) -> None:
+        self.place[at] = place
+        held = np.flatnonzero(place >= 0)
+        load = np.bincount(place[held], weights=objects.bandwidth[held], minlength=len(nodes))
+        limit = np.full(len(nodes), np.inf)
+        np.minimum.at(limit, place[held], objects.bandwidth_limit[held, nodes.class_of[place[held]]])
+        self.use[at] = load / nodes.rated
+        self.over[at] = load > limit
+
+    def copies(
+        self, at: int, moves: tuple[DataMove, ...], objects: PackObjects, nodes: DiskNodes, interval_s: float
+    ) -> None:
+        for move in moves:
+            size = float(objects.size[move.which])
+            self.moved[at] += size
+            for node in (move.source, move.target):
+                self.copied[at, node] += size * 1000.0 / interval_s / nodes.rated[node]
+
+    def result(self) -> ClusterDay:
+        return ClusterDay(
+            self.place, self.awake, self.use, self.over, self.moved, self.late, self.energy, self.copied
+        )

@@ -1,0 +1,228 @@
+"""Generator: I/Os drawn from a model in virtual time, as a walk over states or by exact shares of threads.
+
+The streams walk on their own; an I/O that is joined to the one before it in its stream follows it directly in
+the whole trace. Runs of joined I/Os are laid in the order of a walk over the streams. Then starts are
+resolved: a sequential I/O begins where the one before it ended, a reuse where an earlier I/O of its state
+began, and others are spread evenly over their state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.errors import InputError
+from kwiken.storage.model.chain import StateChain, chain_of
+from kwiken.storage.model.document import StorageModel, VolumeModel
+from kwiken.storage.model.gap_laws import draw_gaps
+from kwiken.storage.model.reuse import draw_lags, matched, place_in_group, resolve, spread_apart
+from kwiken.storage.model.states import StateTree
+from kwiken.storage.model.threads import thread_order
+from kwiken.storage.trace import BlockTrace
+
+MAX_GENERATED: Final = 50_000_000  # I/Os of one call
+MIN_WINDOW_IOS: Final = 200  # in a compressed window, below which its rate is uncertain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """How to draw I/Os.
+
+    Attributes:
+        ios: number of I/Os; None for as many as the model was trained on.
+        scale: factor of every gap: below 1 the load is more intense.
+        compress: factor by which the time in each window is shorter; gaps stay as they are.
+        threads: whether to draw by exact shares of threads instead of walking.
+        family: family of gaps instead of the trace's quantiles; `auto` for each law's own.
+    """
+
+    ios: int | None = None
+    scale: float = 1.0
+    compress: float = 1.0
+    threads: bool = False
+    family: str | None = None
+
+
+def generate(model: StorageModel, rng: np.random.Generator, drawing: Drawing | None = None) -> BlockTrace:
+    """Draw a trace from a model.
+
+    Args:
+        drawing: how many I/Os, at which scale; all as trained by default.
+
+    Raises:
+        InputError: no I/O or too many are asked for, or a factor is not above 0.
+    """
+    asked = drawing or Drawing()
+    if not (asked.scale > 0 and asked.compress > 0):
+        raise InputError("scale and compress must be above 0", where="generate")
+    ios = max(1, round((model.trained.ios if asked.ios is None else asked.ios) / asked.compress))
+    if ios > MAX_GENERATED:
+        raise InputError(f"{ios} I/Os are more than {MAX_GENERATED}, the most of one call", where="generate")
+    trees = [tree_of(volume) for volume in model.volumes]
+    chains = [chain_of(stream, trees[stream.volume]) for stream in model.streams]
+    stream, leaf, number, far = _walked(model, chains, ios, rng)
+    if asked.threads:
+        order = thread_order(stream, leaf, number)
+        stream, leaf, number, far = stream[order], leaf[order], number[order], far[order]
+    size = np.array([each.size for each in model.classes])[number]
+    read = np.array([each.read for each in model.classes])[number]
+    sequential = np.array([each.sequential for each in model.classes])[number]
+    joined = np.array([each.joined for each in model.classes])[number]
+    volume = np.array([each.volume for each in model.streams])[stream]
+    start = _starts(model, trees, _Laid(stream, volume, leaf, sequential & ~far, size), rng)
+    gaps = draw_gaps(model.gaps, read, sequential, joined, rng, asked.family)
+    gaps[0] = 0.0
+    t_s = np.cumsum(gaps) * 1e-3 * asked.scale
+    return BlockTrace(
+        t_s=_at_rates(model, t_s, asked),
+        volume=volume,
+        start=start,
+        size=size,
+        read=read,
+        thread=np.array([each.thread for each in model.streams])[stream],
+        volumes=tuple(each.name for each in model.volumes),
+    )
+
+
+def tree_of(volume: VolumeModel) -> StateTree:
+    """States of a volume."""
+    return StateTree(volume.low, volume.high, np.array(volume.levels), np.array(volume.indices))
+
+
+@dataclass(frozen=True, eq=False)
+class _Laid:
+    """I/Os in their order, without starts: arrays of stream, volume, state, sequence and bytes."""
+
+    stream: Ints
+    volume: Ints
+    leaf: Ints
+    sequential: Bools
+    size: Ints
+
+
+def _walked(
+    model: StorageModel, chains: list[StateChain], ios: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints, Bools]:
+    """Stream, state and class of each I/O, and whether it begins far from the one before it."""
+    joins = np.array([each.joined for each in model.classes])
+    shares = np.array([sum(each.occupancy) for each in model.streams], dtype=np.float64)
+    shares /= shares.sum()
+    if len(chains) == 1:
+        return np.zeros(ios, dtype=np.int64), *chains[0].walk(ios, rng)
+    lengths = np.maximum(1, np.ceil(shares * ios * 1.02 + 8)).astype(np.int64)
+    walks = [chain.walk(int(length), rng) for chain, length in zip(chains, lengths, strict=True)]
+    # A run is an I/O that is not joined to the one before, with those that are joined to it.
+    runs = [np.cumsum(~joins[number]) for _, number, _ in walks]
+    order = _order_of_runs(model, [int(run[-1]) for run in runs], rng)
+    position, columns = [], []
+    for stream, (walk, run) in enumerate(zip(walks, runs, strict=True)):
+        at = np.flatnonzero(order == stream)
+        kept = (run >= 1) & (run <= len(at))
+        position.append(at[run[kept] - 1])
+        columns.append((np.full(int(kept.sum()), stream), *(column[kept] for column in walk)))
+    laid = np.argsort(np.concatenate(position), kind="stable")[:ios]
+    streams, leaves, numbers, far = (np.concatenate(parts)[laid] for parts in zip(*columns, strict=True))
+    return streams, leaves, numbers, far
+
+
+def _order_of_runs(model: StorageModel, runs: list[int], rng: np.random.Generator) -> Ints:
+    """Stream of each run, by a walk over streams in which no stream follows itself."""
+    count = len(runs)
+    if not model.order:
+        return np.repeat(np.arange(count), runs)
+    moves = np.zeros((count, count))
+    for source, target, seen in model.order:
+        moves[source, target] += seen
+    begun = moves.sum(axis=1)
+    begun = np.where(begun > 0, begun, 1e-9)
+    chances = np.cumsum(moves / begun[:, None], axis=1)
+    total = int(sum(runs))
+    walkers = int(min(4096, max(1, round(total**0.5))))
+    steps = -(-total // walkers)
+    share = np.cumsum(begun) / begun.sum()
+    state = np.searchsorted(share, (np.arange(walkers) + rng.random(walkers)) / walkers * (1 - 1e-12))
+    found = np.empty((walkers, steps), dtype=np.int64)
+    for step in range(steps):
+        coin = rng.random(walkers) * chances[state, -1]
+        state = np.minimum((chances[state] <= coin[:, None]).sum(axis=1), count - 1)
+        found[:, step] = state
+    return found.ravel()
+
+
+def _starts(model: StorageModel, trees: list[StateTree], laid: _Laid, rng: np.random.Generator) -> Ints:
+    """(n,) first byte of each I/O."""
+    count = len(laid.size)
+    sizes = [len(tree) for tree in trees]
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    state = first[laid.volume] + laid.leaf
+    place = place_in_group(state)
+    parent, offset = np.arange(count), np.zeros(count, dtype=np.int64)
+    before = _before_in_stream(laid.stream)
+    follows = laid.sequential & (before >= 0)
+    parent[follows], offset[follows] = before[follows], laid.size[before[follows]]
+    again = np.flatnonzero(~follows)
+    lags = np.zeros(len(again), dtype=np.int64)
+    for number, volume in enumerate(model.volumes):
+        chosen = laid.volume[again] == number
+        lags[chosen] = draw_lags(volume.reuse, laid.leaf[again][chosen], place[again][chosen], rng)
+    again, lags = again[lags > 0], lags[lags > 0]
+    lags = matched(state[again], place[again], lags)
+    by_state = np.argsort(state, kind="stable")
+    begins = np.searchsorted(state[by_state], np.arange(first[-1] + 1))
+    parent[again] = by_state[begins[state[again]] + place[again] - lags]
+    roots = parent == np.arange(count)
+    base = np.zeros(count, dtype=np.int64)
+    edges = np.concatenate([tree.edges[:-1] for tree in trees])
+    ends = np.concatenate([tree.edges[1:] for tree in trees])
+    align = np.repeat([each.align for each in model.volumes], sizes)
+    base[roots] = spread_apart(state[roots], laid.size[roots], edges, ends, align, rng)
+    found = resolve(parent, offset, base)
+    return _wrapped(model, laid, found)
+
+
+def _wrapped(model: StorageModel, laid: _Laid, start: Ints) -> Ints:
+    """Starts within each volume: what runs over its end goes on at its beginning."""
+    low = np.array([each.low for each in model.volumes])[laid.volume]
+    high = np.array([each.high for each in model.volumes])[laid.volume]
+    align = np.array([each.align for each in model.volumes])[laid.volume]
+    room = np.maximum((high - low) // align * align, align)
+    over = start + laid.size > high
+    wrapped = low // align * align + (start - low // align * align) % room
+    fits = np.maximum((high - laid.size) // align * align, 0)
+    return np.where(over, np.minimum(wrapped, fits), start)
+
+
+def _before_in_stream(stream: Ints) -> Ints:
+    """(n,) index of the I/O before each one in its stream; -1 for the first."""
+    order = np.argsort(stream, kind="stable")
+    before = np.full(len(stream), -1, dtype=np.int64)
+    same = stream[order[1:]] == stream[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _at_rates(model: StorageModel, t_s: Floats, asked: Drawing) -> Floats:
+    """(n,) issue times, with the rate of each window instead of the mean rate."""
+    if len(model.windows) < 2:  # noqa: PLR2004 - one window has the mean rate
+        return t_s
+    counts = np.array(model.windows, dtype=np.float64)
+    length = np.full(len(counts), model.window_s)
+    length[-1] = max(model.trained.duration_s - model.window_s * (len(counts) - 1), 1e-9)
+    # Share of the I/Os and share of the time that have passed at each border.
+    done = np.concatenate(([0.0], np.cumsum(counts))) / counts.sum()
+    passed = np.concatenate(([0.0], np.cumsum(length))) / length.sum()
+    whole = max(float(t_s[-1]), 1e-300) if len(t_s) > 1 else 1.0
+    repeats = max(1.0, len(t_s) * asked.compress / model.trained.ios)
+    phase = t_s / whole * repeats
+    within = np.interp(phase % 1.0, done, passed)
+    found: Floats = (np.minimum(np.floor(phase), repeats) + within) * whole / repeats
+    return found
+
+
+def thin_windows(model: StorageModel, compress: float) -> int:
+    """Number of windows that hold fewer than `MIN_WINDOW_IOS` I/Os once compressed."""
+    counts: Bools = np.array(model.windows) / compress < MIN_WINDOW_IOS
+    return int(counts.sum())
