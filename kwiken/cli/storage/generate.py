@@ -48,7 +48,7 @@ def command(
     import numpy as np
 
     from kwiken.export.block_io import csv_text, fio_job, iolog_text
-    from kwiken.storage.model import Drawing, generate, thin_windows
+    from kwiken.storage.model import IODrawing, generate, thin_windows
 
     thin = thin_windows(learned, compress) if compress > 1 else 0
     if thin:
@@ -57,7 +57,7 @@ def command(
         asked = learned.trained.ios if ios is None else ios
         text = fio_job(learned, ios=max(1, round(asked / compress)), scale=scale)
     else:
-        drawing = Drawing(ios=ios, scale=scale, compress=compress, threads=mode == "threads")
+        drawing = IODrawing(ios=ios, scale=scale, compress=compress, threads=mode == "threads")
         with progress("generating"):
             trace = generate(learned, np.random.default_rng(seed), drawing)
             text = csv_text(trace) if to == "csv" else iolog_text(trace)

@@ -116,7 +116,7 @@ def _run(
     import numpy as np
 
     from kwiken.cli.storage.replay_file import replay
-    from kwiken.storage.model import Drawing, generate
+    from kwiken.storage.model import IODrawing, generate
 
     number, size, workers, direct = target
     ios = max(2, round(seconds * model.rate_per_s / scale))
@@ -125,7 +125,7 @@ def _run(
             f"{ios} I/Os in {seconds:g} s are more than {MAX_IOS}; give fewer --seconds or a larger --scale",
             where="--seconds",
         )
-    trace = generate(model, np.random.default_rng(seed), Drawing(ios=ios, scale=scale))
+    trace = generate(model, np.random.default_rng(seed), IODrawing(ios=ios, scale=scale))
     return replay(trace, number, size, workers=workers, direct=direct)
 
 

@@ -11,6 +11,7 @@ from kwiken.lab.reproduction.allocator.paragon import all_parts as parts_of_para
 from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
 from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
+from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
@@ -24,6 +25,7 @@ NAMES = {
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
+    "bloc": "BLOC: data sets packed on few storage nodes by bandwidth, interference and load",
 }
 _PARTS = {
     "kwiken": parts_of_kwiken,
@@ -35,6 +37,7 @@ _PARTS = {
     "lsh": parts_of_lsh,
     "echo": parts_of_echo,
     "tarcil": parts_of_tarcil,
+    "bloc": parts_of_bloc,
 }
 
 

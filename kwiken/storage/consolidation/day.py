@@ -10,7 +10,7 @@ from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.storage.consolidation.energy import NodePower, energy_wh
 from kwiken.storage.consolidation.forecast import DemandForecaster
 from kwiken.storage.consolidation.moves import DataMove, MoveRules, update_placement
-from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules, consolidate
+from kwiken.storage.consolidation.packing import FITS, DiskNodes, PackObjects, PackRules, consolidate
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,7 @@ class DayPolicy:
 
     Attributes:
         dynamic: whether data moves during the day.
+        for_first: whether data that does not move is packed for the first interval instead of the peak.
         foresight: whether the next interval's demand is known instead of forecast.
         free_moves: whether copies cost nothing and always fit.
         quantile: share of intervals whose demand is to stay below the forecast; None for the published rule.
@@ -51,6 +52,7 @@ class DayPolicy:
     """
 
     dynamic: bool = True
+    for_first: bool = False
     foresight: bool = False
     free_moves: bool = False
     quantile: float | None = None
@@ -94,7 +96,7 @@ def play_day(
         forecaster.observe(seen)
     first = demand[0] if policy.foresight else forecaster.forecast()
     if not policy.dynamic:
-        first = peak
+        first = demand[0] if policy.for_first else peak
     place = start
     if place is None:
         fresh = _at(objects, first, peak, part)
@@ -105,23 +107,26 @@ def play_day(
     for at, seen in enumerate(demand):
         used = np.bincount(place[place >= 0], minlength=len(nodes)) > 0
         days.begin(at, place, _at(objects, seen, peak, part), nodes)
-        source_awake = np.zeros(len(nodes), dtype=bool)
+        after = place
         if policy.dynamic and at + 1 < len(demand):
             forecaster.observe(seen)
-            ahead = forecaster.forecast()
-            ahead = demand[at + 1] if policy.foresight else ahead
+            ahead = demand[at + 1] if policy.foresight else forecaster.forecast()
             expected = _at(objects, ahead, peak, part)
-            plan = update_placement(
-                expected, nodes, scores, place, rules, _freed(moving, policy), order=order,
-                resting=at - rested < moving.cooldown,
-            )  # fmt: skip
-            rested[plan.place != place] = at
-            if not policy.free_moves:
+            if policy.free_moves:
+                after = _anew(expected, nodes, scores, rules, order)
+            else:
+                plan = update_placement(
+                    expected, nodes, scores, place, rules, moving, order=order,
+                    resting=at - rested < moving.cooldown,
+                )  # fmt: skip
+                after = plan.place
+                rested[after != place] = at
                 days.copies(at, plan.moves, objects, nodes, moving.interval_s)
-            days.late += len(plan.late)
-            source_awake[plan.place[plan.place >= 0]] = True
-            place = plan.place
-        awake = np.ones(len(nodes), dtype=bool) if policy.awake_always else used | source_awake
+                days.late += len(plan.late)
+        if not policy.free_moves:  # a node that takes data is on while it is copied
+            used = used | (np.bincount(after[after >= 0], minlength=len(nodes)) > 0)
+        place = after
+        awake = np.ones(len(nodes), dtype=bool) if policy.awake_always else used
         days.awake[at] = awake
         days.energy += energy_wh(
             power, nodes.class_of, days.use[at] + days.copied[at], awake.astype(np.float64),
@@ -131,8 +136,11 @@ def play_day(
     return days.result()
 
 
-def _freed(moving: MoveRules, policy: DayPolicy) -> MoveRules:
-    return replace(moving, interval_s=1e9, cooldown=0) if policy.free_moves else moving
+def _anew(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: PackRules, order: Ints) -> Ints:
+    """Node of each object when all are packed afresh, by the fit that needs the fewest nodes."""
+    found = [consolidate(objects, nodes, scores, replace(rules, fit=fit), order=order) for fit in FITS]
+    placed = [each for each in found if not each.unplaced]
+    return min(placed or found, key=lambda each: each.nodes_used).place
 
 
 def _at(objects: PackObjects, demand: Floats, peak: Floats, part: Floats) -> PackObjects:

@@ -15,7 +15,7 @@ from kwiken.storage.model.document import (
     model_from_json as model_from_json,
 )
 from kwiken.storage.model.generator import (
-    Drawing as Drawing,
+    IODrawing as IODrawing,
     generate as generate,
     thin_windows as thin_windows,
     tree_of as tree_of,

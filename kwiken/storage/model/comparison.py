@@ -19,7 +19,7 @@ from kwiken.base.errors import InputError
 from kwiken.storage.model.baselines import BASELINES, baseline
 from kwiken.storage.model.document import StorageModel, digest_of
 from kwiken.storage.model.gap_laws import ks_distance
-from kwiken.storage.model.generator import Drawing, generate
+from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
 
@@ -203,7 +203,7 @@ def _judged(
 ) -> StorageJudgement:
     if len(held) < MIN_JUDGED:
         raise InputError(f"holds {len(held)} I/Os; a judgement needs {MIN_JUDGED} or more", where="trace")
-    drawing = Drawing(ios=len(held))
+    drawing = IODrawing(ios=len(held))
     drawn = [features_of(generate(model, rng, drawing), whole) for _ in range(RUNS)]
     known = held if trained is None else trained
     rivals = [

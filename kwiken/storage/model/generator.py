@@ -28,7 +28,7 @@ MIN_WINDOW_IOS: Final = 200  # in a compressed window, below which its rate is u
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
+class IODrawing:
     """How to draw I/Os.
 
     Attributes:
@@ -46,7 +46,7 @@ class Drawing:
     family: str | None = None
 
 
-def generate(model: StorageModel, rng: np.random.Generator, drawing: Drawing | None = None) -> BlockTrace:
+def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing | None = None) -> BlockTrace:
     """Draw a trace from a model.
 
     Args:
@@ -55,7 +55,7 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: Drawing | N
     Raises:
         InputError: no I/O or too many are asked for, or a factor is not above 0.
     """
-    asked = drawing or Drawing()
+    asked = drawing or IODrawing()
     if not (asked.scale > 0 and asked.compress > 0):
         raise InputError("scale and compress must be above 0", where="generate")
     ios = max(1, round((model.trained.ios if asked.ios is None else asked.ios) / asked.compress))
@@ -204,7 +204,7 @@ def _before_in_stream(stream: Ints) -> Ints:
     return before
 
 
-def _at_rates(model: StorageModel, t_s: Floats, asked: Drawing) -> Floats:
+def _at_rates(model: StorageModel, t_s: Floats, asked: IODrawing) -> Floats:
     """(n,) issue times, with the rate of each window instead of the mean rate."""
     if len(model.windows) < 2:  # noqa: PLR2004 - one window has the mean rate
         return t_s

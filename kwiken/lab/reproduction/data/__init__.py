@@ -1,1 +1,1 @@
-"""Published systems of data and traffic, computed anew."""
+"""Published systems of storage and traffic, computed anew; one folder each."""
