@@ -17,7 +17,7 @@ from kwiken.storage.trace import BlockTrace, trace_of
 
 SPACE: Final = 575 << 30  # bytes that one application addresses
 ALIGN: Final = 8192
-DEPTH: Final = 4  # levels of the cascade
+DEPTH: Final = 3  # levels of the cascade
 GAP_SPREAD: Final = 1.3  # coefficient of variation
 EVEN: Final = (0.4, 0.3, 0.2, 0.1)  # shares of an application whose states are not told
 USUAL_SIZES: Final = ((8192, 0.87), (65536, 0.09), (1024, 0.04))
@@ -75,6 +75,7 @@ def drawn_trace(
     start = _cascade(np.array(app.states), ios, rng)
     thread = rng.integers(0, 4, ios)
     start = _with_runs(start, size, thread, rng.random(ios) < app.sequential)
+    start[0], start[-1] = 0, SPACE - int(size[-1])  # the whole space is addressed
     shape = GAP_SPREAD**-2
     gaps = rng.gamma(shape, 1.0 / shape, ios)
     t_s = _swung(gaps, swing, days) if swing > 0 else np.cumsum(gaps) / app.rate_per_s
@@ -124,7 +125,7 @@ def _with_runs(
     before = np.cumsum(size[order]) - size[order]
     found = np.empty(len(order), dtype=np.int64)
     found[order] = start[order][first] + before - before[first]
-    return found
+    return np.where(found + size > SPACE, SPACE - size, found)
 
 
 def fragmented_trace(app: Application, ios: int, rng: np.random.Generator) -> tuple[BlockTrace, BlockTrace]:

@@ -12,6 +12,7 @@ from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasa
 from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
 from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
 from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
+from kwiken.lab.reproduction.data.storage_model import all_parts as parts_of_storage_model
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
@@ -25,6 +26,7 @@ NAMES = {
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
+    "storage-model": "Storage model: hierarchical state diagrams of disk workloads, and their generator",
     "bloc": "BLOC: data sets packed on few storage nodes by bandwidth, interference and load",
 }
 _PARTS = {
@@ -37,6 +39,7 @@ _PARTS = {
     "lsh": parts_of_lsh,
     "echo": parts_of_echo,
     "tarcil": parts_of_tarcil,
+    "storage-model": parts_of_storage_model,
     "bloc": parts_of_bloc,
 }
 

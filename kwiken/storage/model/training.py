@@ -30,13 +30,17 @@ MAX_THREADS: Final = 32  # of one volume that are told apart
 ALIGNED: Final = 0.99  # share of starts that are multiples of the alignment
 
 
-def train(trace: BlockTrace, *, levels: int | None = None, window_s: float = WINDOW_S) -> StorageModel:
+def train(
+    trace: BlockTrace, *, levels: int | None = None, window_s: float = WINDOW_S, flat: bool = False
+) -> StorageModel:
     """Learn the model of a trace.
 
     Args:
         trace: I/Os of any number of volumes and threads.
         levels: depth of an even tree of states, 1 to 8; None to refine states where accesses are.
         window_s: length of a window of the rate, seconds.
+        flat: whether all pairs of states get transitions of their own, which needs an even tree: the
+            published baseline of the hierarchy.
 
     Raises:
         InputError: fewer than two I/Os, or no time passes between them.
@@ -70,7 +74,7 @@ def train(trace: BlockTrace, *, levels: int | None = None, window_s: float = WIN
             for volume, tree in enumerate(trees)
         ],
         streams=[
-            _stream(volume, int(trace.thread[found[0]]), trees[volume], leaf[found], number[found])
+            _stream(volume, int(trace.thread[found[0]]), trees[volume], leaf[found], number[found], flat=flat)
             for found in _members(stream)
             for volume in (int(trace.volume[found[0]]),)
         ],
@@ -150,11 +154,13 @@ def _alignment(start: Ints) -> int:
     return align
 
 
-def _stream(volume: int, thread: int, tree: StateTree, leaf: Ints, number: Ints) -> StreamModel:
+def _stream(
+    volume: int, thread: int, tree: StateTree, leaf: Ints, number: Ints, *, flat: bool
+) -> StreamModel:
     """Transitions of a stream, whose last I/O is followed by its first: each state has a way out."""
     source, target, classes = leaf, np.roll(leaf, -1), np.roll(number, -1)
     level, left, entered = tree.level[source].copy(), tree.index[source].copy(), tree.index[target].copy()
-    for each in range(tree.depth, 0, -1):
+    for each in range(tree.depth, tree.depth - 1 if flat else 0, -1):
         above = tree.ancestors(each)
         differs = (above[source] != above[target]) & (above[source] >= 0) & (above[target] >= 0)
         level[differs], left[differs], entered[differs] = each, above[source][differs], above[target][differs]

@@ -101,6 +101,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.allocator.hcloud",
         "kwiken.lab.reproduction.allocator",
         "kwiken.lab.reproduction.data.echo",
+        "kwiken.lab.reproduction.data.storage_model",
         "kwiken.lab.reproduction.data.bloc",
         "kwiken.lab.reproduction.data",
         "kwiken.lab.reproduction",

@@ -142,13 +142,22 @@ def _formulas(results: list[Any]) -> Findings:
     for fill in (0.5, 0.9):
         note = "simulated: a disk that is full by that share seeks 40% of it further; no curve is told"
         rows.append(
-            row("Figure B.4b", f"latency at capacity {fill:g} of full, ms", round(found[f"capacity {fill}"], 3),
-                source="rises less than with bandwidth", note=note)
-        )  # fmt: skip
+            row(
+                "Figure B.4b",
+                f"latency at capacity {fill:g} of full, ms",
+                round(found[f"capacity {fill}"], 3),
+                source="rises less than with bandwidth",
+                note=note,
+            )
+        )
         rows.append(
-            row("Figure B.4b", f"latency at bandwidth {0.9 * fill:.2f} of rated, ms",
-                round(found[f"bandwidth {fill}"], 3), note=note)
-        )  # fmt: skip
+            row(
+                "Figure B.4b",
+                f"latency at bandwidth {0.9 * fill:.2f} of rated, ms",
+                round(found[f"bandwidth {fill}"], 3),
+                note=note,
+            )
+        )
     return Findings(rows=tuple(rows))
 
 
@@ -271,21 +280,30 @@ def _schemes(results: list[list[Values]]) -> Findings:
         _order("Figure B.6a", "saving Capacity < BLOC", more("BLOC", "Capacity", "saving")),
         _order("Figure B.6a", "saving BLOC < Oracle", more("Oracle", "BLOC", "saving")),
         _order(
-            "Figure B.6a", "throughput Capacity is the lowest",
-            [all(by["Capacity"][seed]["throughput"] < by[name][seed]["throughput"] for name in SCHEMES[1:])
-             for seed in range(count)],
+            "Figure B.6a",
+            "throughput Capacity is the lowest",
+            [
+                all(by["Capacity"][seed]["throughput"] < by[name][seed]["throughput"] for name in SCHEMES[1:])
+                for seed in range(count)
+            ],
         ),
         _order("Figure B.6a", "throughput B-fine < BLOC", more("BLOC", "B-fine", "throughput")),
         _order(
-            "Figure B.8", "throughput lost is below 3% for each application",
+            "Figure B.8",
+            "throughput lost is below 3% for each application",
             [all(each[f"loss {kind}"] < 3 for kind in range(len(APPS))) for each in bloc],  # noqa: PLR2004
         ),
         _order(
-            "Figure B.8", "the application with the most bandwidth saves less than the one with the least",
+            "Figure B.8",
+            "the application with the most bandwidth saves less than the one with the least",
             [_by_bandwidth(each) for each in bloc],
         ),
-        _order("Figure B.9", "use rises more at night than by day", [each["night"] > each["day"] for each in night]),
-    ]  # fmt: skip
+        _order(
+            "Figure B.9",
+            "use rises more at night than by day",
+            [each["night"] > each["day"] for each in night],
+        ),
+    ]
     plot = Plot(
         "Figure B.6a",
         "energy saving and throughput",
@@ -322,11 +340,14 @@ def _intervals(results: list[list[Values]]) -> Findings:
             continue
         rows.append(
             _order(
-                "Figure B.11a", f"30 min is better than {minutes} min in saving or throughput",
-                [one["saving"] > two["saving"] or one["throughput"] > two["throughput"]
-                 for one, two in zip(half, found, strict=True)],
+                "Figure B.11a",
+                f"30 min is better than {minutes} min in saving or throughput",
+                [
+                    one["saving"] > two["saving"] or one["throughput"] > two["throughput"]
+                    for one, two in zip(half, found, strict=True)
+                ],
             )
-        )  # fmt: skip
+        )
     return Findings(rows=tuple(rows))
 
 
@@ -339,10 +360,11 @@ def _performance(results: list[list[Values]]) -> Findings:
     ]
     rows.append(
         _order(
-            "Figure B.11b", "saving at 80% is above that at 100%",
+            "Figure B.11b",
+            "saving at 80% is above that at 100%",
             [low["saving"] > full["saving"] for low, full in zip(results[-1], results[0], strict=True)],
         )
-    )  # fmt: skip
+    )
     return Findings(rows=tuple(rows))
 
 
