@@ -59,7 +59,7 @@ class DemandForecaster:
         Args:
             demand: (n,) demand of each series, in its unit.
         """
-        if self._predicted is not None:
+        if self._predicted is not None and len(self._past) >= self.slots:
             deviation = np.abs(demand - self._predicted) / np.maximum(demand, 1e-12)
             missed = (deviation > WRONG).astype(np.float64)
             self._wrong = missed if self._wrong is None else self._wrong + missed
@@ -71,7 +71,7 @@ class DemandForecaster:
 
     @property
     def wrong_shares(self) -> Floats:
-        """(n,) share of wrong predictions of each series."""
+        """(n,) share of wrong predictions of each series, of those made with a day of history."""
         if self._wrong is None:
             return np.zeros(self.series)
         return self._wrong / self._made

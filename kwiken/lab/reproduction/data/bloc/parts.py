@@ -21,7 +21,7 @@ from kwiken.lab.reproduction.data.bloc.schemes import SCHEMES, run_scheme
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, over_seeds, row
 from kwiken.storage.consolidation import MoveRules
 
-FIRST_SEED: Final = 5000  # of the reported runs; what was tried out used seeds below 10
+FIRST_SEED: Final = 5100  # of the reported runs; tried out: below 10; 5000 and on ran before a correction
 Values = dict[str, float]
 INTERVALS_MIN: Final = (10, 30, 60, 120)
 PERFORMANCE: Final = (100, 95, 90, 80)

@@ -41,8 +41,8 @@ from kwiken.lab.reproduction.rows import (
 FIRST_SEED: Final = 6000  # of the reported runs; what was tried out used seeds below 10
 Values = dict[str, float]
 WORLD: Final = (
-    "traces are drawn from the published shares, devices are simulated; constants and seeds were fixed before "
-    "the first run on these seeds"
+    "traces are drawn from the published shares, devices are simulated; constants and seeds were fixed "
+    "before the first run on these seeds"
 )
 TABLE_A8: Final = {
     "Messenger": (9.3, 35.7),

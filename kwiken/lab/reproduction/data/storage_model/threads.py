@@ -64,7 +64,7 @@ def planted_types(seed: int) -> dict[str, float]:
 
 
 def thread_types(trace: BlockTrace) -> dict[int, str]:
-    """Type of each thread: intensity above the median of its function, rate that fluctuates over 5 minutes."""
+    """Type of each thread: intensity against the median of its function, and fluctuation of its rate."""
     rates, spread = _rates(trace)
     threads = np.unique(trace.thread)
     logs = np.array([trace.volume[trace.thread == each][0] == 1 for each in threads])

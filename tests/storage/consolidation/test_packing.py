@@ -1,0 +1,196 @@
+"""Packing on the published fixture, its exact answers, and what every packing must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kwiken.base.arrays import Floats
+from kwiken.base.errors import InputError
+from kwiken.storage.consolidation import (
+    DiskNodes,
+    MoveRules,
+    NodeLoads,
+    PackObjects,
+    PackRules,
+    consolidate,
+    fewest_nodes,
+    least_nodes,
+    packing_order,
+    update_placement,
+)
+
+NAMES = "ABCDE"
+PAIRS = {
+    "AB": 0.01, "BE": 0.01, "AE": 0.02, "BC": 0.03, "AC": 0.04,
+    "CE": 0.05, "BD": 0.06, "DE": 0.08, "CD": 0.09, "AD": 0.20,
+}  # fmt: skip
+
+
+def fixture() -> tuple[PackObjects, DiskNodes, Floats]:
+    limit = np.array([30.0, 70, 40, 60, 30])
+    scores = np.zeros((5, 5))
+    for pair, score in PAIRS.items():
+        one, two = NAMES.index(pair[0]), NAMES.index(pair[1])
+        scores[one, two] = scores[two, one] = score
+    objects = PackObjects(
+        tuple(NAMES),
+        np.array([10.0, 8, 12, 20, 5]),
+        np.array([100.0, 200, 150, 300, 50]),
+        limit[:, None],
+        np.full((5, 1), 800.0),
+        np.arange(5),
+        np.ones(5),
+        np.arange(5),
+    )
+    nodes = DiskNodes(
+        tuple("12345"), np.zeros(5, dtype=np.int64), np.full(5, 800.0), np.full(5, 100.0), np.arange(5)
+    )
+    return objects, nodes, scores
+
+
+def groups(place: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    return [
+        "".join(name for name, node in zip(NAMES, place, strict=True) if node == each)
+        for each in np.unique(place)
+    ]
+
+
+def test_the_order_is_that_of_first_appearance() -> None:
+    objects, _, scores = fixture()
+    order = packing_order(scores, objects.bandwidth_limit[:, 0])
+    assert "".join(NAMES[which] for which in order) == "ABECD"
+
+
+@pytest.mark.parametrize(
+    ("reserve", "wanted"), [(0.02, ["ABE", "CD"]), (0.08, ["AB", "CE", "D"])], ids=["2", "8"]
+)
+def test_the_published_example(reserve: float, wanted: list[str]) -> None:
+    objects, nodes, scores = fixture()
+    order = packing_order(scores, objects.bandwidth_limit[:, 0])
+    found = consolidate(objects, nodes, scores, PackRules(reserve_share=reserve), order=order)
+    assert groups(found.place) == wanted
+
+
+def test_capacity_alone_fills_to_below_the_brim() -> None:
+    objects, nodes, scores = fixture()
+    order = packing_order(scores, objects.bandwidth_limit[:, 0])
+    assert consolidate(objects, nodes, scores, PackRules(limits=False), order=order).nodes_used == 2
+
+
+def test_literal_packing_tests_a_node_before_the_object() -> None:
+    objects, nodes, scores = fixture()
+    order = np.array([0, 3, 1, 2, 4])  # A and D interfere by 20%
+    literal = consolidate(objects, nodes, scores, PackRules(literal=True, reserve_share=0), order=order)
+    corrected = consolidate(objects, nodes, scores, PackRules(reserve_share=0), order=order)
+    assert (
+        literal.place[0] != literal.place[3]
+        or NodeLoads(objects, nodes, scores, literal.place).interference.max() > 0.1
+    )
+    assert NodeLoads(objects, nodes, scores, corrected.place).interference.max() < 0.1
+
+
+def test_an_object_above_its_own_limit_stands_alone() -> None:
+    objects, nodes, scores = fixture()
+    objects.bandwidth[3] = 90.0
+    found = consolidate(objects, nodes, scores, PackRules(), order=np.arange(5))
+    assert found.oversized == (3,)
+    assert (found.place == found.place[3]).sum() == 1
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> tuple[PackObjects, DiskNodes, Floats]:
+    count = draw(st.integers(1, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    limit = rng.uniform(20, 90, count)
+    scores = rng.uniform(0, 0.12, (count, count))
+    scores = (scores + scores.T) / 2
+    datum = np.sort(rng.integers(0, max(1, count // 2), count))
+    return (
+        PackObjects(
+            tuple(map(str, range(count))), limit * rng.uniform(0.05, 0.5, count), rng.uniform(10, 300, count),
+            limit[:, None], np.full((count, 1), 900.0), np.arange(count), np.ones(count), datum,
+        ),
+        DiskNodes(
+            tuple(map(str, range(12))), np.zeros(12, dtype=np.int64), np.full(12, 900.0), np.full(12, 100.0),
+            np.arange(12) // 2,
+        ),
+        scores,
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn(), st.sampled_from(["next", "first", "best"]))
+def test_every_packing_keeps_its_bounds(case: tuple[PackObjects, DiskNodes, Floats], fit: str) -> None:
+    objects, nodes, scores = case
+    rules = PackRules(fit=fit, apart=False)
+    found = consolidate(objects, nodes, scores, rules, order=np.arange(len(objects)))
+    loads = NodeLoads(objects, nodes, scores, found.place)
+    assert not found.unplaced
+    shared = loads.count > 1
+    assert (loads.bandwidth[shared] < loads.bandwidth_limit[shared] - 2).all()
+    assert (loads.size[shared] < 900).all()
+    assert (loads.interference[shared] < 0.10).all()
+    for datum in np.unique(objects.datum):
+        held = found.place[objects.datum == datum]
+        assert len(np.unique(held)) == len(held)
+    if not found.oversized:
+        exact = fewest_nodes(objects, nodes, scores, rules)
+        assert least_nodes(objects, nodes, rules) <= exact <= found.nodes_used
+
+
+def test_replicas_keep_to_zones_of_their_own() -> None:
+    objects, nodes, scores = fixture()
+    objects = PackObjects(
+        objects.names, objects.bandwidth, objects.size, objects.bandwidth_limit, objects.size_limit,
+        objects.app, objects.load, np.array([0, 0, 1, 1, 2]),
+    )  # fmt: skip
+    nodes = DiskNodes(nodes.names, nodes.class_of, nodes.capacity, nodes.rated, np.array([0, 0, 0, 1, 1]))
+    place = consolidate(objects, nodes, scores, PackRules(fit="first"), order=np.arange(5)).place
+    for one, two in ((0, 1), (2, 3)):
+        assert nodes.zone[place[one]] != nodes.zone[place[two]]
+
+
+def test_the_smallest_leave_an_overloaded_node_and_no_more_than_needed() -> None:
+    objects, nodes, scores = fixture()
+    place = np.array([0, 0, 1, 2, 0])
+    objects.bandwidth[1] = 25.0  # A, B and E together are above A's limit of 30
+    plan = update_placement(
+        objects, nodes, scores, place, PackRules(), MoveRules(interval_s=1e5, drain=False), order=np.arange(5)
+    )
+    assert [move.which for move in plan.moves] == [4, 0]
+    assert NodeLoads(objects, nodes, scores, plan.place).bandwidth[0] == 25.0
+
+
+def test_moves_that_do_not_fit_the_interval_stay() -> None:
+    objects, nodes, scores = fixture()
+    objects.bandwidth[1] = 25.0
+    plan = update_placement(
+        objects, nodes, scores, np.array([0, 0, 1, 2, 0]), PackRules(), MoveRules(interval_s=10, drain=False),
+        order=np.arange(5),
+    )  # fmt: skip
+    assert not plan.moves
+    assert plan.late
+    assert plan.place.tolist() == [0, 0, 1, 2, 0]
+
+
+def test_calm_nodes_are_emptied() -> None:
+    objects, nodes, scores = fixture()
+    objects.bandwidth[:] /= 10
+    plan = update_placement(
+        objects, nodes, scores / 10, np.arange(5), PackRules(), MoveRules(interval_s=1e5), order=np.arange(5)
+    )
+    assert plan.asleep.sum() >= 2
+    assert {move.which for move in plan.moves} == set(np.flatnonzero(plan.place != np.arange(5)).tolist())
+
+
+def test_too_many_objects_for_the_exact_packing() -> None:
+    objects, nodes, scores = fixture()
+    many = PackObjects(
+        tuple(map(str, range(13))), np.ones(13), np.ones(13), np.ones((13, 1)), np.ones((13, 1)),
+        np.zeros(13, dtype=np.int64), np.ones(13), np.arange(13),
+    )  # fmt: skip
+    del objects
+    with pytest.raises(InputError, match="12 at most"):
+        fewest_nodes(many, nodes, scores, PackRules())

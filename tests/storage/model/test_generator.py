@@ -1,0 +1,122 @@
+"""Generation: what a drawn trace keeps of the one that was learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kwiken.base.errors import InputError
+from kwiken.storage.model import IODrawing, generate, judge, stride_order, train
+from kwiken.storage.model.gap_laws import draw_family
+from kwiken.storage.model.reuse import matched
+from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
+from tests.support.storage.traces import log_and_hot_zone, zipf_trace
+
+
+@pytest.mark.parametrize("trace", [zipf_trace(), log_and_hot_zone()], ids=["zipf", "log"])
+def test_mix_states_gaps_and_hits_are_kept(trace: BlockTrace) -> None:
+    made = generate(train(trace), np.random.default_rng(1))
+    high = int(trace.end.max())
+    quarters = [
+        np.bincount(np.minimum(4 * each.start // high, 3), minlength=4) / len(each) for each in (trace, made)
+    ]
+    assert np.abs(quarters[0] - quarters[1]).max() < 0.01
+    assert made.read.mean() == pytest.approx(trace.read.mean(), abs=0.01)
+    assert made.sequential.mean() == pytest.approx(trace.sequential.mean(), abs=0.02)
+    assert made.duration_s == pytest.approx(trace.duration_s, rel=0.02)
+    shares = np.array([0.01, 0.05, 0.20])
+    hits = [hit_ratios(block_accesses(each)[0], shares) for each in (trace, made)]
+    assert np.abs(hits[0] - hits[1]).max() < 0.05
+
+
+def test_a_seed_gives_one_trace() -> None:
+    model = train(log_and_hot_zone(5000))
+    first, again = (generate(model, np.random.default_rng(3)) for _ in range(2))
+    assert (first.start == again.start).all()
+    assert (first.t_s == again.t_s).all()
+
+
+def test_a_scale_stretches_every_gap() -> None:
+    model = train(zipf_trace(5000))
+    one, half = (generate(model, np.random.default_rng(3), IODrawing(scale=scale)) for scale in (1.0, 0.5))
+    assert one.duration_s / half.duration_s == pytest.approx(2.0)
+    assert (one.start == half.start).all()
+
+
+def test_compression_keeps_gaps_and_shortens_the_day() -> None:
+    trace = zipf_trace(20_000)
+    slow = replace(trace, t_s=trace.t_s * 9000)
+    model = train(slow)
+    assert len(model.windows) > 10
+    long, short = (
+        generate(model, np.random.default_rng(3), IODrawing(compress=factor)) for factor in (1.0, 20.0)
+    )
+    assert long.duration_s / short.duration_s == pytest.approx(20, rel=0.05)
+
+
+@pytest.mark.parametrize("drawing", [IODrawing(scale=0), IODrawing(compress=-1), IODrawing(ios=10**9)])
+def test_impossible_drawings_are_refused(drawing: IODrawing) -> None:
+    with pytest.raises(InputError):
+        generate(train(zipf_trace(1000)), np.random.default_rng(0), drawing)
+
+
+@pytest.mark.parametrize("family", ["normal", "exponential", "gamma", "static"])
+def test_families_keep_the_mean(family: str) -> None:
+    drawn = draw_family(family, 3.0, 1.2, 100_000, np.random.default_rng(1))
+    assert drawn.mean() == pytest.approx(3.0, rel=0.01)
+    assert drawn.min() >= 0
+
+
+def test_poisson_gaps_have_bursts() -> None:
+    drawn = draw_family("poisson", 3.0, None, 100_000, np.random.default_rng(1))
+    assert (drawn == 0).mean() == pytest.approx(0.0498, abs=0.005)
+
+
+def test_threads_keep_their_shares_in_each_part() -> None:
+    weight = 1.0 / np.arange(1, 41)
+    weight /= weight.sum()
+    thread = np.repeat(np.arange(40), np.round(weight * 100_000).astype(int))
+    laid = thread[stride_order(thread, weight)]
+    assert np.abs(np.bincount(laid) / len(laid) - weight).max() < 0.0005
+    for part in np.array_split(laid, 10):
+        assert np.abs(np.bincount(part, minlength=40) / len(part) - weight).max() < 0.005
+
+
+def test_reuses_point_at_different_accesses() -> None:
+    rng = np.random.default_rng(0)
+    place = np.flatnonzero(rng.random(5000) < 0.6)[1:]
+    lags = np.minimum(rng.geometric(0.01, len(place)), place)
+    lags = np.maximum(lags, 1)
+    found = matched(np.zeros(len(place), dtype=np.int64), place, lags)
+    assert ((found >= 1) & (found <= place)).all()
+    assert len(np.unique(place - found)) > 0.97 * len(place)
+
+
+def test_threads_mode_has_the_shares_of_the_walk() -> None:
+    model = train(log_and_hot_zone(5000))
+    walk, threads = (
+        generate(model, np.random.default_rng(3), IODrawing(threads=mode)) for mode in (False, True)
+    )
+    assert np.bincount(walk.size)[[4096, 8192]].tolist() == np.bincount(threads.size)[[4096, 8192]].tolist()
+
+
+def test_a_trace_that_was_trained_on_is_judged_in_two_ways() -> None:
+    trace = log_and_hot_zone(4000)
+    found = judge(trace, train(trace), np.random.default_rng(1))
+    assert [each.judged_ios for each in found] == [2000, 2000]
+    assert all(each.nearness[0] < min(each.nearness[1:]) for each in found)
+
+
+def test_another_trace_is_judged_whole() -> None:
+    trace = log_and_hot_zone(4000)
+    (found,) = judge(log_and_hot_zone(3000, seed=8), train(trace), np.random.default_rng(1))
+    assert found.trained_ios == 0
+    assert found.judged_ios == 3000
+
+
+def test_too_few_are_not_judged() -> None:
+    trace = log_and_hot_zone(50)
+    with pytest.raises(InputError, match="200 are needed"):
+        judge(trace, train(trace), np.random.default_rng(1))

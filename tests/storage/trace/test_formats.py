@@ -1,0 +1,62 @@
+"""Reading block traces: the format is told from the content, and a wrong line is named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.base.errors import InputError
+from kwiken.storage.trace import FORMATS, trace_from_text
+from tests.support.storage.traces import FORMAT_TEXTS
+
+
+@pytest.mark.parametrize("name", FORMAT_TEXTS)
+def test_every_format_is_told_from_its_content(name: str) -> None:
+    trace = trace_from_text(FORMAT_TEXTS[name], where="x")
+    assert trace.read.tolist() == [True, False]
+    assert trace.size.tolist() == [8192, 4096]
+    assert trace.start.tolist() == [4096, 8192]
+    if name != "MQSim":
+        assert trace.t_s[1] == pytest.approx(1e-3)
+    assert name in {each.name for each in FORMATS}
+
+
+def test_a_wrong_line_is_named() -> None:
+    with pytest.raises(InputError, match=r"x:2: is no record"):
+        trace_from_text("1000 0 8 16 1\n1000 0 8 x 1\n1000 0 8 16 1\n", where="x")
+
+
+def test_a_cut_last_line_is_left_out_and_told() -> None:
+    trace = trace_from_text("1000 0 8 16 1\n2000 0 8 16 1\n300", where="x")
+    assert len(trace) == 2
+    assert "cut" in trace.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("hello\n", "no known format"),
+        ("fio version 9 iolog\n", "version"),
+        ("fio version 3 iolog\n0 a add\n", "no read"),
+        ("1000 0 8 0 1\n", "no I/O with bytes"),
+        ("1000 0 999999999999999999 8 1\n", "offset"),
+    ],
+)
+def test_bad_traces_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        trace_from_text(text, where="x")
+
+
+def test_a_clock_that_runs_backwards_is_told() -> None:
+    trace = trace_from_text("2000 0 8 16 1\n1000 0 64 16 0\n", where="x")
+    assert trace.read.tolist() == [False, True]
+    assert "backwards" in trace.notes[0]
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_a_trace_or_one_error(text: str) -> None:
+    try:
+        trace = trace_from_text(text, where="x")
+    except InputError:
+        return
+    assert len(trace) > 0
