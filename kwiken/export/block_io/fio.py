@@ -1,4 +1,4 @@
-"""A storage model as a job file of fio: one job for each volume, with its zones, sizes, mix and rate.
+"""A storage model as a job file of fio: one job for each stream, with its zones, sizes, mix and rate.
 
 fio takes whole percents. They are rounded so that their running sum is right within half a percent, which
 keeps every range of states within one point. What fio cannot be told is written into the file as a remark:
@@ -17,9 +17,9 @@ import numpy as np
 from kwiken.base.arrays import Ints
 from kwiken.base.errors import InputError
 from kwiken.export.block_io.trace_text import clean_name
-from kwiken.storage.model import StorageModel, tree_of
+from kwiken.storage.model import StorageModel, VolumeModel, tree_of
 
-MAX_VOLUMES: Final = 256  # of one job file
+MAX_STREAMS: Final = 256  # of one job file
 MAX_SIZES: Final = 64  # of one `bssplit`
 PERCENT: Final = 100
 BLOCK: Final = 4096  # bytes; borders of zones are multiples of it
@@ -27,7 +27,7 @@ BLOCK: Final = 4096  # bytes; borders of zones are multiples of it
 
 @dataclass(frozen=True, eq=False)
 class _Mix:
-    """What a job is told of one volume: I/Os by state, and by class."""
+    """What a job is told of one stream: I/Os by state, and by class."""
 
     occupancy: Ints
     size: Ints
@@ -48,34 +48,38 @@ def fio_job(model: StorageModel, *, ios: int, scale: float = 1.0) -> str:
         scale: factor of every gap: below 1 the load is more intense.
 
     Raises:
-        InputError: more volumes than one job file may hold.
+        InputError: more streams than one job file may hold, or too few I/Os for any.
     """
-    if len(model.volumes) > MAX_VOLUMES:
+    if len(model.streams) > MAX_STREAMS:
         raise InputError(
-            f"the model has {len(model.volumes)} volumes; a job file holds {MAX_VOLUMES} at most", where="fio"
+            f"the model has {len(model.streams)} streams; a job file holds {MAX_STREAMS} at most", where="fio"
         )
-    mixes = [_mix_of(model, volume) for volume in range(len(model.volumes))]
-    total = sum(int(mix.count.sum()) for mix in mixes)
-    rate = model.rate_per_s / scale
-    sections = [HEAD]
-    runs = []
-    for number, mix in enumerate(mixes):
-        volume = model.volumes[number]
-        share = int(mix.count.sum()) / total
+    total = sum(sum(stream.occupancy) for stream in model.streams)
+    widest = max(each.size for each in model.classes)
+    makes, runs, made = [], [], set[int]()
+    for number, stream in enumerate(model.streams):
+        share = sum(stream.occupancy) / total
         planned = round(share * ios)
         if planned < 1:
             continue
-        name = f"kwiken-{model.trained.digest[:8] or 'model'}-{number}-{clean_name(volume.name)[:40]}.dat"
-        # fio rounds a range down to whole I/Os, and refuses zones that reach beyond what is left.
-        end = -(-(volume.high + 2 * int(mix.size.max())) // BLOCK) * BLOCK
-        sections.append(
-            f"[make-{number}]\nfilename={name}\nrw=write\nbs={BLOCK}\noffset={end - BLOCK}\nsize={BLOCK}\n"
+        volume = model.volumes[stream.volume]
+        name = (
+            f"kwiken-{model.trained.digest[:8] or 'model'}-{stream.volume}-{clean_name(volume.name)[:40]}.dat"
         )
-        runs.append(_run_section(number, name, end, mix, planned, share * rate, model))
+        # fio rounds a range down to whole I/Os, and refuses zones that reach beyond what is left.
+        end = -(-(volume.high + 2 * widest) // BLOCK) * BLOCK
+        if stream.volume not in made:
+            made.add(stream.volume)
+            makes.append(
+                f"[make-{stream.volume}]\nfilename={name}\nrw=write\nbs={BLOCK}\n"
+                f"offset={end - BLOCK}\nsize={BLOCK}\n"
+            )
+        rate = share * model.rate_per_s / scale
+        runs.append(_run_section(number, name, end, _mix_of(model, number), planned, rate, model))
     if not runs:
-        raise InputError(f"{ios} I/Os are too few for any volume", where="fio")
+        raise InputError(f"{ios} I/Os are too few for any stream", where="fio")
     runs[0] = runs[0].replace("\n", "\nstonewall\n", 1)
-    return "\n".join((*sections, *runs))
+    return "\n".join((HEAD, *makes, *runs))
 
 
 HEAD: Final = f"""; Made by kwiken storage generate --to fio. Run with: fio FILE
@@ -91,14 +95,13 @@ blockalign={BLOCK}
 """
 
 
-def _mix_of(model: StorageModel, volume: int) -> _Mix:
-    streams = [stream for stream in model.streams if stream.volume == volume]
-    occupancy = np.sum([stream.occupancy for stream in streams], axis=0).astype(np.int64)
-    rows = np.array([row[3:] for stream in streams for row in stream.transitions], dtype=np.int64)
+def _mix_of(model: StorageModel, number: int) -> _Mix:
+    stream = model.streams[number]
+    rows = np.array([row[3:] for row in stream.transitions], dtype=np.int64)
     counts = np.bincount(rows[:, 0], weights=rows[:, 1], minlength=len(model.classes)).astype(np.int64)
     used = np.flatnonzero(counts)
     return _Mix(
-        occupancy,
+        np.array(stream.occupancy, dtype=np.int64),
         np.array([model.classes[number].size for number in used]),
         np.array([model.classes[number].read for number in used], dtype=np.int64),
         np.array([model.classes[number].sequential for number in used], dtype=np.int64),
@@ -109,13 +112,13 @@ def _mix_of(model: StorageModel, volume: int) -> _Mix:
 def _run_section(
     number: int, name: str, end: int, mix: _Mix, ios: int, rate_per_s: float, model: StorageModel
 ) -> str:
-    volume = model.volumes[number]
+    volume = model.volumes[model.streams[number].volume]
     low = volume.low // BLOCK * BLOCK
     reads = int(mix.count[mix.read == 1].sum()) / int(mix.count.sum())
     read_percent = round(PERCENT * reads)
     kinds = {PERCENT: "randread", 0: "randwrite"}
     lines = [
-        f"[volume-{number}]",
+        f"[stream-{number}]",
         f"filename={name}",
         f"filesize={end}",
         f"offset={low}",
@@ -134,7 +137,7 @@ def _run_section(
         # fio goes on where its last read, or its last write, ended, and here any I/O may lie between.
         "percentage_random="
         + ",".join(str(_random(mix, side, share)) for side, share in zip(sides, shares, strict=True)),
-        "random_distribution=zoned_abs:" + _zones(model, number, mix.occupancy, low),
+        "random_distribution=zoned_abs:" + _zones(volume, mix.occupancy, low),
         "rate_iops=" + ",".join(str(max(1, round(rate_per_s * max(share, 1e-9)))) for share in shares),
         "rate_process=poisson",
         "",
@@ -161,10 +164,10 @@ def _sizes(size: Ints, count: Ints) -> str:
     )
 
 
-def _zones(model: StorageModel, number: int, occupancy: Ints, low: int) -> str:
+def _zones(volume: VolumeModel, occupancy: Ints, low: int) -> str:
     """Zones of whole percents of the accesses: consecutive states, cut where their sum reaches one."""
-    edges = tree_of(model.volumes[number]).edges // BLOCK * BLOCK
-    edges[0], edges[-1] = low, -(-model.volumes[number].high // BLOCK) * BLOCK
+    edges = tree_of(volume).edges // BLOCK * BLOCK
+    edges[0], edges[-1] = low, -(-volume.high // BLOCK) * BLOCK
     sums = np.concatenate(([0.0], np.cumsum(occupancy) / max(int(occupancy.sum()), 1)))
     borders = np.rint(sums * PERCENT).astype(np.int64)
     cut = [0]

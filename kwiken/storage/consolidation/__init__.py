@@ -17,7 +17,7 @@ from kwiken.storage.consolidation.document import (
     objects_of as objects_of,
     place_from_json as place_from_json,
 )
-from kwiken.storage.consolidation.energy import NodePower as NodePower, energy_wh as energy_wh
+from kwiken.storage.consolidation.energy import NodePower as NodePower
 from kwiken.storage.consolidation.exact import (
     MAX_EXACT as MAX_EXACT,
     fewest_nodes as fewest_nodes,
@@ -32,7 +32,6 @@ from kwiken.storage.consolidation.interference import (
     pairs_served as pairs_served,
 )
 from kwiken.storage.consolidation.limits import (
-    DiskCurve as DiskCurve,
     published_latency_ms as published_latency_ms,
     published_limit as published_limit,
 )
@@ -44,7 +43,6 @@ from kwiken.storage.consolidation.moves import (
 from kwiken.storage.consolidation.packing import (
     DiskNodes as DiskNodes,
     NodeLoads as NodeLoads,
-    PackedData as PackedData,
     PackObjects as PackObjects,
     PackRules as PackRules,
     consolidate as consolidate,

@@ -34,7 +34,7 @@ class DemandForecaster:
 
     Attributes:
         slots: number of intervals in a day.
-        series: number of series.
+        series: number of series that are forecast side by side.
         quantile: None for the published rule; else the share of intervals whose demand is to stay below the
             forecast, 0 to 1: the rule's past errors are added at this quantile.
     """

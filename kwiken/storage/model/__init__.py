@@ -9,9 +9,8 @@ from kwiken.storage.model.comparison import (
     judge as judge,
 )
 from kwiken.storage.model.document import (
-    IOClass as IOClass,
     StorageModel as StorageModel,
-    digest_of as digest_of,
+    VolumeModel as VolumeModel,
     model_from_json as model_from_json,
 )
 from kwiken.storage.model.gap_laws import ks_distance as ks_distance

@@ -26,9 +26,9 @@ def baseline(name: str, trace: BlockTrace, ios: int, rng: np.random.Generator) -
     """Trace of a generator that knows a trace's mix.
 
     Args:
-        name: one of `BASELINES`.
+        name: generator to imitate, one of `BASELINES`.
         trace: trace whose sizes, read share, sequential share, volumes and mean rate are used.
-        ios: number of I/Os.
+        ios: number of I/Os to draw.
     """
     picked = rng.integers(len(trace), size=ios)
     volume, size = trace.volume[picked], trace.size[picked]

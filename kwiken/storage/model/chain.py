@@ -59,7 +59,7 @@ class StateChain:
         """States and classes of consecutive I/Os.
 
         Args:
-            length: number of I/Os.
+            length: number of I/Os to draw.
 
         Returns:
             (length,) state of each I/O, (length,) class of each, and (length,) whether the I/O begins a walk

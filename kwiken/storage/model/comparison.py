@@ -129,7 +129,7 @@ def halves(trace: BlockTrace, split: str) -> tuple[BlockTrace, BlockTrace]:
     """Part to train on and part to judge on.
 
     Args:
-        split: one of `SPLITS`.
+        split: how the trace is cut, one of `SPLITS`.
 
     Raises:
         InputError: too few I/Os to judge on.

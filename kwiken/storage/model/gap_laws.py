@@ -89,10 +89,10 @@ def draw_family(
     """(n,) gaps of a family with this mean, milliseconds, none below 0.
 
     Args:
-        family: one of `FAMILIES`.
+        family: name of a family, one of `FAMILIES`.
         mean_ms: mean gap, milliseconds.
         sd_ms: standard deviation, milliseconds; None where it is not told.
-        size: number of gaps.
+        size: number of gaps to draw.
 
     Raises:
         InputError: an unknown family.

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from kwiken.storage.trace.block_trace import (
     BlockTrace as BlockTrace,
-    follows as follows,
     trace_of as trace_of,
 )
 from kwiken.storage.trace.formats import (
-    FORMATS as FORMATS,
     OWN_HEADER as OWN_HEADER,
     trace_from_text as trace_from_text,
 )
@@ -16,5 +14,4 @@ from kwiken.storage.trace.stack_distance import (
     block_accesses as block_accesses,
     hit_ratios as hit_ratios,
     last_accesses as last_accesses,
-    stack_distances as stack_distances,
 )

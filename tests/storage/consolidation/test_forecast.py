@@ -8,7 +8,6 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.storage.consolidation import (
     DemandForecaster,
-    DiskCurve,
     datasets_from_toml,
     demand_from_text,
     history_from_csv,
@@ -17,6 +16,7 @@ from kwiken.storage.consolidation import (
     published_latency_ms,
     published_limit,
 )
+from kwiken.storage.consolidation.limits import DiskCurve
 
 DOCUMENT = """
 [[disks]]

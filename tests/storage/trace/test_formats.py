@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.storage.trace import FORMATS, trace_from_text
+from kwiken.storage.trace import trace_from_text
+from kwiken.storage.trace.formats import FORMATS
 from tests.support.storage.traces import FORMAT_TEXTS
 
 
