@@ -46,6 +46,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.placement",
         "kwiken.allocator.neighbours",
         "kwiken.allocator.sampling",
+        "kwiken.allocator.waiting",
         "kwiken.allocator.placement.schedulers",
         "kwiken.allocator.distance",
         "kwiken.allocator.packing.tasks",
