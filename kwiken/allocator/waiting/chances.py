@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kwiken.allocator.waiting.distributions import BusyTime
 
-EXACT: Final = 64  # busy slots up to which counts of releases are exact; above, they are Poisson's
 Chance = Callable[[float], float]  # of a slot within so many seconds
 HALVINGS: Final = 40
+AGES: Final = 12  # ages that stand for those of all slots that were given from one pool
+MOMENTS: Final = 40  # at which a curve is computed; straight lines between
+SHORTEST: Final = 1 / 256  # first moment, as a share of the longest mean busy time
+LONGEST: Final = 4.0  # last moment, in the same unit
+CERTAIN: Final = 1 - 1e-15  # probability above which the logarithm of the rest is not taken
 
 
 def chance_of_releases(chances: Sequence[float], needed: int) -> float:
@@ -26,13 +33,6 @@ def chance_of_releases(chances: Sequence[float], needed: int) -> float:
         return 1.0 - math.prod(1.0 - chance for chance in chances)
     if needed > len(chances):
         return 0.0
-    if len(chances) > EXACT:
-        mean = math.fsum(chances)
-        term = total = math.exp(-mean)
-        for count in range(1, needed):
-            term *= mean / count
-            total += term
-        return max(0.0, 1.0 - total)
     fewer = [1.0] + [0.0] * (needed - 1)  # probability of each count below the one that is needed
     for chance in chances:
         for count in range(needed - 1, 0, -1):
@@ -80,3 +80,70 @@ def time_for(chance: Chance, probability: float, longest_s: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if chance(middle) < probability else (low, middle)
     return high
+
+
+@dataclass(frozen=True)
+class ReleaseCurve:
+    """Releases into a pool that are expected from now on.
+
+    Attributes:
+        moments_s: times from now on, rising, in seconds.
+        hazards: by moment, minus the logarithm of the probability that nothing was released until then.
+    """
+
+    moments_s: tuple[float, ...]
+    hazards: tuple[float, ...]
+
+    def chance(self, within_s: float, needed: int) -> float:
+        """Probability of at least so many releases: exact for one; for more, the count is taken as Poisson's.
+
+        Args:
+            within_s: time from now on, in seconds.
+            needed: number of releases, 1 or more.
+        """
+        at = bisect.bisect_right(self.moments_s, within_s)
+        if at == len(self.moments_s):
+            hazard = self.hazards[-1]
+        elif at == 0:
+            hazard = self.hazards[0] * within_s / self.moments_s[0]
+        else:
+            part = (within_s - self.moments_s[at - 1]) / (self.moments_s[at] - self.moments_s[at - 1])
+            hazard = self.hazards[at - 1] + part * (self.hazards[at] - self.hazards[at - 1])
+        term = total = math.exp(-hazard)
+        for count in range(1, needed):
+            term *= hazard / count
+            total += term
+        return max(0.0, 1.0 - total)
+
+
+def release_curve(busy: Sequence[tuple[BusyTime, float, Sequence[float]]]) -> ReleaseCurve:
+    """Releases into a pool, by the ages of the busy slots.
+
+    Args:
+        busy: for the slots that were given from each pool: distribution of their busy times, share of them
+            that becomes free in the pool, and their ages in seconds.
+    """
+    longest_s = max((found.mean_s for found, _, _ in busy), default=1.0)
+    ratio = (LONGEST / SHORTEST) ** (1 / (MOMENTS - 1))
+    moments = tuple(longest_s * SHORTEST * ratio**at for at in range(MOMENTS))
+    groups = [(found, share, age_s, count) for found, share, ages in busy for age_s, count in _grouped(ages)]
+    hazards = tuple(
+        math.fsum(
+            count * -math.log1p(-min(share * found.within(age_s, moment), CERTAIN))
+            for found, share, age_s, count in groups
+        )
+        for moment in moments
+    )
+    return ReleaseCurve(moments, hazards)
+
+
+def _grouped(ages_s: Sequence[float]) -> list[tuple[float, int]]:
+    """A few ages that stand for all, and how many each stands for; the ages themselves while they are few."""
+    ordered = sorted(ages_s)
+    if len(ordered) <= AGES:
+        return [(age_s, 1) for age_s in ordered]
+    ends = [len(ordered) * at // AGES for at in range(AGES + 1)]
+    return [
+        (math.fsum(ordered[first:end]) / (end - first), end - first)
+        for first, end in itertools.pairwise(ends)
+    ]

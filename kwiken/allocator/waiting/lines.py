@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from kwiken.allocator.waiting.busy_times import BusyTimes
-from kwiken.allocator.waiting.chances import chance_of_releases, time_for
+from kwiken.allocator.waiting.chances import ReleaseCurve, release_curve, time_for
 from kwiken.allocator.waiting.quality_classes import QualityClasses
 from kwiken.allocator.waiting.settings import (
     BudgetClock,
@@ -129,6 +129,8 @@ class WaitingLines:
         self._arrivals = 0
         self._now_s = -math.inf
         self._uncharged: list[_Entry] = []  # by arrival
+        self._curves_at: tuple[float, int] = (-math.inf, 0)
+        self._curves: dict[int, ReleaseCurve] = {}
 
     # What happens outside
 
@@ -154,7 +156,7 @@ class WaitingLines:
         self._enter(entry)
         if self.settings.clock is BudgetClock.ARRIVAL:
             entry.charged_from_s = now_s
-        else:
+        elif self.settings.clock is BudgetClock.ROOM:
             self._uncharged.append(entry)
         return entry.line
 
@@ -207,6 +209,7 @@ class WaitingLines:
             raise InputError("does not run", where=f"job {job!r}")
         self.unit(held.unit, quality, free, now_s)
         del self._held[job]
+        self._changes += 1
         self._times.ended(held.pool, now_s - held.started_s, now_s, self._units[held.unit].pool)
 
     def lost(self, job: str, now_s: float) -> None:
@@ -219,6 +222,7 @@ class WaitingLines:
         self._at(now_s)
         if self._held.pop(job, None) is None:
             raise InputError("does not run", where=f"job {job!r}")
+        self._changes += 1
 
     def resumed(self, job: str, unit: str, pool: int, started_s: float) -> None:
         """Note a job that runs already, when the lines are built anew from a log.
@@ -232,6 +236,7 @@ class WaitingLines:
         if job in self._entries or job in self._held or not 0 <= pool < self._classes.count:
             raise InputError("waits or runs already, or has no such pool", where=f"job {job!r}")
         self._held[job] = _Held(unit, pool, started_s)
+        self._changes += 1
 
     def withdraw(self, job: str) -> None:
         """Take a job that waits out of its line.
@@ -243,6 +248,17 @@ class WaitingLines:
         if entry is None:
             raise InputError("does not wait", where=f"job {job!r}")
         self._leave(entry)
+
+    def charge(self, job: str, now_s: float) -> None:
+        """Start the clock of a job's budget, where the caller says when; once is enough.
+
+        Args:
+            job: name of a job that waits.
+            now_s: moment, in seconds.
+        """
+        self._at(now_s)
+        entry = self._waiting(job)
+        entry.charged_from_s = min(entry.charged_from_s, now_s)
 
     # What is decided
 
@@ -379,8 +395,6 @@ class WaitingLines:
 
     def _charge(self) -> None:
         """Start the clocks of the jobs that first come, first served would give the free slots to."""
-        if self.settings.clock is BudgetClock.ARRIVAL:
-            return
         charged = len(self._entries) - len(self._uncharged)
         while self._uncharged and charged < sum(self._free):
             self._uncharged.pop(0).charged_from_s = self._now_s
@@ -557,11 +571,21 @@ class WaitingLines:
 
     def _chance(self, pool: int, ahead: int, within_s: float, free: int | None = None) -> float:
         needed = ahead + 1 - (self._free[pool] if free is None else free)
-        if needed <= 0:
-            return 1.0
-        chances = []
-        for held in self._held.values():
-            busy, lands = self._times.fit(held.pool), self._times.landing(held.pool, pool)
-            if busy is not None and lands > 0:
-                chances.append(lands * busy.within(self._now_s - held.started_s, within_s))
-        return chance_of_releases(chances, needed)
+        return 1.0 if needed <= 0 else self._curve(pool).chance(within_s, needed)
+
+    def _curve(self, pool: int) -> ReleaseCurve:
+        """Expected releases into a pool, by the ages of all slots that are held at this moment."""
+        key = self._now_s, self._changes
+        if self._curves_at != key:
+            self._curves_at, self._curves = key, {}
+        if pool not in self._curves:
+            ages: dict[int, list[float]] = {}
+            for held in self._held.values():
+                ages.setdefault(held.pool, []).append(self._now_s - held.started_s)
+            busy = [
+                (found, self._times.landing(given, pool), ages[given])
+                for given in ages
+                if (found := self._times.fit(given)) is not None and self._times.landing(given, pool) > 0
+            ]
+            self._curves[pool] = release_curve(busy)
+        return self._curves[pool]

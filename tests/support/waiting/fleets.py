@@ -66,6 +66,14 @@ class LinedNodes:
         self.lines.ended(job, now_s, quality=quality, free=free)
         self.check()
 
+    def finish(self, now_s: float) -> None:
+        """Let every job start and end."""
+        while self.on or self.lines.waiting:
+            now_s += 4000.0
+            for name in sorted(self.on):
+                self.end(name, now_s)
+            self.step(now_s)
+
     def check(self) -> None:
         """Submitted jobs wait, run or have ended, each once; no node holds more jobs than it has slots."""
         waiting = [name for state in self.lines.state() for name in state.waiting]
