@@ -78,13 +78,17 @@ class Sizing:
     Contention on a node is measured when it is first asked for after a replica came to the node or left it,
     and after `refresh`.
 
+    Args:
+        allowed: (n,) whether a node may be chosen, such as those of one pool; None for every node.
+
     Attributes:
         anti_affinity: which nodes the replicas close to other replicas.
     """
 
-    def __init__(self, request: PlacementRequest, ledger: NodeLedger) -> None:
+    def __init__(self, request: PlacementRequest, ledger: NodeLedger, allowed: Bools | None = None) -> None:
         self.request = request
         self.ledger = ledger
+        self._allowed = allowed
         self.anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
         self.replicas: list[SizedReplica] = []
         self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
@@ -105,8 +109,9 @@ class Sizing:
         self._sums = _Sums()
 
     def open_nodes(self) -> Bools:
-        """(n,) whether anti-affinity leaves a node open to another replica."""
-        return self.anti_affinity.open_nodes(replica.node for replica in self.replicas)
+        """(n,) whether a node is allowed, and anti-affinity leaves it open to another replica."""
+        found = self.anti_affinity.open_nodes(replica.node for replica in self.replicas)
+        return found if self._allowed is None else found & self._allowed
 
     def add(self, node: int, size: int) -> None:
         """Place a replica; the caller has checked that it fits."""

@@ -49,11 +49,13 @@ class BudgetClock(StrEnum):
     Attributes:
         ARRIVAL: the job's arrival.
         ROOM: the first moment at which a first-come-first-served line would have given it a free slot; what
-            comes before is want of nodes, what comes after is the price of quality.
+            comes before is want of nodes, what comes after is the price of quality. Counted in slots.
+        REPORTED: the moment that the caller reports for the job, who knows more of room than slots.
     """
 
     ARRIVAL = "arrival"
     ROOM = "room"
+    REPORTED = "reported"
 
 
 @dataclass(frozen=True)

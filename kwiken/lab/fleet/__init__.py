@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.lab.fleet.applications import applications as applications
+from kwiken.lab.fleet.behaviour import Behaviour as Behaviour, Knowledge as Knowledge
 from kwiken.lab.fleet.catalogue import SCENARIOS as SCENARIOS
 from kwiken.lab.fleet.comparison import run_of as run_of
 from kwiken.lab.fleet.generators import (
@@ -11,6 +13,7 @@ from kwiken.lab.fleet.generators import (
     size_rows as size_rows,
 )
 from kwiken.lab.fleet.managers import CONTESTANTS as CONTESTANTS, simulate as simulate
+from kwiken.lab.fleet.platforms import LOCAL as LOCAL, Platform as Platform, cloud as cloud
 from kwiken.lab.fleet.simulator import FleetOutcome as FleetOutcome
 from kwiken.lab.fleet.targets import random_reservations as random_reservations
 from kwiken.lab.fleet.world import World as World

@@ -266,4 +266,4 @@ def test_bad_input_is_refused() -> None:
             WaitingJob(**{"name": "x", "quality": 1.0, **bad})  # type: ignore[arg-type]
     for wrong in ({"look_ahead": 0}, {"test_s": 0.0}, {"sure": 1.0}, {"patience_s": math.inf}):
         with pytest.raises(InputError):
-            LineSettings(**wrong)  # type: ignore[arg-type]
+            LineSettings(**wrong)

@@ -6,6 +6,7 @@ from kwiken.allocator.placement.schedulers.baselines import reservation as reser
 from kwiken.allocator.placement.schedulers.exact import Optimum as Optimum, solve as solve
 from kwiken.allocator.placement.schedulers.names import SCHEDULERS as SCHEDULERS, scheduler as scheduler
 from kwiken.allocator.placement.schedulers.paragon import (
+    ParagonScheduler as ParagonScheduler,
     colocation_quality as colocation_quality,
 )
 from kwiken.allocator.placement.schedulers.quasar import choose_by_price as choose_by_price

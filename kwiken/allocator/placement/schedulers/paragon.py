@@ -29,11 +29,14 @@ class ParagonScheduler:
             room is taken (Paragon section 3.11, NI).
         margin: pressure on each source that is kept free on both sides, a share from 0 to 1. The tightest fit
             without a margin spends the 5% that a target leaves on contention alone.
+        violates: whether a replica is placed with the least violation where contention allows no node;
+            without it the replica has to wait.
     """
 
     by_class: bool = True
     by_contention: bool = True
     margin: float = 0.0
+    violates: bool = True
     name: str = "paragon"
 
     def place(self, sizing: Sizing) -> None:
@@ -68,7 +71,7 @@ class ParagonScheduler:
             return tuple(float(key[0]) for key in keys(here)) if here.size else None
 
         fill(sizing, wanted.size, wanted.count, (nodes, keys(nodes)), key_of)
-        if self.by_contention and len(sizing.replicas) < wanted.count:
+        if self.by_contention and self.violates and len(sizing.replicas) < wanted.count:
             self._place_with_violations(sizing, wanted)
 
     def satisfied(self, sizing: Sizing) -> bool:

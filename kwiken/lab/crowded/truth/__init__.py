@@ -6,8 +6,13 @@ from kwiken.lab.crowded.truth.draw import (
     CrowdedWorld as CrowdedWorld,
     drawn_world as drawn_world,
 )
+from kwiken.lab.crowded.truth.law import left as left, processor_left as processor_left
 from kwiken.lab.crowded.truth.nodes import NOWHERE as NOWHERE, CrowdedNodes as CrowdedNodes
-from kwiken.lab.crowded.truth.programs import RESOURCES as RESOURCES, Programs as Programs
+from kwiken.lab.crowded.truth.programs import (
+    RESOURCES as RESOURCES,
+    STEEPNESS as STEEPNESS,
+    Programs as Programs,
+)
 from kwiken.lab.crowded.truth.rules import (
     ABLATIONS as ABLATIONS,
     BASE_OVER_PEAK as BASE_OVER_PEAK,
@@ -24,5 +29,6 @@ from kwiken.lab.crowded.truth.rules import (
     SOLD_MEMORY as SOLD_MEMORY,
     START_S as START_S,
     START_S_PER_GB as START_S_PER_GB,
+    Law as Law,
     Rules as Rules,
 )
