@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from kwiken.allocator.placement import (
@@ -491,7 +492,7 @@ def _sold(cluster: Cluster, manager: LinedManager) -> Cluster:
     """Cluster that a manager sees: what it sells of each node."""
     memory = 1e6 if manager.blind else 1.0
     classes = tuple(
-        replace(one, cores=manager.oversold * one.cores, memory_gb=memory * one.memory_gb)
+        msgspec.structs.replace(one, cores=manager.oversold * one.cores, memory_gb=memory * one.memory_gb)
         for one in cluster.classes
     )
     return Cluster(classes, cluster.nodes)

@@ -1,8 +1,8 @@
 """Truth of the lined fleet: how fast jobs run beside their neighbours, and what memory they use.
 
-The law of losses is not the one that schedulers suppose: every resource costs something below the tolerated
-pressure too, and what several resources leave multiplies (as in the crowded world). Processors are shared in
-time, and memory that is used may exceed what is reserved.
+The law of losses is not the one that schedulers suppose: a resource costs something below the tolerated
+pressure too, up to a largest loss of its own, and the worst one counts (a law of the crowded world). Processors
+are shared in time, and memory that is used may exceed what is reserved.
 """
 
 from __future__ import annotations
@@ -60,6 +60,6 @@ class LinedTruth:
         """
         caused = self._caused[rows]
         pressure = np.maximum(caused.sum(axis=0) - caused, 0.0)
-        kept = left(Law.PRODUCT, pressure, self._max_loss[rows], self._half[rows], self._tolerated[rows])
+        kept = left(Law.WORST, pressure, self._max_loss[rows], self._half[rows], self._tolerated[rows])
         share = processor_left(np.array([cores.sum()]), np.array([node_cores]), rules.SWITCHING)
         return np.asarray(self.alone[rows, node_class] * kept * share[0])
