@@ -336,6 +336,10 @@ class WaitingLines:
         """Changes of line of a job that waits, in their order."""
         return tuple(self._waiting(job).moves)
 
+    def charged_s(self, job: str) -> float:
+        """Waiting that has been charged to the budget of a job that waits, in seconds."""
+        return max(0.0, self._now_s - self._waiting(job).charged_from_s)
+
     def chance(self, job: str, within_s: float) -> float:
         """Probability that a slot of its line's pool is free for a job within some time from now on.
 

@@ -12,6 +12,7 @@ from kwiken.allocator.placement import Scheduler
 from kwiken.allocator.placement.schedulers import ParagonScheduler, scheduler
 from kwiken.allocator.waiting import CLASSES, LineOrder, Slack, SwitchRule
 from kwiken.lab.fleet import Knowledge
+from kwiken.lab.waiting.rules import OVERSOLD
 
 
 class Quality(StrEnum):
@@ -67,10 +68,11 @@ LINED_MANAGERS: Final[Mapping[str, LinedManager]] = MappingProxyType(
     {
         "paragon": LinedManager(),
         "paragon, true scores": LinedManager(knowledge=Knowledge.TRUE),
-        "paragon, oversold": LinedManager(oversold=1.5),
+        "paragon, cores shared": LinedManager(oversold=OVERSOLD),
+        "paragon, with margin": LinedManager("paragon-margin"),
         "interference only": LinedManager("interference-only"),
         "heterogeneity only": LinedManager("heterogeneity-only"),
-        "least loaded": LinedManager("least-loaded", oversold=1.5, blind=True),
+        "least loaded": LinedManager("least-loaded", oversold=OVERSOLD, blind=True),
         "least loaded, reservations": LinedManager("least-loaded"),
         "arq": ARQ,
         "arq, true scores": replace(ARQ, knowledge=Knowledge.TRUE),

@@ -109,6 +109,8 @@ class LinedOutcome:
         }
         found = {
             "QoS kept, %": 100 * float((got >= QOS).mean()),
+            "QoS kept but for the added wait, %": 100
+            * float((self.alone_s / (self.alone_s / np.maximum(got, 1e-9) - self.charged_s) >= QOS).mean()),
             "loss below 10%, %": 100 * float((got >= LITTLE).mean()),
             "loss above 20%, %": 100 * float((got < SEVERE).mean()),
             "mean performance, %": 100 * float(np.minimum(got, 1.0).mean()),

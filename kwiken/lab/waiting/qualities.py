@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -13,11 +14,16 @@ from kwiken.allocator.workloads import SOURCES, Measure, Target, Workload
 from kwiken.base.arrays import Bools
 from kwiken.lab.fleet import Platform, World
 from kwiken.lab.waiting.managers import LinedManager, Quality
-from kwiken.lab.waiting.rules import PAST, QOS
+from kwiken.lab.waiting.rules import ACCEPTED, PAST, QOS
+
+WHOLE: Final = 100.0
 
 
 class LinedQualities:
     """Scores of one run.
+
+    Sums of pressure are shares of the largest on either side: of the past application that causes most, and
+    of the empty node that offers most. So the most demanding applications need empty nodes of the best kind.
 
     Args:
         ledger: nodes as the manager sees them.
@@ -44,7 +50,10 @@ class LinedQualities:
                 ]
             )
         )
-        past = _past(world, ledger) if manager.quality is not Quality.PRESSURE else ()
+        past = _past(world, ledger)
+        self._most_needed = max(job_quality(one) for one in past)
+        every = np.arange(len(ledger.cluster.nodes))
+        self._most_offered = float(node_qualities(ledger, self._offered, every).max())
         self._suitable = (
             SuitableQuality(past, ledger.cluster, QOS) if manager.quality is Quality.SUITABLE else None
         )
@@ -64,7 +73,9 @@ class LinedQualities:
 
     def of_job(self, request: PlacementRequest) -> float:
         """Quality that a job needs, from 0 to 100."""
-        return job_quality(request) if self._suitable is None else self._suitable.of_job(request)
+        if self._suitable is not None:
+            return self._suitable.of_job(request)
+        return min(WHOLE, WHOLE * job_quality(request) / self._most_needed)
 
     def of_node(self, node: int) -> float:
         """Quality that a node offers now, from 0 to 100."""
@@ -72,12 +83,13 @@ class LinedQualities:
             return 0.0
         if self._suitable is not None:
             return self._suitable.of_node(self._ledger, node)
-        return float(node_qualities(self._ledger, self._offered, np.array([node]))[0])
+        (found,) = node_qualities(self._ledger, self._offered, np.array([node])).tolist()
+        return WHOLE * float(found) / self._most_offered
 
     def suits(self, request: PlacementRequest) -> Bools:
-        """(n,) nodes whose class meets a job's target by prediction, without neighbours."""
+        """(n,) nodes whose class is accepted for a job by prediction, without neighbours."""
         assert self._suitable is not None
-        return self._suitable.classes(request)[self._ledger.cluster.class_of]
+        return self._suitable.classes(request, ACCEPTED)[self._ledger.cluster.class_of]
 
 
 def _past(world: World, ledger: NodeLedger) -> tuple[PlacementRequest, ...]:

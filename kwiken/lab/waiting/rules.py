@@ -9,6 +9,9 @@ QOS: Final = (
     0.95  # of the performance alone on the best platform, from which quality of service counts as kept
 )
 LITTLE: Final = 0.90  # the same for a loss below 10%
+# Predicted share of the best performance from which a node is accepted in lines by suitability: predictions
+# are off by some percent, and a good node that is refused costs as much as a poor one that is taken.
+ACCEPTED: Final = 0.90
 LOSS: Final = 0.05  # share of its best time that a job may lose, measurement and charged waiting included
 MEASURING_S: Final = 5.0  # to profile and classify an application that was not seen before, in seconds
 

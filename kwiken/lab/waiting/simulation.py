@@ -48,6 +48,7 @@ from kwiken.lab.waiting.scenarios import LINED_SCENARIOS
 from kwiken.lab.waiting.truth import LinedTruth
 
 NOWHERE: Final = -1
+UNBOUNDED_GB: Final = 1e6  # memory of a node for a manager that does not look at memory
 ENDLESS_S: Final = 1e9  # budget of jobs that take any node anyway
 POINTS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a budget, at which chances are noted
 
@@ -404,13 +405,7 @@ class LinedSimulation:
 
     def _find(self, job: WaitingJob, pool: int | None) -> SlotOffer | None:
         place = self._waits[job.name]
-        anywhere = pool is None or not self._manager.waits
-        allowed = None if anywhere else self._pool == pool
-        request = self._request(place)
-        if allowed is not None and self._manager.quality is Quality.SUITABLE:
-            allowed &= self._qualities.suits(request)
-        sizing = Sizing(request, self._ledger, allowed)
-        (self._anywhere if anywhere else self._inside).place(sizing)
+        sizing = self._placed(place, pool)
         if not sizing.replicas:
             return None
         node = sizing.replicas[0].node
@@ -424,6 +419,20 @@ class LinedSimulation:
         quality, free = self._offer(node)
         self._pool[node] = self._qualities.pool(quality, free)
         return SlotOffer(self._cluster.nodes[node].name, quality, free)
+
+    def _placed(self, place: int, pool: int | None) -> Sizing:
+        """A job on a node of a pool, or on any where its budget is spent or its manager does not wait."""
+        request, manager = self._request(place), self._manager
+        if pool is None or not manager.waits:
+            sizing = Sizing(request, self._ledger)
+            self._anywhere.place(sizing)
+            return sizing
+        allowed = self._pool == pool
+        if manager.quality is Quality.SUITABLE:
+            allowed &= self._qualities.suits(request)
+        sizing = Sizing(request, self._ledger, allowed)
+        self._inside.place(sizing)
+        return sizing
 
     def _starts(self, start: LineStart) -> None:
         place, record = self._waits.pop(start.job), self._record
@@ -490,9 +499,12 @@ def _name(place: int) -> str:
 
 def _sold(cluster: Cluster, manager: LinedManager) -> Cluster:
     """Cluster that a manager sees: what it sells of each node."""
-    memory = 1e6 if manager.blind else 1.0
     classes = tuple(
-        msgspec.structs.replace(one, cores=manager.oversold * one.cores, memory_gb=memory * one.memory_gb)
+        msgspec.structs.replace(
+            one,
+            cores=manager.oversold * one.cores,
+            memory_gb=UNBOUNDED_GB if manager.blind else one.memory_gb,
+        )
         for one in cluster.classes
     )
     return Cluster(classes, cluster.nodes)

@@ -1,8 +1,8 @@
 """Truth of the lined fleet: how fast jobs run beside their neighbours, and what memory they use.
 
 The law of losses is not the one that schedulers suppose: a resource costs something below the tolerated
-pressure too, up to a largest loss of its own, and the worst one counts (a law of the crowded world). Processors
-are shared in time, and memory that is used may exceed what is reserved.
+pressure too, up to a largest loss of its own, and the worst one counts (a law of the crowded world).
+Processors are shared in time, and memory that is used may exceed what is reserved.
 """
 
 from __future__ import annotations

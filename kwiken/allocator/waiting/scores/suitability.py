@@ -35,8 +35,13 @@ class SuitableQuality:
         met = self._classes.mean(axis=0)[cluster.class_of]
         self._met = np.sort(met)
 
-    def classes(self, request: PlacementRequest) -> Bools:
-        """(c,) classes of node whose predicted performance meets a job's target, without neighbours."""
+    def classes(self, request: PlacementRequest, share: float | None = None) -> Bools:
+        """(c,) classes of node whose predicted performance meets a job's target, without neighbours.
+
+        Args:
+            share: share of its best performance that the job still needs; None for that of all jobs.
+        """
+        needed = self._share if share is None else share
         cluster, rates = self._cluster, request.rate[0]
         holds = np.array(
             [
@@ -46,7 +51,7 @@ class SuitableQuality:
             ]
         )
         best = rates[holds].max() if holds.any() else 0.0
-        return np.asarray(holds & (rates >= self._share * best - ROUNDING))
+        return np.asarray(holds & (rates >= needed * best - ROUNDING))
 
     def of_job(self, request: PlacementRequest) -> float:
         """Quality of node that a job needs, from 0 to 100: the share of nodes that miss its target."""
