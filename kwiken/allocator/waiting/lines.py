@@ -128,7 +128,8 @@ class WaitingLines:
         self._times = BusyTimes(classes.count)
         self._arrivals = 0
         self._now_s = -math.inf
-        self._uncharged: list[_Entry] = []  # by arrival
+        self._uncharged: list[_Entry] = []  # by arrival, where this machine starts the clocks
+        self._ticking: dict[str, _Entry] = {}  # charged by now, or without a budget
         self._curves_at: tuple[float, int] = (-math.inf, 0)
         self._curves: dict[int, ReleaseCurve] = {}
 
@@ -154,8 +155,10 @@ class WaitingLines:
         self._arrivals += 1
         self._entries[job.name] = entry
         self._enter(entry)
+        if budget_s <= 0:
+            self._ticking[job.name] = entry
         if self.settings.clock is BudgetClock.ARRIVAL:
-            entry.charged_from_s = now_s
+            self._tick(entry)
         elif self.settings.clock is BudgetClock.ROOM:
             self._uncharged.append(entry)
         return entry.line
@@ -257,8 +260,7 @@ class WaitingLines:
             now_s: moment, in seconds.
         """
         self._at(now_s)
-        entry = self._waiting(job)
-        entry.charged_from_s = min(entry.charged_from_s, now_s)
+        self._tick(self._waiting(job))
 
     # What is decided
 
@@ -289,7 +291,7 @@ class WaitingLines:
         """Moment by which `advance` has to be called again though nothing happens; infinite for never."""
         due = [
             min(entry.deadline_s, self._now_s + self.settings.test_s)
-            for entry in self._entries.values()
+            for entry in self._ticking.values()
             if not entry.spent and math.isfinite(entry.charged_from_s)
         ]
         return min(due, default=math.inf)
@@ -308,6 +310,14 @@ class WaitingLines:
             )
             for number, line in enumerate(self._lines)
         )
+
+    def free(self, pool: int) -> int:
+        """Number of free slots of a pool."""
+        return self._free[pool]
+
+    def length(self, line: int) -> int:
+        """Number of jobs of a line."""
+        return len(self._lines[line])
 
     @property
     def waiting(self) -> int:
@@ -393,6 +403,7 @@ class WaitingLines:
 
     def _leave(self, entry: _Entry) -> None:
         del self._entries[entry.job.name]
+        self._ticking.pop(entry.job.name, None)
         self._lines[entry.line].remove(entry)
         if entry in self._uncharged:
             self._uncharged.remove(entry)
@@ -401,15 +412,19 @@ class WaitingLines:
         """Start the clocks of the jobs that first come, first served would give the free slots to."""
         charged = len(self._entries) - len(self._uncharged)
         while self._uncharged and charged < sum(self._free):
-            self._uncharged.pop(0).charged_from_s = self._now_s
+            self._tick(self._uncharged.pop(0))
             charged += 1
+
+    def _tick(self, entry: _Entry) -> None:
+        entry.charged_from_s = min(entry.charged_from_s, self._now_s)
+        self._ticking[entry.job.name] = entry
 
     # Service
 
     def _serve(self, find: Find, starts: list[LineStart]) -> None:
         """Start spent jobs anywhere, then each line from its pool, then from the pools above."""
         for entry in sorted(
-            (entry for entry in self._entries.values() if self._is_spent(entry)),
+            (entry for entry in self._ticking.values() if self._is_spent(entry)),
             key=lambda entry: (-entry.job.priority, entry.deadline_s, entry.number),
         ):
             if not any(self._free):

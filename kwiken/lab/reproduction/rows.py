@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,8 @@ __all__ = [
     "RequiredRow",
     "UnreproducedRow",
     "gain",
+    "median_row",
+    "order_row",
     "over_seeds",
     "percent",
     "row",
@@ -98,6 +101,44 @@ def unreproduced(required: Iterable[RequiredRow]) -> Part:
 def row(figure: str, metric: str, ours: float, *, source: str = "", note: str = "") -> ReproducedRow:
     """A row in one line."""
     return ReproducedRow(figure=figure, metric=metric, source=source, ours=ours, note=note)
+
+
+MOST_SEEDS = 7 / 8  # share of the seeds in which an order has to hold
+ORDER_NOTE = "seeds in which the order holds; a tie is none"
+
+
+def median_row(
+    figure: str, metric: str, values: Sequence[float], source: str = "", note: str = ""
+) -> ReproducedRow:
+    """Row of a median over the seeds, with the lowest and the highest value."""
+    return ReproducedRow(
+        figure=figure,
+        metric=metric,
+        source=source,
+        ours=_rounded(statistics.median(values)),
+        note=note,
+        low=_rounded(min(values)),
+        high=_rounded(max(values)),
+    )
+
+
+def order_row(
+    figure: str, words: str, holds: Sequence[bool], source: str = "", note: str = ORDER_NOTE
+) -> ReproducedRow:
+    """Row of an order: the number of seeds in which it holds; one that mostly fails says so."""
+    count = sum(holds)
+    failed = "" if count >= MOST_SEEDS * len(holds) else "; FAILS"
+    return ReproducedRow(
+        figure=figure,
+        metric=f"order: {words}, seeds of {len(holds)}{failed}",
+        source=source,
+        ours=float(count),
+        note=note,
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.base.errors import InputError
+from kwiken.lab.reproduction.allocator.arq import all_parts as parts_of_arq
 from kwiken.lab.reproduction.allocator.colocation import all_parts as parts_of_colocation
 from kwiken.lab.reproduction.allocator.hcloud import all_parts as parts_of_hcloud
 from kwiken.lab.reproduction.allocator.ibench import all_parts as parts_of_ibench
@@ -22,6 +23,7 @@ NAMES = {
     "quasar": "Quasar (Delimitrou and Kozyrakis, ASPLOS 2014): classification and management by targets",
     "tarcil": "Tarcil (Delimitrou, Sanchez and Kozyrakis, SoCC 2015): sampled placement with guarantees",
     "hcloud": "HCloud (Delimitrou and Kozyrakis, ASPLOS 2016): reserved and on-demand nodes",
+    "arq": "ARQ (Delimitrou, Bambos and Kozyrakis, ICAC 2013): lines of waiting by the quality of node",
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
@@ -34,6 +36,7 @@ _PARTS = {
     "paragon": parts_of_paragon,
     "quasar": parts_of_quasar,
     "hcloud": parts_of_hcloud,
+    "arq": parts_of_arq,
     "ibench": parts_of_ibench,
     "colocation": parts_of_colocation,
     "lsh": parts_of_lsh,

@@ -257,8 +257,8 @@ class LinedSimulation:
 
     def _note_sample(self, job: WaitingJob, line: int) -> None:
         """Note the chance of a slot for a job that finds its line empty and its pool without one."""
-        state = self._lines.state()[line]
-        if not self._manager.waits or job.budget_s <= 0 or state.free or len(state.waiting) > 1:
+        empty = self._lines.length(line) == 1 and not self._lines.free(line)
+        if not self._manager.waits or job.budget_s <= 0 or not empty:
             return
         within_s = tuple(share * job.budget_s for share in POINTS)
         predicted = tuple(self._lines.chance(job.name, each) for each in within_s)
@@ -448,11 +448,8 @@ class LinedSimulation:
         self._open_ends(start.job, math.inf)
 
     def _close_samples(self) -> None:
-        if not self._open:
-            return
-        free = [state.free for state in self._lines.state()]
         for name, sample in list(self._open.items()):
-            if free[sample.pool]:
+            if self._lines.free(sample.pool):
                 self._open_ends(name, self._now_s - sample.at_s)
 
     def _open_ends(self, name: str, waited_s: float) -> None:

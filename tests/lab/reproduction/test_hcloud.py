@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.allocator.hcloud.better import out_of_sample
-from kwiken.lab.reproduction.allocator.hcloud.runs import level, order
-from kwiken.lab.reproduction.rows import Reproduction, run
+from kwiken.lab.reproduction.allocator.hcloud.runs import level
+from kwiken.lab.reproduction.rows import Reproduction, order_row, run
 
 
 def test_parts_and_their_jobs_grow_with_the_seeds() -> None:
@@ -36,5 +36,5 @@ def test_a_decision_is_near_hindsight_on_loads_that_were_not_used() -> None:
 def test_rows_say_their_spread_and_whether_an_order_fails() -> None:
     found = level("Figure 1", "cost", [1.0, 3.0, 2.0])
     assert (found.ours, found.low, found.high) == (2.0, 1.0, 3.0)
-    assert "FAILS" in order("Figure 1", "a before b", [True, False]).metric
-    assert "FAILS" not in order("Figure 1", "a before b", [True] * 7 + [False]).metric
+    assert "FAILS" in order_row("Figure 1", "a before b", [True, False]).metric
+    assert "FAILS" not in order_row("Figure 1", "a before b", [True] * 7 + [False]).metric

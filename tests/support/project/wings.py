@@ -102,6 +102,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.allocator.lsh",
         "kwiken.lab.reproduction.allocator.tarcil",
         "kwiken.lab.reproduction.allocator.hcloud",
+        "kwiken.lab.reproduction.allocator.arq",
         "kwiken.lab.reproduction.allocator",
         "kwiken.lab.reproduction.data.echo",
         "kwiken.lab.reproduction.data.storage_model",

@@ -23,8 +23,8 @@ from kwiken.lab.cloud import (
     draw_jobs,
     drawn_load,
 )
-from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, cloud_figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
+from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, cloud_figures, level
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds
 
 FIRST_SEED: Final = 1000  # of load curves; the seeds before were used while the rule was built
 DAYS: Final = 34  # half of them decide, half are paid
@@ -83,7 +83,7 @@ def _load_rows(results: list[list[Figures]]) -> Findings:
                 )
             )
         rows.append(
-            order(
+            order_row(
                 "Better (d)",
                 f"{shape}, ratio {ratio:g}: decided within 3% of hindsight",
                 [one["decided"] <= 0.03 for one in seeds],  # noqa: PLR2004 - the goal
@@ -130,7 +130,7 @@ def _reserving_rows(results: list[list[dict[str, Figures]]]) -> Findings:
                     )
                 )
         rows.append(
-            order(
+            order_row(
                 "Better (a)",
                 f"{scenario}: decided costs 5% less or better than the minimum, at 0.99 of its performance",
                 [
@@ -156,7 +156,7 @@ def _keeping_rows(results: list[list[dict[str, Figures]]]) -> Findings:
             level("Better (b)", f"{scenario}: HM, hourly cost x p95 loss, learned over ten spin-ups", ratios)
         )
         rows.append(
-            order(
+            order_row(
                 "Better (b)",
                 f"{scenario}: learned idle times are no worse than ten spin-ups",
                 [one <= 1 for one in ratios],
@@ -176,7 +176,7 @@ def _spot_rows(results: list[list[dict[str, Figures]]]) -> Findings:
             level("Better (c)", f"{scenario}: performance of sensitive jobs with spot over without", lost)
         )
         rows.append(
-            order(
+            order_row(
                 "Better (c)",
                 f"{scenario}: spot saves 20% or more at the same performance of sensitive jobs",
                 [saving >= 0.2 and kept >= 0.99 for saving, kept in zip(saved, lost, strict=True)],  # noqa: PLR2004 - the goal

@@ -8,8 +8,8 @@ import numpy as np
 
 from kwiken.allocator.provisioning import Commitment, break_even_weeks, sustained_use_factor
 from kwiken.lab.cloud import CLOUD_SCENARIOS
-from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Plot, PlotSeries, ReproducedRow
+from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, level
+from kwiken.lab.reproduction.rows import Findings, Plot, PlotSeries, ReproducedRow, order_row
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
 RATIOS: Final = (0.01, *(round(0.05 * step, 2) for step in range(1, 81)))
@@ -101,14 +101,14 @@ def _cost_orders(results: list[Costs]) -> list[ReproducedRow]:
     rows = []
     for first, second in (("OdM", "OdF"), ("HM", "HF"), ("HM", "OdF"), ("HF", "SR"), ("HM", "SR")):
         rows.append(
-            order(
+            order_row(
                 "Figure 11",
                 f"high: hourly cost, {first} below {second}",
                 [_hourly(one["high"][first]) < _hourly(one["high"][second]) for one in results],
             )
         )
     rows.append(
-        order(
+        order_row(
             "Figure 11",
             "static: SR is the cheapest by the hour",
             [
@@ -136,7 +136,7 @@ def _ratios(results: list[Costs]) -> list[ReproducedRow]:
         for scenario in CLOUD_SCENARIOS
     ]
     rows.append(
-        order(
+        order_row(
             "Figure 12",
             "the crossing rises from static to low to high",
             [_crossing(one["static"]) < _crossing(one["low"]) < _crossing(one["high"]) for one in results],
@@ -181,7 +181,7 @@ def _weeks(results: list[Costs]) -> list[ReproducedRow]:
         ]
         rows.append(level("Figure 13", f"{scenario}: the first of these by the formula, weeks", algebra))
     rows.append(
-        order(
+        order_row(
             "Figure 13",
             "static: OdM, then HM, then SR is the cheapest",
             [
@@ -191,7 +191,7 @@ def _weeks(results: list[Costs]) -> list[ReproducedRow]:
         )
     )
     rows.append(
-        order(
+        order_row(
             "Figure 13",
             "high: SR is never the cheapest within 52 weeks",
             [_first_week(one["high"], "SR", "HM") > 52 for one in results],  # noqa: PLR2004 - the term

@@ -6,8 +6,8 @@ from typing import Final
 
 from kwiken.allocator.provisioning.dispatch import POLICIES
 from kwiken.lab.cloud import CloudSettings
-from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
+from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds
 
 HYBRIDS: Final = ("HF", "HM")
 FIGURE: Final = {"HF": "Figure 6", "HM": "Figure 7"}
@@ -51,7 +51,7 @@ def _rows(results: list[list[dict[str, Figures]]]) -> Findings:
                     level(figure, f"high: {hybrid} {policy}, {metric}", [one[key] for one in values], source)
                 )
         rows.append(
-            order(
+            order_row(
                 figure,
                 f"high: {hybrid}, P8 is not dominated by P1 to P7",
                 [not _dominated(one) for one in seeds],
@@ -65,7 +65,7 @@ def _rows(results: list[list[dict[str, Figures]]]) -> Findings:
             ("P7", "P8", "utilisation", "P7 fills the reserved nodes more than P8"),
         ):
             rows.append(
-                order(
+                order_row(
                     figure, f"high: {hybrid}, {words}", [one[first][key] > one[second][key] for one in seeds]
                 )
             )

@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 
 from kwiken.lab.cloud import CloudSettings, CloudStrategy, draw_jobs, run_cloud
-from kwiken.lab.reproduction.rows import ReproducedRow
+from kwiken.lab.reproduction.rows import ReproducedRow, median_row
 
 RATIO: Final = 2.74  # price on demand over the reserved one, in the source
 LEVEL_NOTE: Final = (
     "simulated cloud with fixed laws (docs/allocate/provision.md); median over the seeds, with the lowest "
     "and the highest"
 )
-ORDER_NOTE: Final = "seeds in which the order holds; a tie is none"
 
 Figures = dict[str, float]
 
@@ -81,35 +80,7 @@ def level(
     figure: str, metric: str, values: Sequence[float], source: str = "", note: str = LEVEL_NOTE
 ) -> ReproducedRow:
     """Row of a median over the seeds."""
-    return ReproducedRow(
-        figure=figure,
-        metric=metric,
-        source=source,
-        ours=_rounded(float(np.median(values))),
-        note=note,
-        low=_rounded(min(values)),
-        high=_rounded(max(values)),
-    )
-
-
-def order(figure: str, words: str, holds: Sequence[bool], source: str = "") -> ReproducedRow:
-    """Row of an order: the number of seeds in which it holds; one that mostly fails says so."""
-    count = sum(holds)
-    failed = "" if count >= MOST_SEEDS * len(holds) else "; FAILS"
-    return ReproducedRow(
-        figure=figure,
-        metric=f"order: {words}, seeds of {len(holds)}{failed}",
-        source=source,
-        ours=float(count),
-        note=ORDER_NOTE,
-    )
-
-
-MOST_SEEDS: Final = 7 / 8  # share of the seeds in which an order has to hold
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+    return median_row(figure, metric, values, source, note)
 
 
 def of(results: Sequence[Figures], value: Callable[[Figures], float]) -> list[float]:

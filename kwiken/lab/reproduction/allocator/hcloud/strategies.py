@@ -9,8 +9,8 @@ import numpy as np
 
 from kwiken.lab.cloud import CLOUD_SCENARIOS, CloudSettings, draw_jobs
 from kwiken.lab.reproduction.allocator.hcloud.costs import cost_findings
-from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
+from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
 TABLE: Final = {
@@ -129,7 +129,7 @@ def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[Reproduc
             )
         )
     rows.append(
-        order(
+        order_row(
             "Figure 4",
             f"{scenario}: profiles help every strategy",
             [
@@ -148,7 +148,7 @@ def _high(known: list[dict[str, Figures]]) -> list[ReproducedRow]:
     chain = ("SR", "HF", "HM", "OdF", "OdM")
     for better, worse in itertools.pairwise(chain):
         rows.append(
-            order(
+            order_row(
                 "Figure 10",
                 f"high: performance, {better} before {worse}",
                 [one[better]["performance"] > one[worse]["performance"] for one in known],

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from kwiken.lab.cloud import CloudSettings
-from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level, order
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, over_seeds
+from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    order_row,
+    over_seeds,
+)
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
 TYPICAL_S: Final = 15.5
@@ -80,13 +88,13 @@ def _orders(by_case: dict[tuple[str, str], list[list[Figures]]]) -> list[Reprodu
         return [one[-1][key] - one[0][key] for one in by_case[kind, name]]
 
     return [
-        order(
+        order_row(
             "Figure 14a",
             "high: SR does not change with spin-up",
             [abs(up) <= FLAT for up in rise("spin-up", "SR")],
             "flat",
         ),
-        order(
+        order_row(
             "Figure 14a",
             "high: OdF and OdM lose most by spin-up",
             [
@@ -94,13 +102,13 @@ def _orders(by_case: dict[tuple[str, str], list[list[Figures]]]) -> list[Reprodu
                 for odf, odm, hf, hm in zip(*(rise("spin-up", name) for name in NAMES[1:]), strict=True)
             ],
         ),
-        order(
+        order_row(
             "Figure 14b",
             "high: SR does not change with load by others",
             [abs(up) <= FLAT for up in rise("load", "SR")],
             "flat",
         ),
-        order(
+        order_row(
             "Figure 14b",
             "high: OdM loses most by load of others",
             [
@@ -108,7 +116,7 @@ def _orders(by_case: dict[tuple[str, str], list[list[Figures]]]) -> list[Reprodu
                 for odf, odm, hf, hm in zip(*(rise("load", name) for name in NAMES[1:]), strict=True)
             ],
         ),
-        order(
+        order_row(
             "Figure 14b",
             "high: HM loses more from half load on than up to it",
             [
@@ -117,12 +125,12 @@ def _orders(by_case: dict[tuple[str, str], list[list[Figures]]]) -> list[Reprodu
             ],
             "bends near 50%",
         ),
-        order(
+        order_row(
             "Figure 15",
             "high: no idle time costs OdM performance",
             [one[0]["p95 loss"] > one[1]["p95 loss"] for one in by_case["retention", "OdM"]],
         ),
-        order(
+        order_row(
             "Figure 15",
             "high: long idle times cost OdM more than HM",
             [
@@ -132,13 +140,13 @@ def _orders(by_case: dict[tuple[str, str], list[list[Figures]]]) -> list[Reprodu
                 )
             ],
         ),
-        order(
+        order_row(
             "Figure 16",
             "high: SR does not change with the share",
             [abs(up) <= FLAT for up in rise("share", "SR")],
             "flat",
         ),
-        order(
+        order_row(
             "Figure 16",
             "high: hybrids lose more from 80% on than up to it",
             [

@@ -16,8 +16,8 @@ from kwiken.lab.cloud import (
     latency_factor,
     outside_load,
 )
-from kwiken.lab.reproduction.allocator.hcloud.runs import level, order
-from kwiken.lab.reproduction.rows import Findings, Part, over_seeds
+from kwiken.lab.reproduction.allocator.hcloud.runs import level
+from kwiken.lab.reproduction.rows import Findings, Part, order_row, over_seeds
 
 INSTANCES: Final = 40
 SENSITIVITY: Final = {"batch": 50.0, "latency": 85.0}  # pressure that the job causes on two resources
@@ -74,7 +74,7 @@ def _rows(results: list[list[dict[str, float]]]) -> Findings:
             )
         )
         rows.append(
-            order(
+            order_row(
                 figure,
                 f"{kind}: 16 cores vary least, by at most 3%",
                 [
