@@ -14,9 +14,10 @@ from kwiken.allocator.waiting.distributions import BusyTime
 Chance = Callable[[float], float]  # of a slot within so many seconds
 HALVINGS: Final = 40
 AGES: Final = 12  # ages that stand for those of all slots that were given from one pool
-MOMENTS: Final = 40  # at which a curve is computed; straight lines between
+MOMENTS: Final = 32  # at which a curve is computed; straight lines between
 SHORTEST: Final = 1 / 256  # first moment, as a share of the longest mean busy time
 LONGEST: Final = 4.0  # last moment, in the same unit
+LEAST_LEFT: Final = 1e-10  # probability that a job is as old as it is, below which it may end at any moment
 CERTAIN: Final = 1 - 1e-15  # probability above which the logarithm of the rest is not taken
 
 
@@ -126,15 +127,20 @@ def release_curve(busy: Sequence[tuple[BusyTime, float, Sequence[float]]]) -> Re
     longest_s = max((found.mean_s for found, _, _ in busy), default=1.0)
     ratio = (LONGEST / SHORTEST) ** (1 / (MOMENTS - 1))
     moments = tuple(longest_s * SHORTEST * ratio**at for at in range(MOMENTS))
-    groups = [(found, share, age_s, count) for found, share, ages in busy for age_s, count in _grouped(ages)]
-    hazards = tuple(
-        math.fsum(
-            count * -math.log1p(-min(share * found.within(age_s, moment), CERTAIN))
-            for found, share, age_s, count in groups
-        )
-        for moment in moments
-    )
-    return ReleaseCurve(moments, hazards)
+    hazards = [0.0] * MOMENTS
+    for found, share, ages in busy:
+        for age_s, count in _grouped(ages):
+            begun = found.below(age_s)
+            left = max(1.0 - begun, LEAST_LEFT)
+            for at, moment in enumerate(moments):
+                ends = share * min(1.0, max(0.0, (found.below(age_s + moment) - begun) / left))
+                hazards[at] -= count * math.log1p(-min(ends, CERTAIN))
+                if ends >= share:  # the job has ended by then, and by every later moment
+                    rest = count * math.log1p(-min(share, CERTAIN))
+                    for later in range(at + 1, MOMENTS):
+                        hazards[later] -= rest
+                    break
+    return ReleaseCurve(moments, tuple(hazards))
 
 
 def _grouped(ages_s: Sequence[float]) -> list[tuple[float, int]]:

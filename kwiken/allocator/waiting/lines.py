@@ -20,6 +20,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from kwiken.allocator.waiting.busy_times import BusyTimes
 from kwiken.allocator.waiting.chances import ReleaseCurve, release_curve, time_for
@@ -38,6 +39,7 @@ from kwiken.allocator.waiting.settings import (
 from kwiken.allocator.waiting.switching import LineProspect, best_value, stopping_values
 from kwiken.base.errors import InputError
 
+LEAST_LANDING: Final = 0.02  # share of a pool's slots below which their landing elsewhere is not counted
 Find = Callable[[WaitingJob, int | None], SlotOffer | None]
 
 
@@ -601,10 +603,10 @@ class WaitingLines:
             ages: dict[int, list[float]] = {}
             for held in self._held.values():
                 ages.setdefault(held.pool, []).append(self._now_s - held.started_s)
-            busy = [
-                (found, self._times.landing(given, pool), ages[given])
-                for given in ages
-                if (found := self._times.fit(given)) is not None and self._times.landing(given, pool) > 0
-            ]
+            busy = []
+            for given, given_ages in ages.items():
+                found, lands = self._times.fit(given), self._times.landing(given, pool)
+                if found is not None and lands >= LEAST_LANDING:
+                    busy.append((found, lands, given_ages))
             self._curves[pool] = release_curve(busy)
         return self._curves[pool]

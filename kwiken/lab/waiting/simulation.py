@@ -123,14 +123,11 @@ class LinedSimulation:
 
     Args:
         scenario: name of the world's scenario in `LINED_SCENARIOS`.
-        changed: rules of an ablation; None for the rules of the fleet.
     """
 
-    def __init__(
-        self, world: World, scenario: str, manager: LinedManager, changed: rules.LinedRules | None = None
-    ) -> None:
+    def __init__(self, world: World, scenario: str, manager: LinedManager) -> None:
         self._world, self._manager = world, manager
-        self._truth = LinedTruth(world, changed or rules.LinedRules())
+        self._truth = LinedTruth(world)
         jobs = world.scenario.jobs
         self._cluster = world.scenario.cluster
         self._ledger = NodeLedger(_sold(self._cluster, manager))

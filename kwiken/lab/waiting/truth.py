@@ -31,14 +31,14 @@ class LinedTruth:
         alone: (n, c) performance alone by class of the cluster, as a share of the best class.
     """
 
-    def __init__(self, world: World, changed: rules.LinedRules) -> None:
+    def __init__(self, world: World) -> None:
         behaviour = world.truth
         rng = np.random.default_rng([world.seed, 38])
         shape = (len(behaviour.het), len(RESOURCES))
         self._max_loss = rng.uniform(rules.LEAST_MAX_LOSS, rules.MOST_MAX_LOSS, shape)
         self._tolerated = np.maximum(behaviour.tolerated[:, OF_SCORED], 1e-6)
         self._half = self._half_pressure()
-        self._caused = changed.contention * behaviour.caused[:, OF_SCORED]
+        self._caused = behaviour.caused[:, OF_SCORED]
         self.alone: Floats = np.exp(behaviour.het)
         pressed = np.clip(behaviour.caused[:, MEMORY] / MOST_CAUSED, 0.0, 1.0)
         spread = rules.MOST_USED_MEMORY - rules.LEAST_USED_MEMORY

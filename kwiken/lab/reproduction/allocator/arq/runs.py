@@ -10,7 +10,14 @@ import numpy as np
 from kwiken.allocator.waiting import fitted
 from kwiken.base.arrays import Bools, Floats
 from kwiken.lab.reproduction.rows import ReproducedRow, median_row, order_row
-from kwiken.lab.waiting import ABLATIONS, LINED_MANAGERS, LINED_SCENARIOS, LinedOutcome, LinedSimulation
+from kwiken.lab.waiting import (
+    ABLATIONS,
+    LINED_MANAGERS,
+    LINED_SCENARIOS,
+    LinedOutcome,
+    LinedSimulation,
+    changed_world,
+)
 
 KEPT: Final = "QoS kept, %"
 LITTLE: Final = "loss below 10%, %"
@@ -39,10 +46,11 @@ def lined_figures(
         changed: name of an ablation; None for the rules of the fleet.
     """
     world = LINED_SCENARIOS[scenario].draw(seed)
-    rules = None if changed is None else ABLATIONS[changed]
+    if changed is not None:
+        world = changed_world(world, ABLATIONS[changed])
     found = {}
     for name in managers:
-        outcome = LinedSimulation(world, scenario, LINED_MANAGERS[name], rules).run()
+        outcome = LinedSimulation(world, scenario, LINED_MANAGERS[name]).run()
         found[name] = {**outcome.summary(), **_deviations(outcome), **_busy(outcome)}
     return found
 
