@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from functools import cache
@@ -25,6 +24,7 @@ from kwiken.allocator.provisioning import (
 )
 from kwiken.base.errors import InputError
 from kwiken.export.provisions import karpenter_pools
+from tests.support.export.schemas import faults
 
 PRICES = """
 currency = "USD"
@@ -90,33 +90,6 @@ def definition() -> dict[str, Any]:
     return schema
 
 
-def faults(value: Any, schema: dict[str, Any], at: str) -> list[str]:
-    """Where a value breaks an OpenAPI schema; rules in CEL are not checked."""
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
-    kind = schema.get("type")
-    if kind in kinds and not isinstance(value, kinds[kind]):
-        return [f"{at}: {value!r} is no {kind}"]
-    found: list[str] = []
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{at}: {value!r} is none of {schema['enum']}")
-    if "pattern" in schema and isinstance(value, str) and not re.search(schema["pattern"], str(value)):
-        found.append(f"{at}: {value!r} is not of {schema['pattern']}")
-    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        found.append(f"{at}: {value} is out of range")
-    if isinstance(value, dict):
-        found += [f"{at}.{name} is missing" for name in schema.get("required", ()) if name not in value]
-        for name, inner in value.items():
-            known = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
-            open_ = name == "metadata" and at == "pool"
-            if known is None and not open_:
-                found.append(f"{at}.{name} is unknown")
-            elif known is not None and not open_:
-                found += faults(inner, known, f"{at}.{name}")
-    for place, inner in enumerate(value if isinstance(value, list) else ()):
-        found += faults(inner, schema.get("items", {}), f"{at}[{place}]")
-    return found
-
-
 def test_pools_follow_the_decision() -> None:
     decided = provision()
     pools = list(yaml.safe_load_all(karpenter_pools(decided, where="p.json")))
@@ -133,7 +106,7 @@ def test_pools_follow_the_decision() -> None:
 def test_karpenter_takes_the_pools() -> None:
     schema = definition()
     for pool in yaml.safe_load_all(karpenter_pools(provision(), where="p.json")):
-        assert not faults(pool, schema, "pool")
+        assert not faults(pool, schema, "pool", {"pool.metadata"})
 
 
 def test_the_check_sees_faults() -> None:
@@ -142,7 +115,7 @@ def test_the_check_sees_faults() -> None:
     pool["spec"]["disruption"]["consolidateAfter"] = "soon"
     pool["spec"]["template"]["spec"]["colour"] = 1
     del pool["spec"]["template"]["spec"]["nodeClassRef"]
-    assert len(faults(pool, schema, "pool")) == 3
+    assert len(faults(pool, schema, "pool", {"pool.metadata"})) == 3
 
 
 def test_a_class_that_is_no_label_is_refused() -> None:

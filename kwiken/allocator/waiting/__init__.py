@@ -25,6 +25,12 @@ from kwiken.allocator.waiting.distributions import (
     fitted as fitted,
     normal as normal,
 )
+from kwiken.allocator.waiting.document import (
+    LINES_VERSION as LINES_VERSION,
+    LinedJob as LinedJob,
+    LinesDocument as LinesDocument,
+    PlannedLine as PlannedLine,
+)
 from kwiken.allocator.waiting.lines import Find as Find, LineState as LineState, WaitingLines as WaitingLines
 from kwiken.allocator.waiting.quality_classes import (
     CLASSES as CLASSES,

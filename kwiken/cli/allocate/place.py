@@ -134,6 +134,12 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     help="Who sends how much to whom, from kwiken traffic fit: callers and callees are brought together, at "
     "no more cost and no target lost.",
 )
+@click.option(
+    "--lines",
+    "lines_file",
+    metavar="FILE",
+    help="Write the lines in which the workloads would wait by the quality of node that they need, as JSON.",
+)
 @click.option("--plan", "plan_file", metavar="FILE", help="Plan whose copies and threads need cores too.")
 @click.option("--explain", is_flag=True, help="Show the factors of each prediction, and who costs whom what.")
 @click.option("--compare", is_flag=True, help="Show what every scheduler makes of it.")
@@ -157,6 +163,7 @@ def command(
     advise: str | None,
     beside: str | None,
     traffic: str | None,
+    lines_file: str | None,
     plan_file: str | None,
     explain: bool,
     compare: bool,
@@ -177,9 +184,9 @@ def command(
         stream=stream,
         advise=advise is not None,
         journal=journal is not None,
-        single=bool(out or picture or beside or traffic or explain or compare or as_json),
+        single=bool(out or picture or beside or traffic or lines_file or explain or compare or as_json),
     )
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", lines=lines_file == "-", json=as_json)
     texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
     predicted = read_text(profiles, MAX_PROFILES)
     running = None if beside is None else _load_placement(beside)
@@ -194,6 +201,7 @@ def command(
     _check_profiles(wanted, by_name, workloads, profiles)
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     demand = None if traffic is None else load_demand(traffic, wanted, cluster)
+    _write_lines(requests, cluster, lines_file, f"{nodes}, {workloads}, {profiles}")
     sampler = None
     if chosen == "sampled":
         from kwiken.cli.allocate.place_sampled import SampledSettings, answered, sampler_for, sampler_words
@@ -224,8 +232,8 @@ def command(
         print_json(shown if both is None else shown | {"traffic": both.summary()})
     else:
         unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
-        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture})
-        _show_more(told, compared, both, to_stderr="-" in {out, picture})
+        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture, lines_file})
+        _show_more(told, compared, both, to_stderr="-" in {out, picture, lines_file})
         note_written(out)
     _end(placement)
 
@@ -266,6 +274,25 @@ def _write(
         from kwiken.cli.allocate.pictures import draw_placement  # needs the libraries of reports
 
         write_text(picture, draw_placement(admissions, ledger))
+
+
+def _write_lines(
+    requests: Sequence[PlacementRequest], cluster: Cluster, path: str | None, source: str
+) -> None:
+    """Write the lines of the workloads where they are asked for, and say what each has."""
+    if path is None:
+        return
+    from kwiken.allocator.waiting import CLASSES
+    from kwiken.allocator.waiting.scores import planned_lines
+
+    found = planned_lines(requests, cluster, count=CLASSES, source=source)
+    write_text(path, found.to_json())
+    note_written(path)
+    for line in found.lines:
+        note(
+            f"{line.name}: quality above {line.above:g}, {len(line.jobs)} jobs, {len(line.nodes)} nodes "
+            f"with {line.cores:g} cores"
+        )
 
 
 def _end(placement: Placement) -> None:

@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement or a provision for Kubernetes and others."""
+"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement, a provision or lines for Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
 POOLS: Final = ("karpenter",)
+QUEUES: Final = ("kueue",)
 MAX_PROVISION: Final = 16 * MIB
 MAX_MAP: Final = 4 * MIB
 
@@ -31,10 +32,10 @@ MAX_MAP: Final = 4 * MIB
 @click.option(
     "--to",
     "program",
-    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS)),
+    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES)),
     required=True,
     help="Whose settings to write; compose and kubernetes take a placement from kwiken place, karpenter a "
-    "provision from kwiken provision.",
+    "provision from kwiken provision, kueue lines from kwiken place --lines.",
 )
 @click.option(
     "--map",
@@ -57,7 +58,7 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
     others, and --template writes a map of the missing ones. What the target cannot express is reported on
     stderr, and as comments in the file where its format has comments.
     """
-    if program in (*MANIFESTS, *POOLS):
+    if program in (*MANIFESTS, *POOLS, *QUEUES):
         _write_manifest(plan, program, out)
         return
     learned = load_plan(plan)
@@ -78,11 +79,14 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
 
 
 def _write_manifest(path: str, program: str, out: str) -> None:
-    """Write the replicas of a placement, or the node pools of a provision."""
+    """Write the replicas of a placement, the node pools of a provision, or the queues of lines."""
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
     if program in POOLS:
         _write_pools(path, out)
+        return
+    if program in QUEUES:
+        _write_queues(path, out)
         return
     text = read_text(path, MAX_PLACEMENT)
     from kwiken.allocator.placement import Placement
@@ -99,6 +103,16 @@ def _write_pools(path: str, out: str) -> None:
     from kwiken.export.provisions import karpenter_pools
 
     write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
+    note_written(out)
+
+
+def _write_queues(path: str, out: str) -> None:
+    """Write a queue for each line, in one cohort."""
+    text = read_text(path, MAX_PROVISION)
+    from kwiken.allocator.waiting import LinesDocument
+    from kwiken.export.lines import kueue_queues
+
+    write_text(out, kueue_queues(LinesDocument.from_json(text, where=path), where=path))
     note_written(out)
 
 

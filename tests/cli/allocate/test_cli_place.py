@@ -11,6 +11,7 @@ import pytest
 
 from kwiken.allocator.placement import Placement, nodes_from_toml
 from kwiken.allocator.placement.schedulers import SCHEDULERS
+from kwiken.allocator.waiting import LinesDocument
 from kwiken.cli.allocate import place
 from tests.support.project.commands import ROOT, refused, run
 
@@ -108,6 +109,20 @@ def test_the_picture_is_well_formed_and_shows_every_node(profiles: str, tmp_path
     assert result.exit_code == 0, result.stderr
     text = "".join(ET.fromstring(picture.read_text()).itertext())
     assert all(name in text for name in ("large-1", "medium-b-2", "small-4", "look-up", "memory-bandwidth"))
+
+
+def test_lines_are_written_and_exported(profiles: str, tmp_path: Path) -> None:
+    lines, queues = tmp_path / "queues.json", tmp_path / "queues.yaml"
+    done = run("place", NODES, WORKLOADS, "--profiles", profiles, "--lines", str(lines))
+    assert done.exit_code == 0
+    found = LinesDocument.from_json(lines.read_bytes(), where="queues.json")
+    jobs = {job.name for line in found.lines for job in line.jobs}
+    nodes = sorted(node for line in found.lines for node in line.nodes)
+    assert jobs == {"look-up", "snippets"}
+    cluster = nodes_from_toml((EXAMPLE / "nodes.toml").read_text(), where="n")
+    assert nodes == sorted(node.name for node in cluster.nodes)
+    assert run("export", str(lines), "--to", "kueue", "-o", str(queues)).exit_code == 0
+    assert queues.read_text().count("kind: ClusterQueue") == len(found.lines)
 
 
 def test_what_runs_stays_when_a_node_is_lost(profiles: str, tmp_path: Path) -> None:

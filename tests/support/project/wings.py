@@ -46,8 +46,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.placement",
         "kwiken.allocator.neighbours",
         "kwiken.allocator.sampling",
-        "kwiken.allocator.waiting.scores",
         "kwiken.allocator.waiting",
+        "kwiken.allocator.waiting.scores",
         "kwiken.allocator.placement.schedulers",
         "kwiken.allocator.distance",
         "kwiken.allocator.packing.tasks",
@@ -78,6 +78,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.export.placements",
         "kwiken.export.block_io",
         "kwiken.export.provisions",
+        "kwiken.export.lines",
         "kwiken.export",
     ),
     # Simulated clusters, and published tables computed anew.

@@ -23,7 +23,7 @@ class SuitableQuality:
     """Qualities by what arrived before.
 
     Args:
-        past: requests of past jobs, one or more; each of one replica of one size.
+        past: requests of past jobs, one or more; each is taken in its typical size.
         share: share of its best performance from which a job's target is met, above 0 and at most 1.
     """
 
@@ -42,11 +42,12 @@ class SuitableQuality:
             share: share of its best performance that the job still needs; None for that of all jobs.
         """
         needed = self._share if share is None else share
-        cluster, rates = self._cluster, request.rate[0]
+        cluster, size = self._cluster, request.typical_size
+        rates = request.rate[size]
         holds = np.array(
             [
-                one.cores >= request.all_cores[0] - ROUNDING
-                and one.memory_gb >= request.memory_gb[0] - ROUNDING
+                one.cores >= request.all_cores[size] - ROUNDING
+                and one.memory_gb >= request.memory_gb[size] - ROUNDING
                 for one in cluster.classes
             ]
         )
