@@ -51,7 +51,7 @@ class QualityClasses:
         Args:
             quality: from 0 to 100; what lies outside belongs to the nearer end.
         """
-        return bisect.bisect_left(self.cuts, -quality, key=lambda cut: -cut)
+        return bisect.bisect_right(self.cuts, -quality, key=lambda cut: -cut)
 
     def middle(self, number: int) -> float:
         """Middle of a class, as a share from 0 to 1: what a node of the class is worth.
