@@ -64,7 +64,18 @@ FOLDERS = {
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *("classify", "place", "pack", "size", "provision", "traffic", "storage", "fleet", "demo-place", "reproduce"),
+    *(
+        "classify",
+        "place",
+        "pack",
+        "size",
+        "provision",
+        "traffic",
+        "storage",
+        "fleet",
+        "demo-place",
+        "reproduce",
+    ),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

@@ -187,8 +187,10 @@ def command(
         single=bool(out or picture or beside or traffic or lines_file or explain or compare or as_json),
     )
     refuse_shared_stdout(out=out == "-", picture=picture == "-", lines=lines_file == "-", json=as_json)
-    texts = [read_text(nodes, MAX_NODES_FILE), read_text(workloads, MAX_WORKLOADS_FILE)]
-    predicted = read_text(profiles, MAX_PROFILES)
+    texts = [
+        read_text(path, most)
+        for path, most in ((nodes, MAX_NODES_FILE), (workloads, MAX_WORKLOADS_FILE), (profiles, MAX_PROFILES))
+    ]
     running = None if beside is None else _load_placement(beside)
     plan = None if plan_file is None else load_plan(plan_file)
     from kwiken.allocator.placement import Caution, explain_placement, nodes_from_toml
@@ -197,7 +199,7 @@ def command(
 
     cluster = nodes_from_toml(texts[0], where=nodes)
     wanted = workloads_from_toml(texts[1], where=workloads)
-    by_name = {found.name: found for found in profiles_from_json(predicted, where=profiles)}
+    by_name = {found.name: found for found in profiles_from_json(texts[2], where=profiles)}
     _check_profiles(wanted, by_name, workloads, profiles)
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     demand = None if traffic is None else load_demand(traffic, wanted, cluster)
@@ -211,14 +213,14 @@ def command(
             return
         sampler = sampler_for(sampled, len(cluster.nodes), seed)
     with progress("placing"):
-        admissions, ledger, placement = _place(requests, cluster, chosen, seed, running, sampler)
+        found = _place(requests, cluster, chosen, seed, running, sampler)
     both = None
     if demand is not None:
         nearer = nearby(sampler or scheduler(chosen, seed=seed), demand)
         with progress("bringing callers and callees together"):
             near = _place(requests, cluster, chosen, seed, running, nearer)
-        both = distances(cluster, demand, admissions, near[0])
-        admissions, ledger, placement = near
+        both, found = distances(cluster, demand, found[0], near[0]), near
+    admissions, ledger, placement = found
     if sampler is not None:
         note(sampler_words(sampler))
     with progress("finding what makes room"):
@@ -228,8 +230,8 @@ def command(
         compared = _compare(requests, cluster, seed, running) if compare else None
     _write(placement, admissions, ledger, out, picture)
     if as_json:
-        shown = {"placement": placement, "explanation": told, "schedulers": compared, "room": room}
-        print_json(shown if both is None else shown | {"traffic": both.summary()})
+        more = {} if both is None else {"traffic": both.summary()}
+        print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room} | more)
     else:
         unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
         _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture, lines_file})
