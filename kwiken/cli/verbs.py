@@ -59,23 +59,17 @@ FOLDERS = {
     "traffic": {
         "traffic": "Learn, judge and generate traffic: who sends how much to whom.",
     },
+    "batch": {
+        "batch": "Predict batch jobs from their logs, and plan where they run.",
+    },
 }
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
-    *(
-        "classify",
-        "place",
-        "pack",
-        "size",
-        "provision",
-        "traffic",
-        "storage",
-        "fleet",
-        "demo-place",
-        "reproduce",
-    ),
+    *("classify", "place", "pack", "size", "provision"),
+    *("batch", "storage", "traffic"),
+    *("fleet", "demo-place", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

@@ -1,0 +1,21 @@
+"""`kwiken batch`: learns batch jobs from their logs, predicts and plans them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kwiken.cli.shared import LazyCommand, LazyGroup
+
+# Line of help of each command. It stands here so that a help text imports no module of a command.
+COMMANDS: Final = {
+    "fit": LazyCommand(
+        "kwiken.cli.batch.batch_fit", "Learn jobs, stages, tasks and bytes from logs of Spark and Hadoop."
+    ),
+}
+
+
+@click.command(cls=LazyGroup, name="batch", lazy=COMMANDS, noun="command")
+def command() -> None:
+    """Predict how long batch jobs take with other resources, and plan where they run."""
