@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.batch.jobs.facts import facts_of as facts_of
 from kwiken.batch.jobs.job import (
     BatchJob as BatchJob,
     BatchJobs as BatchJobs,

@@ -142,6 +142,7 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
         ended: whether the run came to its end and the log says so.
         stages: stages, each after the stages that it waits for.
         executors: processes that ran its tasks, in order of their arrival.
+        unfinished: number of task attempts that had started and not ended where the log ends.
         unknown: what the log cannot tell, one sentence an entry.
     """
 
@@ -153,12 +154,19 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
     ended: bool = True
     stages: list[BatchStage]
     executors: list[ExecutorSpan] = []
+    unfinished: _Count = 0
     unknown: list[str] = []
 
     @property
     def n_tasks(self) -> int:
         """Number of tasks of all stages."""
         return sum(stage.n_tasks for stage in self.stages)
+
+    @property
+    def n_attempts(self) -> int:
+        """Number of task attempts, those included that failed, were killed or had not ended."""
+        ended = sum(len(stage.tasks) + stage.failed + stage.killed for stage in self.stages)
+        return ended + self.unfinished
 
     @property
     def task_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Tuples of machines and bandwidth that finish a MapReduce job before a deadline, with the least bandwidth."""
+"""Machines and bandwidth that finish a MapReduce job before a deadline, with the least bandwidth for each."""
 
 from __future__ import annotations
 

@@ -1,0 +1,211 @@
+"""Reader of Spark's event logs: one JSON event a line; events that no run needs are skipped undecoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs.logs.collected import CollectedRun
+from kwiken.batch.jobs.logs.spark_events import (
+    ApplicationEnd,
+    ApplicationStart,
+    Environment,
+    ExecutorAdded,
+    ExecutorRemoved,
+    JobStart,
+    StageEvent,
+    StageInfo,
+    TaskEnd,
+)
+
+LEAD: Final = b'{"Event":"'
+PREFIX: Final = b"SparkListener"
+LONGEST_EVENT_NAME: Final = 200
+MAX_STAGES_OF_LOG: Final = 100_000
+GPU: Final = ("spark.executor.resource.gpu.amount", "spark.task.resource.gpu.amount")
+
+
+class SparkReader:
+    """Reader of the events of one or several applications, in the order of the log.
+
+    Args:
+        name: name of a job whose log gives none.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._run = CollectedRun("spark")
+        self._done: list[BatchJob] = []
+        self._cpus = 1
+        self._slots_of_gpus: int | None = None
+        self._cores: dict[str, int] = {}
+        self._made_by: dict[int, int] = {}  # stage that was submitted for an RDD, by the RDD's number
+        self._rdd_of: dict[int, int] = {}
+        self._handlers: dict[bytes, tuple[msgspec.json.Decoder[Any], Callable[[Any], None]]] = {
+            PREFIX + name: (msgspec.json.Decoder(kind), handle)
+            for name, kind, handle in (
+                (b"TaskEnd", TaskEnd, self._task_ended),
+                (b"StageSubmitted", StageEvent, self._stage_submitted),
+                (b"StageCompleted", StageEvent, self._stage_ended),
+                (b"JobStart", JobStart, self._job_started),
+                (b"ApplicationStart", ApplicationStart, self._application_started),
+                (b"ApplicationEnd", ApplicationEnd, self._application_ended),
+                (b"ExecutorAdded", ExecutorAdded, self._executor_added),
+                (b"ExecutorRemoved", ExecutorRemoved, self._executor_removed),
+                (b"EnvironmentUpdate", Environment, self._environment),
+            )
+        }
+
+    def feed(self, line: bytes) -> None:
+        """Take one line.
+
+        Raises:
+            ValueError: the line is no JSON or lacks what its event must have.
+        """
+        name = _event_name(line)
+        handler = self._handlers.get(name)
+        if handler is not None:
+            decoder, handle = handler
+            handle(decoder.decode(line))
+        elif name == b"SparkListenerTaskStart":
+            self._run.started += 1
+        elif not line.rstrip().endswith(b"}"):
+            raise ValueError("is cut")
+
+    def jobs(self) -> list[BatchJob]:
+        """Runs of the applications that were read."""
+        self._finish()
+        return self._done
+
+    def _finish(self) -> None:
+        run = self._run
+        if run.stages or run.began_ms is not None:
+            slots = self._slots_of_gpus
+            for name, cores in self._cores.items():
+                there = max(1, cores // self._cpus)
+                run.executor(name).slots = there if slots is None else min(there, slots)
+            if run.began_ms is None:
+                run.unknown.append("the start: the log has no event of it")
+            if not run.executors:
+                run.unknown.append("the executors: the log has no event of one")
+            self._done.append(run.assembled(self._name))
+        self._run = CollectedRun("spark")
+        self._cores, self._made_by, self._rdd_of = {}, {}, {}
+
+    def _application_started(self, event: ApplicationStart) -> None:
+        if self._run.began_ms is not None:
+            self._finish()
+        self._run.began_ms, self._run.name = event.time, event.name
+        self._run.id = event.id or ""
+
+    def _application_ended(self, event: ApplicationEnd) -> None:
+        self._run.ended_ms = event.time
+
+    def _environment(self, event: Environment) -> None:
+        settings = event.settings
+        cpus = settings.get("spark.task.cpus", "1")
+        self._cpus = max(1, int(cpus)) if cpus.isascii() and cpus.isdigit() else 1
+        try:
+            of_executor, of_task = (float(settings[key]) for key in GPU)
+        except (KeyError, ValueError):
+            return
+        if of_task > 0:
+            self._slots_of_gpus = max(1, int(of_executor / of_task + 1e-9))
+
+    def _executor_added(self, event: ExecutorAdded) -> None:
+        executor = self._run.executor(event.name)
+        executor.host, executor.from_ms = event.info.host, event.time
+        self._cores[event.name] = event.info.cores
+
+    def _executor_removed(self, event: ExecutorRemoved) -> None:
+        self._run.executor(event.name).until_ms = event.time
+
+    def _job_started(self, event: JobStart) -> None:
+        for info in event.stages:
+            self._describe(info)
+
+    def _describe(self, info: StageInfo) -> None:
+        """Keep what a stage says of itself; parents that are skipped stand for the stage that made their data."""
+        if info.number < 0 or len(self._rdd_of) > MAX_STAGES_OF_LOG:
+            raise InputError(f"has more than {MAX_STAGES_OF_LOG} stages, the most that is read")
+        if info.rdds:
+            self._rdd_of[info.number] = info.rdds[0].number
+
+    def _stage_submitted(self, event: StageEvent) -> None:
+        info = event.info
+        self._describe(info)
+        stage = self._run.stage(info.number)
+        stage.repeats = max(stage.repeats, info.attempt)
+        if info.attempt == 0 or not stage.n_tasks:
+            stage.name, stage.n_tasks = info.name, info.n_tasks
+            stage.parents = tuple(self._maker(parent) for parent in info.parents)
+        if stage.submitted_ms is None or (info.submitted or stage.submitted_ms) < stage.submitted_ms:
+            stage.submitted_ms = info.submitted
+        if info.rdds:
+            self._made_by.setdefault(info.rdds[0].number, info.number)
+
+    def _maker(self, stage: int) -> int:
+        if stage in self._run.stages:
+            return stage
+        rdd = self._rdd_of.get(stage)
+        return stage if rdd is None else self._made_by.get(rdd, stage)
+
+    def _stage_ended(self, event: StageEvent) -> None:
+        info = event.info
+        if info.number not in self._run.stages:
+            self._stage_submitted(event)
+        stage = self._run.stage(info.number)
+        if stage.submitted_ms is None:
+            stage.submitted_ms = info.submitted
+        if info.ended is not None:
+            stage.ended_ms = max(stage.ended_ms or 0, info.ended)
+
+    def _task_ended(self, event: TaskEnd) -> None:
+        run, info = self._run, event.info
+        stage = run.stages.get(event.stage)
+        if stage is None:
+            stage = run.stage(event.stage)
+        if info.speculative:
+            stage.speculative += 1
+        if info.failed:
+            stage.failed += 1
+        elif info.killed:
+            stage.killed += 1
+        else:
+            run.task_ran(stage, info.executor, info.launched, info.finished)
+            executor = run.executors[info.executor]
+            if not executor.host:
+                executor.host = info.host
+        metrics = event.metrics
+        if metrics is None:
+            return
+        stage.spilled += metrics.spilled
+        if metrics.shuffle_read is not None:
+            stage.shuffled_remote += metrics.shuffle_read.remote
+            stage.shuffled_local += metrics.shuffle_read.local
+        if metrics.shuffle_write is not None:
+            stage.shuffle_written += metrics.shuffle_write.written
+        if metrics.input is not None:
+            stage.read += metrics.input.read
+        if metrics.output is not None:
+            stage.written += metrics.output.written
+
+
+class _Named(msgspec.Struct):
+    event: str = msgspec.field(name="Event")
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+
+
+def _event_name(line: bytes) -> bytes:
+    """Name of a line's event; Spark writes it first, others may not."""
+    if line.startswith(LEAD):
+        end = line.find(b'"', len(LEAD), len(LEAD) + LONGEST_EVENT_NAME)
+        if end > 0:
+            return line[len(LEAD) : end]
+    return _NAMED.decode(line).event.encode()

@@ -1,0 +1,164 @@
+"""Files of job logs: what a path names, unpacked as it is read, within bounds."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+from kwiken.base.errors import InputError
+from kwiken.base.extras import needs
+from kwiken.base.machine import MIB, open_regular
+
+if TYPE_CHECKING:
+    from kwiken.batch.jobs.logs import LogFindings
+
+BUFFER: Final = 1 << 20  # bytes
+MAX_FILES: Final = 100_000  # of one folder
+MAX_DEPTH: Final = 4  # folders below the one that is named
+LEAST_UNPACKED: Final = 1024 * MIB  # that any file may unpack to
+MOST_RATIO: Final = 1000  # bytes out for a byte in; Spark's own logs reach 50
+ZSTD: Final = b"\x28\xb5\x2f\xfd"
+GZIP: Final = b"\x1f\x8b"
+OTHER_CODECS: Final = {b"LZ4B": "lz4", b"\x82SNAP": "snappy", b"ZV": "lzf"}
+PART: Final = re.compile(r"events_(\d{1,9})_(.+?)(?:\.(?:zstd|zst|gz|compact))*")
+EXTENSIONS: Final = re.compile(r"(?:\.(?:zstd|zst|gz|jhist|tsv|json|inprogress))+$")
+
+
+@dataclass
+class JobLog:
+    """One log: the files that hold it, in order.
+
+    Attributes:
+        name: name for a job whose log gives none.
+    """
+
+    name: str
+    files: list[Path]
+
+    @property
+    def where(self) -> str:
+        """What messages call it: its file, or the folder of its files."""
+        return str(self.files[0] if len(self.files) == 1 else self.files[0].parent)
+
+
+@dataclass
+class Unpacking:
+    """What went wrong while the files of a log were unpacked; empty for nothing."""
+
+    problems: list[str] = field(default_factory=list)
+
+
+def logs_at(path: str) -> list[JobLog]:
+    """Logs that a path names: a file, or all files of a folder, where the parts of a rolled log are one.
+
+    Raises:
+        InputError: there is no such file, or a folder holds none, too many, or is too deep.
+    """
+    start = Path(path)
+    if not start.is_dir():
+        if not start.exists():
+            raise InputError("no such file or folder", where=path)
+        return [JobLog(EXTENSIONS.sub("", start.name), [start])]
+    files = sorted(_files(start, MAX_DEPTH))
+    if not files:
+        raise InputError("the folder holds no file", where=path)
+    if len(files) > MAX_FILES:
+        raise InputError(f"holds {len(files)} files; {MAX_FILES} is the most", where=path)
+    rolled: dict[tuple[Path, str], list[tuple[int, Path]]] = {}
+    logs: list[JobLog] = []
+    for file in files:
+        part = PART.fullmatch(file.name)
+        if part is None:
+            logs.append(JobLog(EXTENSIONS.sub("", file.name), [file]))
+        else:
+            rolled.setdefault((file.parent, part[2]), []).append((int(part[1]), file))
+    logs += [JobLog(name, [file for _, file in sorted(parts)]) for (_, name), parts in rolled.items()]
+    return sorted(logs, key=lambda log: log.files)
+
+
+def _files(folder: Path, deeper: int) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir():
+            if deeper and not entry.name.startswith("."):
+                yield from _files(entry, deeper - 1)
+        elif not entry.name.startswith("."):
+            yield entry
+
+
+def read_job_log(log: JobLog) -> tuple[LogFindings | None, list[str]]:
+    """Jobs of a log, None for files that are no log; and problems of unpacking, one sentence each.
+
+    Raises:
+        InputError: a file that may not be read, that unpacks to too much, or in a codec that is not read.
+    """
+    from kwiken.batch.jobs.logs import read_log
+
+    unpacking = Unpacking()
+    found = read_log(_lines(log, unpacking), name=log.name, where=log.where)
+    return found, unpacking.problems
+
+
+def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
+    from kwiken.batch.jobs.logs import MAX_LINE
+
+    for file in log.files:
+        with ExitStack() as opened:
+            raw = opened.enter_context(cast("AbstractContextManager[IO[bytes]]", open_regular(file)))
+            packed = os.fstat(raw.fileno()).st_size
+            left = max(LEAST_UNPACKED, MOST_RATIO * packed)
+            lines = _unpacked(cast(io.BufferedReader, raw), opened, str(file))
+            while True:
+                try:
+                    line = lines.readline(MAX_LINE + 1)
+                except _unpacking_errors() as error:
+                    unpacking.problems.append(f"{file}: is damaged from here on: {error}")
+                    break
+                if not line:
+                    break
+                left -= len(line)
+                if left < 0:
+                    bound = f"{max(LEAST_UNPACKED, MOST_RATIO * packed) // MIB} MiB"
+                    raise InputError(f"unpacks to more than {bound}, the most that is read", where=str(file))
+                if len(line) > MAX_LINE:
+                    raise InputError(f"has a line of more than {MAX_LINE // MIB} MiB", where=str(file))
+                yield line
+
+
+def _unpacked(raw: io.BufferedReader, opened: ExitStack, where: str) -> io.BufferedReader:
+    """Reader of the lines of a file, whatever it is packed with."""
+    head = raw.peek(8)[:8]
+    if head.startswith(ZSTD):
+        with needs("batch fit of zstd", "batch"):
+            import zstandard
+        unpacker = zstandard.ZstdDecompressor()
+        stream = opened.enter_context(unpacker.stream_reader(raw, read_size=BUFFER, read_across_frames=True))
+        return io.BufferedReader(cast("Any", stream), BUFFER)
+    if head.startswith(GZIP):
+        import gzip
+
+        return io.BufferedReader(cast("Any", opened.enter_context(gzip.GzipFile(fileobj=raw))), BUFFER)
+    for magic, name in OTHER_CODECS.items():
+        if head.startswith(magic):
+            raise InputError(f"is packed with {name}; zstd and gzip are read", where=where)
+    return raw
+
+
+def _unpacking_errors() -> tuple[type[Exception], ...]:
+    found: list[type[Exception]] = [EOFError, zlib.error, OSError]
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        pass
+    else:
+        found.append(cast("type[Exception]", zstandard.ZstdError))
+    return tuple(found)
+
+
+Progress = Callable[[float], None]
