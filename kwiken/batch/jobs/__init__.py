@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.batch.jobs.facts import facts_of as facts_of
+from kwiken.batch.jobs.facts import facts_of as facts_of, task_columns as task_columns
 from kwiken.batch.jobs.job import (
+    MAX_MS as MAX_MS,
     BatchJob as BatchJob,
     BatchJobs as BatchJobs,
     BatchStage as BatchStage,
+    Engine as Engine,
     ExecutorSpan as ExecutorSpan,
     StageBytes as StageBytes,
     TaskTimes as TaskTimes,
-    check_job as check_job,
 )

@@ -13,6 +13,9 @@ COMMANDS: Final = {
     "fit": LazyCommand(
         "kwiken.cli.batch.batch_fit", "Learn jobs, stages, tasks and bytes from logs of Spark and Hadoop."
     ),
+    "predict": LazyCommand(
+        "kwiken.cli.batch.batch_predict", "Predict how long a job takes with other executors, links or input."
+    ),
 }
 
 

@@ -27,8 +27,8 @@ MAX_SKIPPED_SHOWN: Final = 5
 def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bool) -> None:
     """Learn batch jobs from LOGS, files or folders: what ran, on what, for how long, with how many bytes.
 
-    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and tables of SWIM are told by their
-    content. Damaged logs are read as far as they go.
+    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and tables of SWIM are told by
+    their content. Damaged logs are read as far as they go.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     named = [log for path in logs for log in logs_at(path)]

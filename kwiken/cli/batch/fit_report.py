@@ -48,7 +48,8 @@ def show(jobs: Sequence[BatchJob], *, stages: bool) -> None:
     total = _total(jobs)
     say(
         "",
-        f"{len(jobs)} jobs, {total['stages']} stages, {total['tasks']} tasks, {_bytes(total['bytes_read'])} read",
+        f"{len(jobs)} jobs, {total['stages']} stages, {total['tasks']} tasks, "
+        f"{_bytes(total['bytes_read'])} read",
     )
 
 

@@ -61,7 +61,13 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator",
     ),
     # Jobs that read, shuffle and write: a log in, how long and on which racks.
-    "batch": ("kwiken.batch.jobs.mapreduce", "kwiken.batch.jobs", "kwiken.batch"),
+    "batch": (
+        "kwiken.batch.jobs.mapreduce",
+        "kwiken.batch.jobs",
+        "kwiken.batch.jobs.logs",
+        "kwiken.batch.jobs.replay",
+        "kwiken.batch",
+    ),
     # Stages with data: what their disks do, and which data sets share one.
     "storage": (
         "kwiken.storage.trace",

@@ -1,4 +1,4 @@
-"""What a reader has gathered of one run, and the run that comes of it: order of stages, waits of the driver."""
+"""What a reader has gathered of one run, and the run that comes of it with the waits of its driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Ints
-from kwiken.batch.jobs.job import (
+from kwiken.batch.jobs import (
     MAX_MS,
     BatchJob,
     BatchStage,
@@ -265,9 +265,9 @@ def _released_by(
 ) -> tuple[list[int], int]:
     """Stages whose end released a stage, and the driver's wait from the last of their ends.
 
-    There are three cases: 1. its parents ended just before, and nothing else is waited for; 2. nothing ran when
-    it was submitted, so the driver waited for all that had been running; 3. other stages ran, so the driver
-    waited for the last one that had ended only.
+    There are three cases: 1. its parents ended just before, and nothing else is waited for; 2. nothing ran
+    when it was submitted, so the driver waited for all that had been running; 3. other stages ran, so the
+    driver waited for the last one that had ended only.
     """
     ends = [one.ended_ms for one in before]
     last_parent = max((ends[one] or 0 for one in parents), default=None)

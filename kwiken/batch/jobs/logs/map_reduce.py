@@ -1,4 +1,4 @@
-"""Run of a MapReduce job from the starts and ends of its task attempts, whatever the format of the history."""
+"""Run of a MapReduce job from starts and ends of its task attempts, whatever the format of the history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage
 
 MAP, REDUCE = 0, 1  # numbers of the stages

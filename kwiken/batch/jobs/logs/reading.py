@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs.hadoop import JSON_HEAD, HadoopReader
 from kwiken.batch.jobs.logs.hadoop_one import HadoopOneReader
 from kwiken.batch.jobs.logs.spark import SparkReader
@@ -95,7 +95,7 @@ def _take(reader: _Reader, line: bytes, found: LogFindings, where: str) -> None:
 
 
 def _kind(line: bytes) -> tuple[str, type[SparkReader | HadoopReader | HadoopOneReader | SwimReader]] | None:
-    """Kind of a log by one of its first lines, and the reader of that kind; None where the line does not tell."""
+    """Kind of a log by one of its first lines, and its reader; None where the line does not tell."""
     head = line[:LOOKED_AT].strip()
     if head.startswith(b"{") and b'"Event":' in head:
         return "Spark event log", SparkReader

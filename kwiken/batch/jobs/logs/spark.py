@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.job import BatchJob
-from kwiken.batch.jobs.logs.collected import CollectedRun
+from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage
 from kwiken.batch.jobs.logs.spark_events import (
     ApplicationEnd,
     ApplicationStart,
@@ -20,6 +20,7 @@ from kwiken.batch.jobs.logs.spark_events import (
     StageEvent,
     StageInfo,
     TaskEnd,
+    TaskMetrics,
 )
 
 LEAD: Final = b'{"Event":"'
@@ -41,6 +42,7 @@ class SparkReader:
         self._run = CollectedRun("spark")
         self._done: list[BatchJob] = []
         self._cpus = 1
+        self._without_metrics = 0
         self._slots_of_gpus: int | None = None
         self._cores: dict[str, int] = {}
         self._made_by: dict[int, int] = {}  # stage that was submitted for an RDD, by the RDD's number
@@ -90,11 +92,14 @@ class SparkReader:
                 run.executor(name).slots = there if slots is None else min(there, slots)
             if run.began_ms is None:
                 run.unknown.append("the start: the log has no event of it")
+            if self._without_metrics:
+                run.unknown.append(f"the bytes of {self._without_metrics} tasks, which have no metrics")
             if not run.executors:
                 run.unknown.append("the executors: the log has no event of one")
             self._done.append(run.assembled(self._name))
         self._run = CollectedRun("spark")
         self._cores, self._made_by, self._rdd_of = {}, {}, {}
+        self._without_metrics = 0
 
     def _application_started(self, event: ApplicationStart) -> None:
         if self._run.began_ms is not None:
@@ -129,7 +134,7 @@ class SparkReader:
             self._describe(info)
 
     def _describe(self, info: StageInfo) -> None:
-        """Keep what a stage says of itself; parents that are skipped stand for the stage that made their data."""
+        """Keep the data that a stage makes: a skipped stage stands for the one that made the same data."""
         if info.number < 0 or len(self._rdd_of) > MAX_STAGES_OF_LOG:
             raise InputError(f"has more than {MAX_STAGES_OF_LOG} stages, the most that is read")
         if info.rdds:
@@ -166,11 +171,8 @@ class SparkReader:
 
     def _task_ended(self, event: TaskEnd) -> None:
         run, info = self._run, event.info
-        stage = run.stages.get(event.stage)
-        if stage is None:
-            stage = run.stage(event.stage)
-        if info.speculative:
-            stage.speculative += 1
+        stage = run.stage(event.stage)
+        stage.speculative += info.speculative
         if info.failed:
             stage.failed += 1
         elif info.killed:
@@ -180,19 +182,23 @@ class SparkReader:
             executor = run.executors[info.executor]
             if not executor.host:
                 executor.host = info.host
-        metrics = event.metrics
-        if metrics is None:
-            return
-        stage.spilled += metrics.spilled
-        if metrics.shuffle_read is not None:
-            stage.shuffled_remote += metrics.shuffle_read.remote
-            stage.shuffled_local += metrics.shuffle_read.local
-        if metrics.shuffle_write is not None:
-            stage.shuffle_written += metrics.shuffle_write.written
-        if metrics.input is not None:
-            stage.read += metrics.input.read
-        if metrics.output is not None:
-            stage.written += metrics.output.written
+        if event.metrics is not None:
+            _add_bytes(stage, event.metrics)
+        elif not info.failed:
+            self._without_metrics += 1
+
+
+def _add_bytes(stage: CollectedStage, metrics: TaskMetrics) -> None:
+    stage.spilled += metrics.spilled
+    if metrics.shuffle_read is not None:
+        stage.shuffled_remote += metrics.shuffle_read.remote
+        stage.shuffled_local += metrics.shuffle_read.local
+    if metrics.shuffle_write is not None:
+        stage.shuffle_written += metrics.shuffle_write.written
+    if metrics.input is not None:
+        stage.read += metrics.input.read
+    if metrics.output is not None:
+        stage.written += metrics.output.written
 
 
 class _Named(msgspec.Struct):

@@ -26,7 +26,9 @@ class _Output(_Event, gc=False):
     written: int = msgspec.field(default=0, name="Bytes Written")
 
 
-class _Metrics(_Event, gc=False):
+class TaskMetrics(_Event, gc=False):
+    """Bytes that a task moved."""
+
     spilled: int = msgspec.field(default=0, name="Disk Bytes Spilled")
     shuffle_read: _ShuffleRead | None = msgspec.field(default=None, name="Shuffle Read Metrics")
     shuffle_write: _ShuffleWrite | None = msgspec.field(default=None, name="Shuffle Write Metrics")
@@ -49,7 +51,7 @@ class TaskEnd(_Event, gc=False):
 
     stage: int = msgspec.field(name="Stage ID")
     info: _TaskInfo = msgspec.field(name="Task Info")
-    metrics: _Metrics | None = msgspec.field(default=None, name="Task Metrics")
+    metrics: TaskMetrics | None = msgspec.field(default=None, name="Task Metrics")
 
 
 class _Rdd(_Event, gc=False):

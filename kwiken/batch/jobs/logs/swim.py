@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.batch.jobs.job import BatchJob, BatchStage, StageBytes
+from kwiken.batch.jobs import BatchJob, BatchStage, StageBytes
 
 COLUMNS: Final = 6
 BLOCK_BYTES: Final = 128 << 20  # of input for one map, the default of Hadoop
@@ -44,7 +44,7 @@ class SwimReader:
 
 
 def swim_job(name: str, *, at_s: int, read: int, shuffled: int, written: int) -> BatchJob:
-    """Job of which only bytes are known: a map for each block of input, and as many reduces as blocks of shuffle.
+    """Job of which only bytes are known: a map for each block of input, a reduce for each block of shuffle.
 
     Args:
         at_s: time of submission, seconds since the table's start.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kwiken.batch.jobs.mapreduce.candidates import ReservedTuple as ReservedTuple, candidates as candidates
+from kwiken.batch.jobs.mapreduce.deadline_tuples import (
+    ReservedTuple as ReservedTuple,
+    candidates as candidates,
+)
 from kwiken.batch.jobs.mapreduce.formulas import (
     MapReduceJob as MapReduceJob,
     MapReduceProfile as MapReduceProfile,

@@ -1,0 +1,116 @@
+"""Choice between the models of a job by the error on runs that a model has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.replay.baselines import by_ernest, by_waves
+from kwiken.batch.jobs.replay.predictor import Predictor
+
+Model = Literal["replay", "waves"]
+TIE: Final = 0.005  # of the completion time, by which an error must be smaller to be preferred
+MOST_HELD_OUT: Final = 12  # runs that are left out in turn
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Model to predict with.
+
+    Attributes:
+        model: `replay` for list scheduling of the job's own tasks, `waves` for the published rule.
+        errors: by model, mean relative error on runs left out; empty where none can be left out.
+        reason: why it was chosen, for users.
+    """
+
+    model: Model
+    errors: Mapping[str, float]
+    reason: str
+
+
+def baselines_at(predictor: Predictor, executors: Sequence[int]) -> dict[str, list[float]]:
+    """Completion times by what predictions are compared with, milliseconds, by the name of the rule.
+
+    Ernest needs runs of two sizes, and is left out without them.
+
+    Args:
+        executors: numbers of executors, each 1 or more.
+    """
+    runs = predictor.runs
+    by_size = {model.n_executors: model for model in runs}
+    bases = [by_size[predictor.base_of(n)] for n in executors]
+    found = {
+        "waves": [float(by_waves(base, [n])[0]) for base, n in zip(bases, executors, strict=True)],
+        "constant": [float(base.job.took_ms) for base in bases],
+    }
+    if len(predictor.sizes) > 1:
+        known = [model.n_executors for model in runs]
+        found["ernest"] = list(map(float, by_ernest(known, [model.job.took_ms for model in runs], executors)))
+    return found
+
+
+def choose_model(runs: Sequence[BatchJob]) -> ModelChoice:
+    """Choose by leaving out each size in turn, or each run where all have one size.
+
+    Args:
+        runs: runs of one job, at least one with task times.
+    """
+    usable = Predictor(runs).runs
+    sizes = {model.n_executors for model in usable}
+    if len(usable) == 1:
+        reason = "one run is known, so none can be held out; replays know which stages share the slots"
+        return ModelChoice("replay", {}, reason)
+    held: list[tuple[list[BatchJob], list[BatchJob]]] = []
+    if len(sizes) > 1:
+        for size in sorted(sizes):
+            out = [model.job for model in usable if model.n_executors == size]
+            held.append((out, [model.job for model in usable if model.n_executors != size]))
+    else:
+        jobs = [model.job for model in usable]
+        held = [([job], [other for other in jobs if other is not job]) for job in jobs]
+    errors: dict[str, list[float]] = {}
+    for out, rest in held[:MOST_HELD_OUT]:
+        _judge(out, Predictor(rest), errors)
+    mean = {name: float(np.mean(values)) for name, values in errors.items()}
+    model: Model = "waves" if mean["waves"] < mean["replay"] - TIE else "replay"
+    other = "waves" if model == "replay" else "replay"
+    what = "sizes" if len(sizes) > 1 else "runs"
+    order = [name for name in (model, other, "ernest", "constant") if name in mean]
+    told = ", ".join(f"{name} {mean[name]:.1%}" for name in order)
+    reason = f"mean error on {what} held out in turn: {told}"
+    return ModelChoice(model, mean, reason)
+
+
+def _judge(out: list[BatchJob], predictor: Predictor, errors: dict[str, list[float]]) -> None:
+    for job in out:
+        n = job.n_executors
+        predicted = {name: values[0] for name, values in baselines_at(predictor, [n]).items()}
+        predicted["replay"] = predictor.at(n).total_ms
+        for name, value in predicted.items():
+            errors.setdefault(name, []).append(abs(value - job.took_ms) / max(1, job.took_ms))
+
+
+def smallest_in_time(total_ms: Callable[[int], float], deadline_ms: float, most: int) -> int | None:
+    """Smallest number of executors that meets a deadline; None if none up to `most` does.
+
+    The time is taken as falling up to the number that is found: the search doubles, and then halves.
+
+    Args:
+        total_ms: completion time by number of executors, milliseconds.
+        deadline_ms: completion time that is wanted, milliseconds.
+        most: largest number that is tried, 1 or more.
+    """
+    n = 1
+    while n < most and total_ms(n) > deadline_ms:
+        n = min(2 * n, most)
+    if total_ms(n) > deadline_ms:
+        return None
+    low, high = n // 2, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if total_ms(middle) <= deadline_ms else (middle, high)
+    return high

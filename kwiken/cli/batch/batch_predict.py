@@ -1,0 +1,170 @@
+"""`kwiken batch predict`: how long a job takes with other resources, with an interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kwiken.apps.console import note, note_written, print_json, progress, read_text, write_text
+from kwiken.base.errors import InputError
+from kwiken.base.extras import require
+from kwiken.base.machine import MIB
+from kwiken.cli.batch.quantities import (
+    MAX_EXECUTORS,
+    Bandwidth,
+    ExecutorRange,
+    InputSize,
+    InputSizeType,
+    spread,
+)
+from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout, seconds_of
+
+if TYPE_CHECKING:
+    from kwiken.batch.jobs import BatchJob
+    from kwiken.batch.jobs.replay import NetworkBounds
+
+MAX_JOBS_FILE: Final = 1024 * MIB
+AROUND: Final = 4  # times fewer and more executors than known, where none are named
+MAX_SLOTS_EACH: Final = 1024
+MAX_MACHINES: Final = 100_000
+MS: Final = 1000.0
+
+
+@click.command()
+@click.argument("jobs", metavar="JOBS")
+@click.option("--job", "named", metavar="NAME", help="Job to predict; needed where JOBS holds several.")
+@click.option(
+    "--executors", type=ExecutorRange(), metavar="N", help="Number of executors, or a range such as 10..200."
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, MAX_SLOTS_EACH),
+    metavar="N",
+    help="Tasks that an executor runs at once; as in the runs without it.",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(1, MAX_MACHINES),
+    metavar="N",
+    help="Number of machines that hold the executors; with --bandwidth.",
+)
+@click.option("--bandwidth", type=Bandwidth(), help="Bandwidth of a machine to the others, such as 1Gbps.")
+@click.option(
+    "--racks", type=click.IntRange(1, MAX_MACHINES), metavar="N", help="Number of racks; with --core."
+)
+@click.option("--core", type=Bandwidth(), help="Bandwidth of a machine to other racks, such as 200Mbps.")
+@click.option(
+    "--input",
+    "size",
+    type=InputSizeType(),
+    metavar="SIZE",
+    help="Bytes of input, such as 20GB, or a multiple of the last run's, such as 1.5x.",
+)
+@click.option(
+    "--deadline",
+    "deadline_s",
+    callback=seconds_of,
+    metavar="TIME",
+    help="Say the fewest executors that end by then, such as 20m.",
+)
+@click.option("--picture", metavar="FILE", help="SVG to write: time over executors.")
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    jobs: str,
+    named: str | None,
+    executors: tuple[int, ...] | None,
+    slots: int | None,
+    machines: int | None,
+    bandwidth: float | None,
+    racks: int | None,
+    core: float | None,
+    size: InputSize | None,
+    deadline_s: float | None,
+    picture: str | None,
+    as_json: bool,
+) -> None:
+    """Predict how long a job of JOBS takes with other resources.
+
+    JOBS is what kwiken batch fit -o wrote. All runs of one job are used: runs of two sizes tell how task time
+    grows with the cluster.
+    """
+    refuse_shared_stdout(picture=picture == "-", json=as_json)
+    if bandwidth is not None and machines is None:
+        raise click.UsageError("--bandwidth needs --machines, among which the data are spread")
+    if (racks is None) != (core is None) or (racks is not None and machines is None):
+        raise click.UsageError("--racks, --core and --machines go together")
+    if picture is not None:
+        require("batch predict --picture", "report")
+    text = read_text(jobs, MAX_JOBS_FILE)
+    from kwiken.batch.jobs import BatchJobs
+    from kwiken.cli.batch.predict_report import PredictedCurve, show, summary
+
+    runs = _runs(BatchJobs.from_json(text, where=jobs).jobs, named, jobs)
+    network = _network(machines, bandwidth, racks, core)
+    asked = executors or _around(runs)
+    with progress("replaying"):
+        found = PredictedCurve.of(
+            runs,
+            asked,
+            slots_per_executor=slots,
+            input_bytes=None if size is None else size.of(runs[-1].bytes.read),
+            network=network,
+            deadline_ms=None if deadline_s is None else MS * deadline_s,
+        )
+    if as_json:
+        print_json(summary(found))
+    elif picture != "-":
+        show(found)
+    if size is not None:
+        note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
+    if picture is not None:
+        from kwiken.cli.batch.predict_picture import draw_prediction  # needs the libraries of reports
+
+        write_text(picture, draw_prediction(found))
+        note_written(picture)
+
+
+def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
+    """Runs of the job that is asked for."""
+    from kwiken.batch.jobs.replay import runs_by_job
+
+    timed = [job for job in jobs if job.executors and any(len(stage.tasks) for stage in job.stages)]
+    if not timed:
+        raise InputError("no job has task times; only logs of runs have, tables of sizes do not", where=where)
+    groups = runs_by_job(timed)
+    if named is not None:
+        groups = [group for group in groups if named in {group[0].name, *(job.id for job in group)}]
+        if not groups:
+            known = ", ".join(dict.fromkeys(job.name for job in timed))
+            raise InputError(f"no job of this name with task times; known: {known}", where=f"--job {named}")
+        exact = [[job for job in group if job.id == named] for group in groups]
+        groups = [group for group in exact if group] or groups
+    if len(groups) > 1:
+        known = ", ".join(group[0].name if named is None else group[0].id for group in groups)
+        raise InputError(f"holds several jobs; name one by --job: {known}", where=where)
+    return groups[0]
+
+
+def _around(runs: list[BatchJob]) -> tuple[int, ...]:
+    sizes = [max(1, run.n_executors) for run in runs]
+    ends = max(1, min(sizes) // AROUND), min(MAX_EXECUTORS, max(sizes) * AROUND)
+    return tuple(sorted({*spread(*ends)[::4], *ends, *sizes}))
+
+
+def _network(
+    machines: int | None, bandwidth: float | None, racks: int | None, core: float | None
+) -> NetworkBounds | None:
+    if machines is None:
+        return None
+    from kwiken.batch.jobs.replay import NetworkBounds
+
+    infinite = float("inf")
+    return NetworkBounds(
+        machines=machines,
+        bytes_per_s=bandwidth or infinite,
+        racks=racks or 1,
+        core_bytes_per_s=core or infinite,
+    )
