@@ -13,3 +13,4 @@ from kwiken.batch.jobs.job import (
     StageBytes as StageBytes,
     TaskTimes as TaskTimes,
 )
+from kwiken.batch.jobs.sizes import predict_size as predict_size

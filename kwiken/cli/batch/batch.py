@@ -16,6 +16,9 @@ COMMANDS: Final = {
     "predict": LazyCommand(
         "kwiken.cli.batch.batch_predict", "Predict how long a job takes with other executors, links or input."
     ),
+    "copies": LazyCommand(
+        "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
+    ),
 }
 
 

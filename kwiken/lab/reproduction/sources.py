@@ -14,6 +14,7 @@ from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarci
 from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
 from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
 from kwiken.lab.reproduction.data.storage_model import all_parts as parts_of_storage_model
+from kwiken.lab.reproduction.batch.mrcute import all_parts as parts_of_mrcute
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
@@ -27,6 +28,7 @@ NAMES = {
     "ibench": "iBench (Delimitrou and Kozyrakis, IISWC 2013): tunable contention and its scores",
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
+    "mrcute": "MRCute (Jalaparti): completion times of MapReduce jobs over machines, bandwidth and racks",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
     "storage-model": "Storage model: hierarchical state diagrams of disk workloads, and their generator",
     "bloc": "BLOC: data sets packed on few storage nodes by bandwidth, interference and load",
@@ -41,6 +43,7 @@ _PARTS = {
     "colocation": parts_of_colocation,
     "lsh": parts_of_lsh,
     "echo": parts_of_echo,
+    "mrcute": parts_of_mrcute,
     "tarcil": parts_of_tarcil,
     "storage-model": parts_of_storage_model,
     "bloc": parts_of_bloc,

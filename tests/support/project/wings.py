@@ -66,6 +66,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.batch.jobs",
         "kwiken.batch.jobs.logs",
         "kwiken.batch.jobs.replay",
+        "kwiken.batch.jobs.copies",
         "kwiken.batch",
     ),
     # Stages with data: what their disks do, and which data sets share one.
@@ -115,6 +116,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.data.storage_model",
         "kwiken.lab.reproduction.data.bloc",
         "kwiken.lab.reproduction.data",
+        "kwiken.lab.reproduction.batch.mrcute",
+        "kwiken.lab.reproduction.batch",
         "kwiken.lab.reproduction",
         "kwiken.lab",
     ),

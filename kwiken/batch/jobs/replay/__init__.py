@@ -22,6 +22,7 @@ from kwiken.batch.jobs.replay.replayed_run import (
 from kwiken.batch.jobs.replay.scheduling import (
     Replayed as Replayed,
     ReplayedStage as ReplayedStage,
+    Schedule as Schedule,
     Slots as Slots,
     replay as replay,
 )

@@ -170,7 +170,7 @@ class Predictor:
         """Growth of task time with each executor more, relative to the smallest size; None for one size.
 
         By least squares through the smallest size, each larger run beside the smallest one's replay on as
-        many executors. Task times that fall with the cluster are taken as equal beyond the sizes that are known.
+        many executors. Task times that fall with the cluster are taken as equal.
         """
         if len(self.sizes) < 2:  # noqa: PLR2004 - sizes
             return None

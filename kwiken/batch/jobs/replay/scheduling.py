@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,13 +89,33 @@ def replay(stages: Sequence[ReplayedStage], slots: Slots, *, factors: Floats | N
         slots: slots, at least one; if none stays, the one that leaves last is kept.
         factors: by stage, what its task times are multiplied with, above 0; None for 1.
     """
-    schedule = _Schedule(stages, slots, np.ones(len(stages)) if factors is None else factors)
+    schedule = Schedule(stages, slots, np.ones(len(stages)) if factors is None else factors)
     schedule.run()
     return schedule.outcome()
 
 
-class _Schedule:
-    """State of a schedule: heaps of free slots, of releases and ends of stages, and of released stages."""
+class StartedTask(NamedTuple):
+    """Task that a schedule has started; times in milliseconds since the job's start.
+
+    Attributes:
+        slot: index of its slot.
+        first: whether it was the first of its stage on the slot.
+    """
+
+    slot: int
+    start: float
+    end: float
+    first: bool
+
+
+class Schedule:
+    """State of a schedule: heaps of free slots, of releases and ends of stages, and of released stages.
+
+    Args:
+        stages: stages, each after those that it waits for.
+        slots: slots, at least one; if none stays, the one that leaves last is kept.
+        factors: by stage, what its task times are multiplied with, above 0.
+    """
 
     def __init__(self, stages: Sequence[ReplayedStage], slots: Slots, factors: Floats) -> None:
         n = len(stages)
@@ -109,7 +130,7 @@ class _Schedule:
         self._missing = [len(stage.after) for stage in stages]
         self._children: list[list[int]] = [[] for _ in range(n)]
         self._seen: list[set[int]] = [set() for _ in range(n)]
-        self._started = [0] * n
+        self.log: list[list[StartedTask]] = [[] for _ in range(n)]
         self._finish = [0.0] * n
         self._begun = np.zeros(n)
         self._released = np.zeros(n)
@@ -149,26 +170,43 @@ class _Schedule:
         if start >= self._until[slot]:
             heapq.heappop(self._free)
             return True
-        number = self._started[place]
+        number = len(self.log[place])
         seen = self._seen[place]
-        took = (self._later if slot in seen else self._first)[place][number]
+        is_first = slot not in seen
+        took = (self._first if is_first else self._later)[place][number]
         seen.add(slot)
         if number == 0:
             self._begun[place] = start
-        self._started[place] = number + 1
         self._busy += took
         end = start + took
+        self.log[place].append(StartedTask(slot, start, end, is_first))
         self._finish[place] = max(self._finish[place], end)
         heapq.heapreplace(self._free, (end, slot))
         if number + 1 == len(self._first[place]):
             heapq.heappop(self._ready)
-            self._all_started(place)
+            self.all_started(place, start)
         return True
 
-    def _all_started(self, place: int) -> None:
+    def all_started(self, place: int, at: float) -> None:
+        """All tasks of a stage have started, so its end is known.
+
+        Args:
+            at: start of the last of them, milliseconds.
+        """
+        del at
         stage = self._stages[place]
         end = max(self._finish[place], float(self._begun[place]) + stage.least_ms) + stage.close_ms
         heapq.heappush(self._events, (end, False, place))
+
+    def move_ends(self, place: int, ends: dict[int, float]) -> None:
+        """Let the last tasks of a stage end at other times, before any of their slots was used again.
+
+        Args:
+            ends: by slot, the new end of the task on it, milliseconds.
+        """
+        self._free = [(ends.get(slot, at), slot) for at, slot in self._free]
+        heapq.heapify(self._free)
+        self._finish[place] = max(task.end for task in self.log[place])
 
     def _release(self, place: int, at: float) -> None:
         self._released[place] = at
@@ -176,7 +214,7 @@ class _Schedule:
             heapq.heappush(self._ready, place)
         else:
             self._begun[place] = self._finish[place] = at
-            self._all_started(place)
+            self.all_started(place, at)
 
     def _end(self, place: int, at: float) -> None:
         self._ended[place] = at

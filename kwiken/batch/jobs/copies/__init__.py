@@ -1,0 +1,13 @@
+"""Copies of tasks: a budget apportioned over the stages of jobs, beside speculation and doubling."""
+
+from __future__ import annotations
+
+from kwiken.batch.jobs.copies.comparison import (
+    DOUBLED as DOUBLED,
+    EQUAL as EQUAL,
+    NONE as NONE,
+    SHARED as SHARED,
+    SPECULATION as SPECULATION,
+    CopyComparison as CopyComparison,
+    compare_copies as compare_copies,
+)

@@ -1,0 +1,199 @@
+"""`kwiken batch copies`: apportions copies of tasks over the stages of jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.apps.console import (
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    write_text,
+)
+from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
+from kwiken.cli.shared import Real, json_option, needs_extra, refuse_shared_stdout, seed_option
+
+if TYPE_CHECKING:
+    from kwiken.batch.jobs import BatchJob
+    from kwiken.batch.jobs.copies import CopyComparison
+
+MAX_JOBS_FILE: Final = 1024 * MIB
+MAX_STAGES_SHOWN: Final = 30
+MS: Final = 1000.0
+RULES: Final = {
+    "shared": "apportioned",
+    "equal": "equal share each",
+    "speculation": "speculation",
+    "doubled": "every task doubled",
+}
+
+
+@click.command()
+@click.argument("jobs", metavar="JOBS")
+@click.option("--job", "named", metavar="NAME", help="Only the jobs of this name, or the run of this id.")
+@click.option(
+    "--budget",
+    type=Real(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Time of copies, as a share of the time of all tasks.",
+)
+@click.option("--to", type=click.Choice(("spark",)), help="Write settings of Spark to -o instead of JSON.")
+@click.option("-o", "--out", "out", metavar="FILE", help="File to write the thresholds to; '-' is stdout.")
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *, jobs: str, named: str | None, budget: float, to: str | None, out: str | None, seed: int, as_json: bool
+) -> None:
+    """Say which tasks of JOBS to copy, and when, so that the jobs end sooner for a budget of task time.
+
+    JOBS is what kwiken batch fit -o wrote. One budget is shared by all jobs. A copy takes an independent time
+    from the stage's own tasks: tasks that are long for their data gain nothing from a copy.
+    """
+    refuse_shared_stdout(out=out == "-", json=as_json)
+    if to is not None and out is None:
+        raise click.UsageError("--to needs -o FILE, or -o - for stdout")
+    text = read_text(jobs, MAX_JOBS_FILE)
+    from kwiken.batch.jobs import BatchJobs
+    from kwiken.batch.jobs.copies import compare_copies
+    from kwiken.batch.jobs.replay import run_model
+
+    chosen = _chosen(BatchJobs.from_json(text, where=jobs).jobs, named, jobs)
+    with progress("drawing and replaying"):
+        found = compare_copies([run_model(job) for job in chosen], budget, seed)
+    if as_json:
+        print_json(_summary(chosen, found, budget))
+    elif out != "-":
+        _show(chosen, found, budget)
+    if out is not None:
+        write_text(out, _spark(chosen, found) if to == "spark" else _written(chosen, found, budget))
+        note_written(out)
+    if to == "spark":
+        note("Spark has one threshold for all stages of an application: these settings come closest")
+
+
+def _chosen(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
+    timed = [job for job in jobs if job.executors and any(len(stage.tasks) for stage in job.stages)]
+    if not timed:
+        raise InputError("no job has task times; only logs of runs have, tables of sizes do not", where=where)
+    chosen = [job for job in timed if named in {None, job.name, job.id}]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(job.name for job in timed))
+        raise InputError(f"no job of this name with task times; known: {known}", where=f"--job {named}")
+    return chosen
+
+
+def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
+    rows = [
+        (
+            job.name,
+            f"{found.results['none'][at].total_ms / MS:,.1f} s",
+            *(f"{found.taken_off(rule, at):.1%}" for rule in RULES),
+            f"{found.results['shared'][at].cost:.1%}",
+        )
+        for at, job in enumerate(jobs)
+    ]
+    head = ("job", "without", *RULES.values(), "cost")
+    print_table(f"completion time that copies take off, for {budget:.1%} of the task time", head, rows)
+    say("")
+    stages = _stages(jobs, found)
+    print_table(
+        "copies, the stages with most task time first",
+        ("job", "stage", "tasks", "when ended", "and after"),
+        [
+            (job, stage[:MAX_STAGES_SHOWN], f"{n:,}", f"{ended:.0%}", f"{after / MS:.2f} s")
+            for job, stage, n, ended, after in stages[:MAX_STAGES_SHOWN]
+        ],
+    )
+    if len(stages) > MAX_STAGES_SHOWN:
+        say(f"and {len(stages) - MAX_STAGES_SHOWN} stages more; --json has all")
+    told = ", ".join(f"{words} {found.share_of_doubling(rule):.0%}" for rule, words in RULES.items())
+    say("", f"of what doubling every task takes off: {told}")
+    say(f"speculation copies tasks of {found.multiple:.3g} times their stage's median, once 75% have ended")
+
+
+def _stages(jobs: list[BatchJob], found: CopyComparison) -> list[tuple[str, str, int, float, float]]:
+    """Stages whose tasks are copied: job, stage, tasks, share that has to end before, time to run."""
+    rows = [
+        (stage.task_ms, job.name, f"{place} {stage.name}", len(stage.tasks), float(ended), float(after))
+        for job, policy in zip(jobs, found.policies, strict=True)
+        for place, (stage, after, ended) in enumerate(
+            zip(job.stages, policy.after_ms, policy.ended, strict=True)
+        )
+        if after != float("inf")
+    ]
+    return [row[1:] for row in sorted(rows, key=lambda row: -row[0])]
+
+
+def _summary(jobs: list[BatchJob], found: CopyComparison, budget: float) -> dict[str, Any]:
+    return {
+        "budget": budget,
+        "share_of_doubling": {rule: found.share_of_doubling(rule) for rule in RULES},
+        "speculation_multiplier": found.multiple,
+        "jobs": [
+            {
+                "name": job.name,
+                "id": job.id,
+                "results": {
+                    rule: {
+                        "completion_s": results[at].total_ms / MS,
+                        "taken_off": found.taken_off(rule, at),
+                        "cost": results[at].cost,
+                        "copied_tasks": results[at].copied,
+                    }
+                    for rule, results in found.results.items()
+                },
+                "stages": [
+                    {"stage": place, "copy_after_s": float(after) / MS, "when_ended": float(ended)}
+                    for place, (after, ended) in enumerate(
+                        zip(found.policies[at].after_ms, found.policies[at].ended, strict=True)
+                    )
+                    if after != float("inf")
+                ],
+            }
+            for at, job in enumerate(jobs)
+        ],
+    }
+
+
+def _written(jobs: list[BatchJob], found: CopyComparison, budget: float) -> str:
+    import msgspec
+
+    encoded = msgspec.json.encode({"version": 1, **_summary(jobs, found, budget)})
+    return msgspec.json.format(encoded, indent=1).decode() + "\n"
+
+
+def _spark(jobs: list[BatchJob], found: CopyComparison) -> str:
+    """Settings of Spark that come closest: the largest stage's share and multiple of the median, per job."""
+    import numpy as np
+
+    lines = [
+        "# One threshold serves all stages of an application; these are of the stage with most task time."
+    ]
+    for job, policy in zip(jobs, found.policies, strict=True):
+        copied = [
+            place
+            for place, after in enumerate(policy.after_ms)
+            if after != float("inf") and len(job.stages[place].tasks)
+        ]
+        lines.append(f"# {job.name} {job.id}".rstrip())
+        if not copied:
+            lines.append("spark.speculation false")
+            continue
+        place = max(copied, key=lambda one: job.stages[one].task_ms)
+        median = float(np.median(job.stages[place].tasks.took_ms)) or 1.0
+        multiple = max(1.0, float(policy.after_ms[place]) / median)
+        lines += [
+            "spark.speculation true",
+            f"spark.speculation.quantile {min(0.99, float(policy.ended[place])):.2f}",
+            f"spark.speculation.multiplier {multiple:.2f}",
+        ]
+    return "\n".join(lines) + "\n"

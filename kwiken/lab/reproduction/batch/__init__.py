@@ -1,0 +1,1 @@
+"""Published systems for batch jobs, computed anew."""
