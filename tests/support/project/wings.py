@@ -99,6 +99,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.tasks",
         "kwiken.lab.disks",
         "kwiken.lab.waiting",
+        "kwiken.lab.queries",
         "kwiken.lab.reproduction.rows",
         "kwiken.lab.reproduction.scenarios",
         "kwiken.lab.reproduction.kwiken.late_requests",

@@ -1,0 +1,109 @@
+"""Benchmark of predictions of batch jobs: error on runs with other executors, coverage, and tuples in one call."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.harness import Row, side_by_side
+from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.logs import read_log
+from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
+from kwiken.batch.jobs.replay import Predictor, baselines_at
+from kwiken.lab.queries import SimulatedQuery, draw_query, event_log, run_query
+
+FIRST_SEED = 52_000  # of the queries; what was tried out used seeds below 1,000
+SMALL, LARGE = 10, 40  # executors of the known runs
+SLOTS = 1
+MOST_ERROR_ONE, MOST_ERROR_TWO = 0.06, 0.10
+COVERED = (0.85, 0.95)
+TUPLES, LOOPED = 10_000, 100
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    return [*predictions(4 if quick else 60), *tuples(2 if quick else 9)]
+
+
+def ran(query: SimulatedQuery, executors: int, seed: int) -> BatchJob:
+    """Run a query, write its event log, and read it as a user's log is read."""
+    rng = np.random.default_rng([FIRST_SEED, seed, executors])
+    found = read_log(event_log(run_query(query, executors, SLOTS, rng), f"app-{seed}"), name="log", where="log")
+    assert found is not None
+    return found.jobs[0]
+
+
+def predictions(queries: int) -> list[Row]:
+    """Errors at twice the executors of one run, and at twice the larger of two, over queries that nothing knows."""
+    errors: dict[tuple[str, str], list[float]] = {}
+    held: dict[str, list[bool]] = {}
+    for seed in range(queries):
+        query = draw_query(f"query {seed}", np.random.default_rng([FIRST_SEED, seed]))
+        small, large = ran(query, SMALL, seed), ran(query, LARGE, seed)
+        for case, known, n in (("one run", [small], 2 * SMALL), ("two runs", [small, large], 2 * LARGE)):
+            actual = ran(query, n, seed).took_ms
+            predictor = Predictor(known)
+            predicted = predictor.at(n)
+            rules = {name: values[0] for name, values in baselines_at(predictor, [n]).items()}
+            rules["replay"] = predicted.total_ms
+            for name, value in rules.items():
+                errors.setdefault((case, name), []).append(abs(value - actual) / actual)
+            held.setdefault(case, []).append(predicted.low_ms <= actual <= predicted.high_ms)
+    rows = []
+    for case, target in (("one run", MOST_ERROR_ONE), ("two runs", MOST_ERROR_TWO)):
+        ours = 100 * float(np.mean(errors[case, "replay"]))
+        for name in ("waves", "ernest", "constant"):
+            if (case, name) in errors:
+                theirs = 100 * float(np.mean(errors[case, name]))
+                rows.append(
+                    Row(
+                        name=f"mean error at twice the executors, from {case}, {queries} queries",
+                        ours=ours,
+                        unit="%",
+                        target=100 * target,
+                        alternative=name,
+                        theirs=theirs,
+                        ratio=theirs / ours,
+                    )
+                )
+        share = float(np.mean(held[case]))
+        rows.append(
+            Row(
+                name=f"share of runs within the interval of 90%, from {case}",
+                ours=100 * share,
+                unit="%",
+                target=90,
+                met=COVERED[0] <= share <= COVERED[1],
+            )
+        )
+    return rows
+
+
+def tuples(rounds: int) -> list[Row]:
+    """10,000 tuples in one call beside 100 in a loop."""
+    job = MapReduceJob(
+        input_bytes=1.6e6,
+        n_map=1600,
+        n_reduce=40,
+        profile=MapReduceProfile(s_map=1, s_reduce=1, b_map=200, b_reduce=400, b_disk=250),
+    )
+    slots = SlotsOfMachine(map_slots=8, reduce_slots=2)
+    machines, bandwidth = np.meshgrid(np.arange(1, 101), np.linspace(10, 1000, TUPLES // 100))
+    flat = machines.ravel(), bandwidth.ravel()
+
+    def in_one_call() -> object:
+        return reserved_times(job, slots, *flat).total
+
+    def in_a_loop() -> object:
+        return [
+            reserved_times(job, slots, int(n), float(b)).total[0]
+            for n, b in zip(flat[0][:LOOPED], flat[1][:LOOPED], strict=True)
+        ]
+
+    return [
+        side_by_side(
+            f"{TUPLES} tuples of machines and bandwidth in one call",
+            in_one_call,
+            in_a_loop,
+            alternative=f"{LOOPED} tuples in a Python loop",
+            rounds=rounds,
+        )
+    ]
