@@ -1,4 +1,4 @@
-"""Benchmark of predictions of batch jobs: error on runs with other executors, coverage, and tuples in one call."""
+"""Benchmark of batch jobs: error of predictions, what intervals hold, and tuples in one call."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 def ran(query: SimulatedQuery, executors: int, seed: int) -> BatchJob:
     """Run a query, write its event log, and read it as a user's log is read."""
     rng = np.random.default_rng([FIRST_SEED, seed, executors])
-    found = read_log(event_log(run_query(query, executors, SLOTS, rng), f"app-{seed}"), name="log", where="log")
+    found = read_log(
+        event_log(run_query(query, executors, SLOTS, rng), f"app-{seed}"), name="log", where="log"
+    )
     assert found is not None
     return found.jobs[0]
 
 
 def predictions(queries: int) -> list[Row]:
-    """Errors at twice the executors of one run, and at twice the larger of two, over queries that nothing knows."""
+    """Errors at twice the executors of one run, and at twice the larger of two, over fresh queries."""
     errors: dict[tuple[str, str], list[float]] = {}
     held: dict[str, list[bool]] = {}
     for seed in range(queries):
@@ -102,8 +104,9 @@ def tuples(rounds: int) -> list[Row]:
         side_by_side(
             f"{TUPLES} tuples of machines and bandwidth in one call",
             in_one_call,
-            in_a_loop,
-            alternative=f"{LOOPED} tuples in a Python loop",
+            (f"{LOOPED} tuples in a Python loop", in_a_loop),
             rounds=rounds,
+            unit="ms",
+            scale=1000,
         )
     ]

@@ -1,8 +1,8 @@
 """Simulated decision-support queries on executors that share storage, run as an engine runs them.
 
-It is no model of kwiken. Storage slows the reading part of tasks by the square of what runs at once; executors
-differ in speed; a first task on an executor pays for its start, and a first one of a stage for its code; partitions
-are unequal and keep their share over runs; the driver takes its time between stages.
+It is no model of kwiken. Storage slows the reading part of tasks by the square of what runs at once;
+executors differ in speed; a first task on a slot pays for its start, and a first one of a stage for its code;
+partitions are unequal and keep their share over runs; the driver takes its time between stages.
 """
 
 from __future__ import annotations
@@ -152,58 +152,79 @@ def run_query(query: SimulatedQuery, executors: int, slots: int, rng: np.random.
         executors: number of executors, 1 or more.
         slots: tasks that each runs at once, 1 or more.
     """
-    speed = rng.lognormal(0.0, SPEED_SPREAD, executors)
-    arrivals = query.arrival_s + np.sort(rng.exponential(0.5, executors))
-    free = [(float(arrivals[one]), one * slots + slot) for one in range(executors) for slot in range(slots)]
-    heapq.heapify(free)
-    missing = [len(stage.parents) for stage in query.stages]
-    events: list[tuple[float, int, int]] = []  # time, 0 for the end of a stage and 1 for a release, stage
-    at = query.driver_start_s
-    for place, stage in enumerate(query.stages):
-        if not stage.parents:
-            at += stage.gap_s
-            heapq.heappush(events, (at, 1, place))
-    orders = [rng.permutation(stage.task_s.size) for stage in query.stages]
-    started, finish = [0] * len(missing), [0.0] * len(missing)
-    submitted, ended = [0.0] * len(missing), [0.0] * len(missing)
-    seen: set[tuple[int, int]] = set()
-    running: list[float] = []
-    ready: list[int] = []
-    tasks: list[QueryTask] = []
-    while events or ready:
-        next_s = events[0][0] if events else np.inf
-        if ready and max(free[0][0], submitted[ready[0]]) <= next_s:
-            place = ready[0]
-            at, slot = heapq.heappop(free)
-            start = max(at, submitted[place])
-            while running and running[0] <= start:
-                heapq.heappop(running)
-            stage = query.stages[place]
-            took = float(stage.task_s[orders[place][started[place]]]) * float(rng.lognormal(0, TASK_SPREAD))
-            took *= 1 + stage.reading * (len(running) / query.storage_tasks) ** 2
-            took *= 1.0 if (place, slot) in seen else stage.code
-            took = took / float(speed[slot // slots]) + (0.0 if (-1, slot) in seen else query.start_s)
-            seen.update({(place, slot), (-1, slot)})
-            end = start + took
-            heapq.heappush(running, end)
-            heapq.heappush(free, (end, slot))
-            tasks.append(QueryTask(place, slot // slots, start, end))
-            started[place] += 1
-            finish[place] = max(finish[place], end)
-            if started[place] == stage.task_s.size:
-                heapq.heappop(ready)
-                heapq.heappush(events, (finish[place], 0, place))
-            continue
-        at, kind, place = heapq.heappop(events)
-        if kind:
-            submitted[place] = at
-            heapq.heappush(ready, place)
-            continue
-        ended[place] = at
-        for child, stage in enumerate(query.stages):
+    run = _Running(query, executors, slots, rng)
+    run.play()
+    took_s = max(run.ended) + float(rng.uniform(*DRIVER_GAP_S))
+    return QueryRun(query, slots, run.arrivals.tolist(), run.submitted, run.ended, run.tasks, took_s)
+
+
+class _Running:
+    """State of a run: free slots, tasks that run, and ends and releases of stages to come."""
+
+    def __init__(self, query: SimulatedQuery, executors: int, slots: int, rng: np.random.Generator) -> None:
+        n = len(query.stages)
+        self._query, self._slots, self._rng = query, slots, rng
+        self._speed = rng.lognormal(0.0, SPEED_SPREAD, executors)
+        self.arrivals = query.arrival_s + np.sort(rng.exponential(0.5, executors))
+        self._free = [
+            (float(at), one * slots + slot) for one, at in enumerate(self.arrivals) for slot in range(slots)
+        ]
+        heapq.heapify(self._free)
+        self._missing = [len(stage.parents) for stage in query.stages]
+        self._events: list[tuple[float, int, int]] = []  # time, 0 for an end and 1 for a release, stage
+        at = query.driver_start_s
+        for place, stage in enumerate(query.stages):
+            if not stage.parents:
+                at += stage.gap_s
+                heapq.heappush(self._events, (at, 1, place))
+        self._orders = [rng.permutation(stage.task_s.size) for stage in query.stages]
+        self._started, self._finish = [0] * n, [0.0] * n
+        self.submitted, self.ended = [0.0] * n, [0.0] * n
+        self._seen: set[tuple[int, int]] = set()
+        self._running: list[float] = []
+        self._ready: list[int] = []
+        self.tasks: list[QueryTask] = []
+
+    def play(self) -> None:
+        """Start tasks and handle ends and releases in order of time."""
+        while self._events or self._ready:
+            next_s = self._events[0][0] if self._events else np.inf
+            if self._ready and max(self._free[0][0], self.submitted[self._ready[0]]) <= next_s:
+                self._start(self._ready[0])
+                continue
+            at, kind, place = heapq.heappop(self._events)
+            if kind:
+                self.submitted[place] = at
+                heapq.heappush(self._ready, place)
+            else:
+                self._end(place, at)
+
+    def _start(self, place: int) -> None:
+        at, slot = heapq.heappop(self._free)
+        start = max(at, self.submitted[place])
+        while self._running and self._running[0] <= start:
+            heapq.heappop(self._running)
+        stage, started = self._query.stages[place], self._started[place]
+        took = float(stage.task_s[self._orders[place][started]]) * float(self._rng.lognormal(0, TASK_SPREAD))
+        took *= 1 + stage.reading * (len(self._running) / self._query.storage_tasks) ** 2
+        took *= 1.0 if (place, slot) in self._seen else stage.code
+        took /= float(self._speed[slot // self._slots])
+        took += 0.0 if (-1, slot) in self._seen else self._query.start_s
+        self._seen.update({(place, slot), (-1, slot)})
+        end = start + took
+        heapq.heappush(self._running, end)
+        heapq.heappush(self._free, (end, slot))
+        self.tasks.append(QueryTask(place, slot // self._slots, start, end))
+        self._started[place] = started + 1
+        self._finish[place] = max(self._finish[place], end)
+        if started + 1 == stage.task_s.size:
+            heapq.heappop(self._ready)
+            heapq.heappush(self._events, (self._finish[place], 0, place))
+
+    def _end(self, place: int, at: float) -> None:
+        self.ended[place] = at
+        for child, stage in enumerate(self._query.stages):
             if place in stage.parents:
-                missing[child] -= 1
-                if not missing[child]:
-                    heapq.heappush(events, (at + stage.gap_s, 1, child))
-    took_s = max(ended) + float(rng.uniform(*DRIVER_GAP_S))
-    return QueryRun(query, slots, arrivals.tolist(), submitted, ended, tasks, took_s)
+                self._missing[child] -= 1
+                if not self._missing[child]:
+                    heapq.heappush(self._events, (at + stage.gap_s, 1, child))

@@ -55,7 +55,9 @@ ANCHORS: Final = (
 RACKS: Final = (3.222, 3.333, 2.963, 2.5, 2.133, 1.852, 1.633)
 BEYOND_DISK: Final = 0.98  # of the time at the disk's bandwidth, below which more bandwidth pays
 PRODUCTION_SKEW: Final = 0.34  # median coefficient of variation in production
-CLOCK: Final = "no clock is read here; benchmarks/batch.py times 100 and 10,000 tuples beside a loop"
+CLOCK: Final = (
+    "no clock is read here; `python -m benchmarks --only batch` times 100 and 10,000 tuples beside a loop"
+)
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -20,7 +20,9 @@ from kwiken.lab.reproduction.batch.mrcute.executor import (
 )
 from kwiken.lab.reproduction.batch.mrcute.prediction import predict, profile_job
 
-FIRST_SEED: Final = 41_000  # of the reported runs; what was tried out used seeds below 100
+# Of the reported runs. Runs on seeds from 41,000 came first: in them each bandwidth and skew had noise of its
+# own, which hid orders of a few percent. Since then what is compared shares its noise, on fresh seeds.
+FIRST_SEED: Final = 43_000
 MACHINES: Final = (8, 14, 20, 27, 34)
 BANDWIDTHS: Final = (75, 150, 250, 300)  # megabits per second
 RUNS: Final = 5  # of a point, as in the source
@@ -61,30 +63,29 @@ def table_3_1(seed: int) -> Values:
     return found
 
 
-def _mean_time(
-    job: SimulatedJob, cluster: SimulatedCluster, bandwidth: float, rng: np.random.Generator
-) -> float:
+def _mean_time(job: SimulatedJob, cluster: SimulatedCluster, bandwidth: float, seed: int) -> float:
+    """Mean time of five runs; equal numbers of machines have the same noise at each bandwidth."""
+    rng = _rng(seed, 1000 + cluster.disks_mbps.size)
     return float(np.mean([observe(job, cluster, bandwidth, rng).total_s for _ in range(RUNS)]))
 
 
 def shapes(seed: int) -> Values:
     """Slopes over machines, times over bandwidth, and tuples of equal completion time."""
-    rng = _rng(seed, 10)
-    cluster = SimulatedCluster.drawn(TESTBED, rng)
+    cluster = SimulatedCluster.drawn(TESTBED, _rng(seed, 10))
     found: Values = {}
     for job in (SORT, WORD_COUNT):
-        times = [_mean_time(job, cluster.first(n), 300, rng) for n in MACHINES]
+        times = [_mean_time(job, cluster.first(n), 300, seed) for n in MACHINES]
         found[f"{job.name} slope"] = float(np.polyfit(np.log(MACHINES), np.log(times), 1)[0])
         found[f"{job.name} falls"] = float(all(a > b for a, b in pairwise(times)))
     for n in (10, 20):
-        base = _mean_time(SORT, cluster.first(n), 250, rng)
+        base = _mean_time(SORT, cluster.first(n), 250, seed)
         for bandwidth in (300, 500, 1000):
-            found[f"Sort {n} {bandwidth}"] = _mean_time(SORT, cluster.first(n), bandwidth, rng) / base
+            found[f"Sort {n} {bandwidth}"] = _mean_time(SORT, cluster.first(n), bandwidth, seed) / base
     for job in (SORT, LINK_GRAPH, WORD_COUNT):
-        slow, quick = (_mean_time(job, cluster.first(20), bandwidth, rng) for bandwidth in (75, 250))
+        slow, quick = (_mean_time(job, cluster.first(20), bandwidth, seed) for bandwidth in (75, 250))
         found[f"{job.name} 75"] = slow / quick
     for name, (job, tuples) in TUPLES.items():
-        times = [_mean_time(job, cluster.first(n), bandwidth, rng) for n, bandwidth in tuples]
+        times = [_mean_time(job, cluster.first(n), bandwidth, seed) for n, bandwidth in tuples]
         mean = float(np.mean(times))
         found[name] = max(abs(time - mean) for time in times) / mean
     return found
@@ -125,7 +126,8 @@ def skewed(seed: int) -> Values:
     predicted = predict(SORT, profiles, cluster, 300).total_s
     found: Values = {}
     for skew in SKEWS:
-        seen = [observe(SORT, cluster, 300, rng, skew=skew).total_s for _ in range(4 * RUNS)]
+        noise = _rng(seed, 31)
+        seen = [observe(SORT, cluster, 300, noise, skew=skew).total_s for _ in range(4 * RUNS)]
         found[f"{skew:g}"] = float(np.mean([abs(predicted - time) / time for time in seen]))
     found["correlation"] = correlation(SKEWS, [found[f"{skew:g}"] for skew in SKEWS])
     return found
