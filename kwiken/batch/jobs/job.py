@@ -84,6 +84,7 @@ class BatchStage(_Struct, frozen=True, kw_only=True):
             milliseconds: the driver's own work, which no executor shortens.
         submitted_ms: time of submission since the job's start, milliseconds; None where it is not known.
         ended_ms: time of completion since the job's start, milliseconds; None where it is not known.
+        rank: order in which the engine serves stages that wait for slots; the smallest goes first.
         tasks: times of the tasks; empty where only the sizes of the job are known.
         bytes: bytes that all its tasks moved.
         repeats: number of times that the stage was tried again after its output was lost.
@@ -99,6 +100,7 @@ class BatchStage(_Struct, frozen=True, kw_only=True):
     wait_ms: _Ms = 0
     submitted_ms: _Ms | None = None
     ended_ms: _Ms | None = None
+    rank: _Index = 0
     tasks: TaskTimes = TaskTimes()
     bytes: StageBytes = StageBytes()
     repeats: _Count = 0

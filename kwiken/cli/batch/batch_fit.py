@@ -34,19 +34,25 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
     named = [log for path in logs for log in logs_at(path)]
     jobs: list[BatchJob] = []
     skipped: list[str] = []
+    remarks: list[str] = []
     with progress("reading", total=len(named)) as bar:
         for log in named:
             found, problems = read_job_log(log)
-            note(*problems)
+            remarks += problems
             if found is None:
                 skipped.append(log.where)
             else:
                 jobs += found.jobs
-                _note_damage(log, found)
+                remarks += _damage(log, found)
             bar.advance(1)
-    _note_skipped(skipped, several=len(named) > 1)
     if not jobs:
-        raise InputError("hold no job; logs of Spark and Hadoop and tables of SWIM are read", where=logs[0])
+        why = f"; {remarks[0]}" if remarks else ""
+        where = logs[0] if len(named) == 1 else ", ".join(logs)
+        raise InputError(
+            f"no job in it: neither a log of Spark or Hadoop nor a table of SWIM{why}", where=where
+        )
+    note(*remarks)
+    _note_skipped(skipped)
     from kwiken.batch.jobs import BatchJobs
     from kwiken.cli.batch.fit_report import note_unknown, show, summary
 
@@ -62,18 +68,18 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
         say("nothing is written; -o FILE keeps the jobs for kwiken batch predict")
 
 
-def _note_damage(log: JobLog, found: LogFindings) -> None:
-    if not found.jobs:
-        note(f"{log.where}: a {found.kind} without a job")
+def _damage(log: JobLog, found: LogFindings) -> list[str]:
+    """What was wrong with a log, one sentence each."""
+    remarks = [] if found.jobs else [f"{log.where}: a {found.kind} without a job"]
     if found.damaged:
         more = "" if found.damaged == 1 else f", and {found.damaged - 1} lines more,"
         at = f"{log.where}:{found.first_damaged}"
-        note(f"{at}: this line{more} of {found.lines} cannot be read and is left out: {found.first_problem}")
+        what = f"this line{more} of {found.lines} cannot be read and is left out"
+        remarks.append(f"{at}: {what}: {found.first_problem}")
+    return remarks
 
 
-def _note_skipped(skipped: list[str], *, several: bool) -> None:
-    if not several and skipped:
-        raise InputError("is no log of Spark or Hadoop and no table of SWIM", where=skipped[0])
+def _note_skipped(skipped: list[str]) -> None:
     if skipped:
         shown = ", ".join(skipped[:MAX_SKIPPED_SHOWN])
         more = f" and {len(skipped) - MAX_SKIPPED_SHOWN} more" if len(skipped) > MAX_SKIPPED_SHOWN else ""

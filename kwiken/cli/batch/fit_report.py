@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ MS: Final = 1000.0
 UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 THOUSAND: Final = 1000.0
 MAX_ROWS: Final = 60
+MAX_NAME_SHOWN: Final = 24  # characters
 HEAD: Final = (
     "job",
     "stages",
@@ -34,11 +36,12 @@ BEHAVIOUR: Final = (
 def show(jobs: Sequence[BatchJob], *, stages: bool) -> None:
     """Print the tables of the jobs, and of their stages where asked for."""
     shown = jobs[:MAX_ROWS]
-    print_table("jobs", HEAD, [_sizes(job) for job in shown])
-    timed = [job for job in shown if job.executors]
-    if timed:
+    names = _short_names(shown)
+    print_table("jobs", HEAD, [(name, *_sizes(job)) for name, job in zip(names, shown, strict=True)])
+    rows = [(name, *_behaviour(job)) for name, job in zip(names, shown, strict=True) if job.executors]
+    if rows:
         say("")
-        print_table("tasks and executors", BEHAVIOUR, [_behaviour(job) for job in timed])
+        print_table("tasks and executors", BEHAVIOUR, rows)
     if stages:
         for job in shown:
             say("")
@@ -126,11 +129,22 @@ def _name(job: BatchJob) -> str:
     return f"{job.name} ({job.id})" if job.id else job.name
 
 
+def _short_names(jobs: Sequence[BatchJob]) -> list[str]:
+    """Names that fit a table, with a number for runs of one name."""
+    seen: dict[str, int] = {}
+    found = []
+    several = {name for name, count in Counter(job.name for job in jobs).items() if count > 1}
+    for job in jobs:
+        seen[job.name] = seen.get(job.name, 0) + 1
+        number = f" #{seen[job.name]}" if job.name in several else ""
+        found.append(job.name[: MAX_NAME_SHOWN - len(number)] + number)
+    return found
+
+
 def _sizes(job: BatchJob) -> tuple[str, ...]:
     moved = job.bytes
     idle = facts_of(job).idle_ms
     return (
-        _name(job),
         str(len(job.stages)),
         f"{_tasks(job):,}",
         _seconds(job.task_ms) if job.executors else "-",
@@ -146,7 +160,6 @@ def _behaviour(job: BatchJob) -> tuple[str, ...]:
     first, last = facts.first_executor_ms, facts.last_executor_ms
     left = sum(one.until_ms is not None for one in job.executors)
     return (
-        _name(job),
         f"{facts.waves:.1f}",
         _seconds(facts.first_mean_ms),
         _seconds(facts.later_mean_ms),

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kwiken.batch.jobs.logs import LogFindings
 
 BUFFER: Final = 1 << 20  # bytes
+BUFFER_OF_ZSTD: Final = 1 << 17  # bytes; what is lost at most where a file is damaged
+GZIP_STREAM: Final = 31  # window of zlib that stands for the format of gzip
 MAX_FILES: Final = 100_000  # of one folder
 MAX_DEPTH: Final = 4  # folders below the one that is named
 LEAST_UNPACKED: Final = 1024 * MIB  # that any file may unpack to
@@ -139,15 +141,45 @@ def _unpacked(raw: io.BufferedReader, opened: ExitStack, where: str) -> io.Buffe
             import zstandard
         unpacker = zstandard.ZstdDecompressor()
         stream = opened.enter_context(unpacker.stream_reader(raw, read_size=BUFFER, read_across_frames=True))
-        return io.BufferedReader(cast("Any", stream), BUFFER)
+        return io.BufferedReader(cast("Any", stream), BUFFER_OF_ZSTD)
     if head.startswith(GZIP):
-        import gzip
-
-        return io.BufferedReader(cast("Any", opened.enter_context(gzip.GzipFile(fileobj=raw))), BUFFER)
+        return io.BufferedReader(_Inflated(raw), BUFFER)
     for magic, name in OTHER_CODECS.items():
         if head.startswith(magic):
             raise InputError(f"is packed with {name}; zstd and gzip are read", where=where)
     return raw
+
+
+class _Inflated(io.RawIOBase):
+    """Unpacked bytes of a gzip file; one that is cut ends where it is cut.
+
+    Args:
+        packed: file of one or several gzip members.
+    """
+
+    def __init__(self, packed: io.BufferedReader) -> None:
+        self._packed = packed
+        self._inflater = zlib.decompressobj(GZIP_STREAM)
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        """Always True."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer with the next bytes; 0 at the end."""
+        while True:
+            if self._inflater.eof:
+                self._waiting = self._inflater.unused_data or self._waiting
+                self._inflater = zlib.decompressobj(GZIP_STREAM)
+            packed = self._waiting or self._packed.read(BUFFER_OF_ZSTD)
+            if not packed:
+                return 0
+            found = self._inflater.decompress(packed, len(buffer))
+            self._waiting = self._inflater.unconsumed_tail
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
 
 
 def _unpacking_errors() -> tuple[type[Exception], ...]:
@@ -159,6 +191,3 @@ def _unpacking_errors() -> tuple[type[Exception], ...]:
     else:
         found.append(cast("type[Exception]", zstandard.ZstdError))
     return tuple(found)
-
-
-Progress = Callable[[float], None]

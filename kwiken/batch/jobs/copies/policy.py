@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -66,15 +66,7 @@ def drawn(
         n = len(stage.tasks)
         pick, of_copy = rng.integers(0, max(1, n), n), rng.integers(0, max(1, n), n)
         tasks = stage.tasks
-        found.append(
-            ReplayedStage(
-                stage.after,
-                stage.wait_ms,
-                stage.close_ms,
-                StageTaskTimes(tasks.first_ms[pick], tasks.later_ms[pick]),
-                stage.least_ms,
-            )
-        )
+        found.append(replace(stage, tasks=StageTaskTimes(tasks.first_ms[pick], tasks.later_ms[pick])))
         copies.append(StageTaskTimes(tasks.first_ms[of_copy], tasks.later_ms[of_copy]))
     return found, copies
 
@@ -107,15 +99,12 @@ def replay_doubled(
         slots: slots of the tasks; copies take none of them.
     """
     both = [
-        ReplayedStage(
-            stage.after,
-            stage.wait_ms,
-            stage.close_ms,
-            StageTaskTimes(
+        replace(
+            stage,
+            tasks=StageTaskTimes(
                 np.minimum(stage.tasks.first_ms, copy.first_ms),
                 np.minimum(stage.tasks.later_ms, copy.later_ms),
             ),
-            stage.least_ms,
         )
         for stage, copy in zip(stages, copies, strict=True)
     ]

@@ -37,6 +37,7 @@ class CollectedStage:
     Attributes:
         number: number of the stage in the log, which tells stages of one submission time apart.
         parents: numbers of the stages whose output it reads.
+        action: number of the driver's action that it is part of, which engines serve in order.
         submitted_ms: time of its first submission, milliseconds since 1970; None before one is seen.
         ended_ms: time of its last completion, milliseconds since 1970; None before one is seen.
         launched_ms: by task that succeeded, time of launch, milliseconds since 1970.
@@ -48,6 +49,7 @@ class CollectedStage:
     name: str = ""
     n_tasks: int = 0
     parents: tuple[int, ...] = ()
+    action: int = 0
     submitted_ms: int | None = None
     ended_ms: int | None = None
     launched_ms: array[int] = field(default_factory=_column)
@@ -224,6 +226,8 @@ def _in_order(stages: Mapping[int, CollectedStage], began: int) -> list[Collecte
 
 def _built(stages: list[CollectedStage], index: Mapping[int, int], began: int) -> list[BatchStage]:
     built: list[BatchStage] = []
+    served = sorted(stages, key=lambda stage: (stage.action, stage.number))
+    rank = {stage.number: place for place, stage in enumerate(served)}
     behind: list[set[int]] = []  # by stage, all stages whose end it waited for, directly or not
     for place, stage in enumerate(stages):
         submitted = _bounded((stage.submitted_ms or began) - began)
@@ -244,6 +248,7 @@ def _built(stages: list[CollectedStage], index: Mapping[int, int], began: int) -
                 wait_ms=wait,
                 submitted_ms=submitted,
                 ended_ms=None if ended is None else _bounded(ended - began),
+                rank=rank[stage.number],
                 tasks=TaskTimes(
                     launched_ms=np.clip(launched - began, 0, MAX_MS).tolist(),
                     took_ms=np.clip(took, 0, MAX_MS).tolist(),

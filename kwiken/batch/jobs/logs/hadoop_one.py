@@ -43,7 +43,7 @@ class HadoopOneReader:
         if kind == "Job":
             self._job(fields)
         elif kind in {"MapAttempt", "ReduceAttempt"}:
-            self._attempt(fields, rest)
+            self._attempt(fields)
 
     def _job(self, fields: dict[str, str]) -> None:
         run = self._run
@@ -54,14 +54,14 @@ class HadoopOneReader:
         if "FINISH_TIME" in fields:
             run.ended(int(fields["FINISH_TIME"]), failed=fields.get("JOB_STATUS") not in {None, "SUCCESS"})
 
-    def _attempt(self, fields: dict[str, str], rest: str) -> None:
+    def _attempt(self, fields: dict[str, str]) -> None:
         attempt, kind = fields.get("TASK_ATTEMPT_ID", ""), fields.get("TASK_TYPE", "")
         if "START_TIME" in fields:
             tracker = fields.get("TRACKER_NAME", "").partition("/")[0]
             self._run.attempt_started(attempt, kind, int(fields["START_TIME"]), tracker)
         if fields.get("TASK_STATUS") in ENDED:
             rack, _, host = fields.get("HOSTNAME", "").rpartition("/")
-            counters = {name.replace("\\", ""): int(value) for name, value in _COUNTER.findall(rest)}
+            counters = {name: int(value) for name, value in _COUNTER.findall(fields.get("COUNTERS", ""))}
             self._run.attempt_ended(
                 AttemptEnd(
                     attempt=attempt,

@@ -47,6 +47,7 @@ class SparkReader:
         self._cores: dict[str, int] = {}
         self._made_by: dict[int, int] = {}  # stage that was submitted for an RDD, by the RDD's number
         self._rdd_of: dict[int, int] = {}
+        self._action_of: dict[int, int] = {}
         self._handlers: dict[bytes, tuple[msgspec.json.Decoder[Any], Callable[[Any], None]]] = {
             PREFIX + name: (msgspec.json.Decoder(kind), handle)
             for name, kind, handle in (
@@ -98,7 +99,7 @@ class SparkReader:
                 run.unknown.append("the executors: the log has no event of one")
             self._done.append(run.assembled(self._name))
         self._run = CollectedRun("spark")
-        self._cores, self._made_by, self._rdd_of = {}, {}, {}
+        self._cores, self._made_by, self._rdd_of, self._action_of = {}, {}, {}, {}
         self._without_metrics = 0
 
     def _application_started(self, event: ApplicationStart) -> None:
@@ -132,6 +133,7 @@ class SparkReader:
     def _job_started(self, event: JobStart) -> None:
         for info in event.stages:
             self._describe(info)
+            self._action_of.setdefault(info.number, event.number)
 
     def _describe(self, info: StageInfo) -> None:
         """Keep the data that a stage makes: a skipped stage stands for the one that made the same data."""
@@ -147,6 +149,7 @@ class SparkReader:
         stage.repeats = max(stage.repeats, info.attempt)
         if info.attempt == 0 or not stage.n_tasks:
             stage.name, stage.n_tasks = info.name, info.n_tasks
+            stage.action = self._action_of.get(info.number, 0)
             stage.parents = tuple(self._maker(parent) for parent in info.parents)
         if stage.submitted_ms is None or (info.submitted or stage.submitted_ms) < stage.submitted_ms:
             stage.submitted_ms = info.submitted

@@ -81,7 +81,7 @@ class StageEvent(_Event, gc=False):
 class JobStart(_Event, gc=False):
     """Start of one action of the driver."""
 
-    submitted: int = msgspec.field(default=0, name="Submission Time")
+    number: int = msgspec.field(default=0, name="Job ID")
     stages: list[StageInfo] = msgspec.field(default_factory=list, name="Stage Infos")
 
 

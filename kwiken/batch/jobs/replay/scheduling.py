@@ -24,6 +24,7 @@ class ReplayedStage:
         close_ms: time from the last task's finish to the stage's end, milliseconds.
         tasks: times of the tasks, in the order in which they start.
         least_ms: shortest time from the first task to the end, such as of a transfer; milliseconds.
+        rank: order in which stages that wait for slots are served; the smallest goes first.
     """
 
     after: tuple[int, ...]
@@ -31,6 +32,7 @@ class ReplayedStage:
     close_ms: float
     tasks: StageTaskTimes
     least_ms: float = 0.0
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Replayed:
 
 
 def replay(stages: Sequence[ReplayedStage], slots: Slots, *, factors: Floats | None = None) -> Replayed:
-    """Schedule the stages: a free slot takes the next task of the earliest released stage that has one.
+    """Schedule the stages: a free slot takes the next task of the first released stage that has one.
 
     Args:
         stages: stages, each after those that it waits for.
@@ -137,7 +139,9 @@ class Schedule:
         self._ended = np.zeros(n)
         self._released_by = [-1] * n
         self._busy = 0.0
-        self._ready: list[int] = []  # released stages with tasks that have not started, the earliest first
+        self._ready: list[
+            tuple[int, int]
+        ] = []  # rank and stage, of released ones with tasks that have not started
         self._events: list[tuple[float, bool, int]] = []  # time, whether a release rather than an end, stage
         for place, stage in enumerate(stages):
             for before in stage.after:
@@ -163,7 +167,7 @@ class Schedule:
     def _start_task(self, next_ms: float) -> bool:
         """Start one task unless an event comes before; False if none started."""
         at, slot = self._free[0]
-        place = self._ready[0]
+        place = self._ready[0][1]
         start = max(at, float(self._released[place]))
         if start > next_ms:
             return False
@@ -211,7 +215,7 @@ class Schedule:
     def _release(self, place: int, at: float) -> None:
         self._released[place] = at
         if self._first[place]:
-            heapq.heappush(self._ready, place)
+            heapq.heappush(self._ready, (self._stages[place].rank, place))
         else:
             self._begun[place] = self._finish[place] = at
             self.all_started(place, at)

@@ -1,0 +1,1 @@
+"""Event logs and runs of batch jobs for tests."""
