@@ -11,8 +11,8 @@ from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfM
 from kwiken.batch.jobs.replay import Predictor, baselines_at
 from kwiken.lab.queries import SimulatedQuery, draw_query, event_log, run_query
 
-# Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages were
-# served in the engine's order.
+# Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages
+# were served in the engine's order.
 FIRST_SEED = 53_000
 SMALL, LARGE = 10, 40  # executors of the known runs
 SLOTS = 1
