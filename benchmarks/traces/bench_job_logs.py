@@ -36,8 +36,9 @@ def simulated(folder: Path, queries: int) -> None:
 
 def read(label: str, folder: Path, rounds: int) -> Row:
     """Time of reading the jobs, unpacking included, over that of json.loads on the unpacked lines."""
-    logs = logs_at(str(folder))
-    lines = [line for log in logs for line in unpacked(log.files)]
+    by_log = [(log, unpacked(log.files)) for log in logs_at(str(folder))]
+    logs = [log for log, held in by_log if held]  # those in JSON
+    lines = [line for _, held in by_log for line in held]
 
     def ours() -> object:
         return [read_job_log(log) for log in logs]

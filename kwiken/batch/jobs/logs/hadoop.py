@@ -119,7 +119,12 @@ class HadoopReader:
         else:
             counters = {}
             if body.counters is not None:
-                counters = {one.name: one.value for group in body.counters.groups for one in group.counts}
+                counters = {
+                    one.name: one.value
+                    for group in body.counters.groups
+                    for one in group.counts
+                    if "BYTES" in one.name
+                }
             status = kind.rpartition("_")[2]
             run.attempt_ended(
                 AttemptEnd(

@@ -9,9 +9,18 @@ from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs.map_reduce import AttemptEnd, MapReduceRun
 
 _FIELD: Final = re.compile(r'([A-Z_]+)="((?:[^"\\]|\\.)*)"')
-_COUNTER: Final = re.compile(r"\[\(([^()]*)\)\((?:[^()\\]|\\.)*\)\((\d{1,18})\)\]")
+_COUNTER: Final = re.compile(r"\[\(([A-Z_]*BYTES[A-Z_]*)\)\([^\[\]]*\)\((\d{1,18})\)\]")
 _ESCAPED: Final = re.compile(r"\\(.)")
+NOT_OF_THE_JOB: Final = ('TASK_TYPE="SETUP"', 'TASK_TYPE="CLEANUP"')
 ENDED: Final = {"SUCCESS", "FAILED", "KILLED"}
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Fields of a line, without the backslashes before marks."""
+    return {
+        key: _ESCAPED.sub(r"\1", value) if "\\" in value and key != "COUNTERS" else value
+        for key, value in _FIELD.findall(text)
+    }
 
 
 class HadoopOneReader:
@@ -39,11 +48,10 @@ class HadoopOneReader:
             return
         if not text.endswith("."):
             raise ValueError("is cut")
-        fields = {key: _ESCAPED.sub(r"\1", value) for key, value in _FIELD.findall(rest)}
         if kind == "Job":
-            self._job(fields)
-        elif kind in {"MapAttempt", "ReduceAttempt"}:
-            self._attempt(fields)
+            self._job(_fields(rest))
+        elif kind in {"MapAttempt", "ReduceAttempt"} and not rest.startswith(NOT_OF_THE_JOB):
+            self._attempt(_fields(rest))
 
     def _job(self, fields: dict[str, str]) -> None:
         run = self._run
