@@ -14,12 +14,6 @@ from kwiken.allocator.placement.node_ledger import (
     DrawKind as DrawKind,
     NodeLedger as NodeLedger,
 )
-from kwiken.allocator.placement.nodes import (
-    Cluster as Cluster,
-    Node as Node,
-    NodeClass as NodeClass,
-    nodes_from_toml as nodes_from_toml,
-)
 from kwiken.allocator.placement.order import (
     MIN_SHARE_ACCEPTED as MIN_SHARE_ACCEPTED,
     AddedNodes as AddedNodes,
@@ -64,4 +58,10 @@ from kwiken.allocator.placement.walks import (
     take as take,
     trim as trim,
     walk as walk,
+)
+from kwiken.model.nodes import (
+    Cluster as Cluster,
+    Node as Node,
+    NodeClass as NodeClass,
+    nodes_from_toml as nodes_from_toml,
 )

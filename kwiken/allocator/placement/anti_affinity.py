@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.workloads import Spread
 from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.model.nodes import Cluster
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes import Cluster
 
 ROUNDING: Final = 1e-9  # cores, GB or pressure by which sums of floats may be off
 

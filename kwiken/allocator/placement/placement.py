@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
-from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, Sizing
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json
+from kwiken.model.nodes import Cluster
 
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 20  # of a document

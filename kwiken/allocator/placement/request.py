@@ -13,7 +13,6 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
-from kwiken.allocator.placement.nodes import Cluster
 from kwiken.allocator.workloads import (
     MIN_SHARE,
     UNKNOWN_VARIATION,
@@ -25,6 +24,7 @@ from kwiken.allocator.workloads import (
 )
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
+from kwiken.model.nodes import Cluster
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
 REL_ROUNDING: Final = 1e-9  # of performance

@@ -21,6 +21,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.model.latency",
         "kwiken.model.reads",
         "kwiken.model.profile",
+        "kwiken.model.nodes",
         "kwiken.model",
     ),
     # A profile in, a plan out.
@@ -69,6 +70,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.batch.jobs.copies",
         "kwiken.batch",
     ),
+    "batch": ("kwiken.batch.jobs", "kwiken.batch.racks", "kwiken.batch"),
     # Stages with data: what their disks do, and which data sets share one.
     "storage": (
         "kwiken.storage.trace",

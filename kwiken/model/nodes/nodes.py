@@ -1,4 +1,4 @@
-"""Nodes: machines that replicas are placed on, their classes and zones, and the document that lists them."""
+"""Nodes: machines that replicas and tasks are placed on, their classes and zones."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
 
-MAX_BYTES: Final = 64 << 20  # of a document of nodes
-MAX_NODES: Final = 100_000
-MAX_CLASSES: Final = 1000
 MAX_CORES: Final = 4096.0  # of one node
 MAX_MEMORY_GB: Final = 1e6  # of one node
 LEAST: Final = 1e-6  # of any quantity; quotients of what is smaller overflow
@@ -25,7 +21,7 @@ MAX_FACTOR: Final = 1e9  # of a speed, and of a cost per hour
 MAX_NAME_LENGTH: Final = 200
 
 
-def _bounded(name: str, value: float, most: float) -> None:
+def check_bounded(name: str, value: float, most: float) -> None:
     """Raise ValueError unless the value is at least `LEAST` and at most `most`; NaN fails too."""
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be a finite number above 0 and at most {most:g}, not {value}")
@@ -57,12 +53,12 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Check names and bounds."""
         if not 0 < len(self.name) <= MAX_NAME_LENGTH:
             raise ValueError(f"name must have 1 to {MAX_NAME_LENGTH} characters")
-        _bounded("cores", self.cores, MAX_CORES)
-        _bounded("memory_gb", self.memory_gb, MAX_MEMORY_GB)
+        check_bounded("cores", self.cores, MAX_CORES)
+        check_bounded("memory_gb", self.memory_gb, MAX_MEMORY_GB)
         for name in ("speed", "cost_per_hour"):
             value = getattr(self, name)
             if value is not None:
-                _bounded(name, value, MAX_FACTOR)
+                check_bounded(name, value, MAX_FACTOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,56 +160,3 @@ def cost_of(node_class: NodeClass, cores: float, memory_gb: float) -> float:
     """Cost of a part of a node of a class in an hour; see `Cluster.cost`."""
     whole = node_class.cores if node_class.cost_per_hour is None else node_class.cost_per_hour
     return whole * (cores / node_class.cores + memory_gb / node_class.memory_gb) / 2
-
-
-class _Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One table `[[nodes]]`: a node, or several alike."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
-    node_class: str = msgspec.field(name="class")
-    zone: Annotated[str, msgspec.Meta(max_length=MAX_NAME_LENGTH)] = ""
-    count: Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)] | None = None
-
-
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    classes: Annotated[list[NodeClass], msgspec.Meta(min_length=1, max_length=MAX_CLASSES)]
-    nodes: Annotated[list[_Nodes], msgspec.Meta(min_length=1, max_length=MAX_NODES)]
-
-
-def nodes_from_toml(text: str | bytes, *, where: str) -> Cluster:
-    """Cluster of a `nodes.toml`, with the nodes in the document's order.
-
-    Args:
-        text: TOML document with tables `[[classes]]` (the fields of `NodeClass`) and `[[nodes]]` (`name`,
-            `class`, `zone`; with `count`, that many nodes named `name-1` and so on).
-        where: source to name in errors, such as a file's path.
-
-    Raises:
-        InputError: names the line of broken syntax, or the table and field that is wrong or unknown.
-    """
-    document = convert(parse_toml(text, where=where, max_bytes=MAX_BYTES), _Document, where=where)
-    classes: dict[str, NodeClass] = {}
-    for place, found in enumerate(document.classes):
-        if found.name in classes:
-            raise InputError(f"classes[{place}].name: {found.name!r} is given twice", where=where)
-        if (found.cost_per_hour is None) != (document.classes[0].cost_per_hour is None):
-            raise InputError(
-                f"classes[{place}].cost_per_hour: give one for every class, or for none", where=where
-            )
-        classes[found.name] = found
-    nodes: dict[str, Node] = {}
-    for place, table in enumerate(document.nodes):
-        if table.node_class not in classes:
-            known = ", ".join(classes)
-            raise InputError(
-                f"nodes[{place}].class: no class {table.node_class!r}; known: {known}", where=where
-            )
-        if len(nodes) + (table.count or 1) > MAX_NODES:
-            raise InputError(f"nodes[{place}]: more than {MAX_NODES} nodes", where=where)
-        alike = range(1, table.count + 1) if table.count is not None else (None,)
-        for number in alike:
-            name = table.name if number is None else f"{table.name}-{number}"
-            if name in nodes:
-                raise InputError(f"nodes[{place}].name: {name!r} is given twice", where=where)
-            nodes[name] = Node(name, table.node_class, table.zone)
-    return Cluster(tuple(classes.values()), tuple(nodes.values()))
