@@ -1,0 +1,1 @@
+"""Racks for batch jobs: how many each gets, which, and in which order."""

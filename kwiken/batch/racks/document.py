@@ -1,0 +1,133 @@
+"""The plan of racks as a document: racks, priority, start and places of data of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_json
+from kwiken.batch.racks.data_places import place_data
+from kwiken.batch.racks.planning import PlannedRacks
+from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_RACKS
+from kwiken.batch.racks.schedule import Objective
+
+RACK_PLAN_VERSION: Final = 1
+MAX_RACK_PLAN: Final = 256 << 20  # bytes of a document
+MAX_NAME: Final = 1000
+MAX_SECONDS: Final = 1e12
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
+
+
+class PlannedJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Racks, priority and start of one job.
+
+    Attributes:
+        name: name of the run, unique in the plan.
+        racks: names of the racks that its tasks run on, and that hold the first replica of its input.
+        further_rack: name of the rack that holds the other replicas of its input.
+        priority: rank by start, from 0, which is the highest.
+        arrival_s: moment from which it may start, seconds.
+        start_s: planned start, seconds.
+        took_s: planned time from start to end, seconds.
+    """
+
+    name: _Name
+    racks: Annotated[list[_Name], msgspec.Meta(min_length=1, max_length=MAX_RACKS)]
+    further_rack: _Name
+    priority: Annotated[int, msgspec.Meta(ge=0, le=MAX_PLANNED_JOBS)]
+    arrival_s: _Seconds
+    start_s: _Seconds
+    took_s: _Seconds
+
+
+class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Plan of batch jobs on racks, as `kwiken batch plan` writes it.
+
+    Attributes:
+        version: version of the format; must be 1.
+        minimise: objective of the plan.
+        racks: names of all racks.
+        objective_s: makespan or mean time from arrival to end, seconds.
+        heuristic_s: the same by the published heuristic alone, seconds.
+        bound_s: value that no plan of whole racks goes below, seconds.
+        jobs: jobs by priority.
+    """
+
+    version: int = RACK_PLAN_VERSION
+    minimise: Objective
+    racks: Annotated[list[_Name], msgspec.Meta(min_length=1, max_length=MAX_RACKS)]
+    objective_s: _Seconds
+    heuristic_s: _Seconds
+    bound_s: _Seconds
+    jobs: Annotated[list[PlannedJob], msgspec.Meta(min_length=1, max_length=MAX_PLANNED_JOBS)]
+
+    def to_json(self) -> str:
+        """The plan as JSON, one job a line, readable by `from_json`."""
+        head = msgspec.to_builtins(self)
+        del head["jobs"]
+        start = msgspec.json.encode(head).decode()[:-1]
+        lines = ",\n".join(msgspec.json.encode(job).decode() for job in self.jobs)
+        return f'{start},"jobs":[\n{lines}\n]}}\n'
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, where: str) -> RackPlan:
+        """Read a plan.
+
+        Args:
+            where: source to name in errors, such as a file's path.
+
+        Raises:
+            InputError: names the field that is missing, unknown or out of range, a job that is there twice, or
+                a rack that the plan does not list.
+        """
+        raw = parse_json(text, where=where, max_bytes=MAX_RACK_PLAN)
+        if not isinstance(raw, dict) or "minimise" not in raw:
+            raise InputError("is no plan of racks; kwiken batch plan -o writes one", where=where)
+        version = raw.get("version")
+        if version != RACK_PLAN_VERSION or isinstance(version, bool | float):
+            raise InputError(f"version: must be {RACK_PLAN_VERSION}, not {version!r}", where=where)
+        found = convert(raw, cls, where=where)
+        known, names = set(found.racks), set()
+        for place, job in enumerate(found.jobs):
+            if job.name in names:
+                raise InputError(f"jobs[{place}].name: {job.name!r} is given twice", where=where)
+            names.add(job.name)
+            strange = next((rack for rack in (*job.racks, job.further_rack) if rack not in known), None)
+            if strange is not None:
+                raise InputError(f"jobs[{place}]: the plan lists no rack {strange!r}", where=where)
+        return found
+
+
+def rack_plan(planned: PlannedRacks, kind: Objective, rack_names: Sequence[str]) -> RackPlan:
+    """Document of a plan.
+
+    Args:
+        rack_names: name of each rack of the problem.
+    """
+    problem, schedule = planned.problem, planned.schedule
+    racks_of = schedule.racks_of(problem.racks)
+    places = place_data(problem.input_bytes, racks_of, problem.racks)
+    return RackPlan(
+        minimise=kind,
+        racks=list(rack_names),
+        objective_s=planned.objective_s,
+        heuristic_s=planned.heuristic_s,
+        bound_s=planned.bound_s,
+        jobs=[
+            PlannedJob(
+                name=problem.names[job],
+                racks=[rack_names[rack] for rack in racks_of[job]],
+                further_rack=rack_names[places.further_rack[job]],
+                priority=priority,
+                arrival_s=float(problem.arrivals_s[job]),
+                start_s=float(schedule.starts_s[job]),
+                took_s=float(schedule.lengths_s[job]),
+            )
+            for priority, job in enumerate(schedule.order.tolist())
+        ],
+    )

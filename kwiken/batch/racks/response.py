@@ -1,0 +1,174 @@
+"""Completion time of a job on 1 to R racks: waves of tasks, and a shuffle that crosses the core."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.base.arrays import Floats, Ints
+from kwiken.base.errors import InputError
+from kwiken.batch.jobs import BatchJob, BatchStage
+
+BLOCK_BYTES: Final = 128 << 20  # of input of a task, where a job says nothing of its tasks
+SHUFFLE_BYTES_A_TASK: Final = 512 << 20  # of a task that fetches a shuffle, likewise
+TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known
+LEAST_TASK_S: Final = 1.0  # a task's start and end, likewise
+
+
+@dataclass(frozen=True)
+class RackStage:
+    """Stage of a job, as racks see it.
+
+    Attributes:
+        tasks: number of its tasks, 0 or more.
+        task_s: time of one task without the fetching of its shuffle, seconds, 0 or more.
+        shuffled_bytes: bytes that all its tasks fetch from those of other stages.
+        parents: indices of the stages that it waits for and fetches from, each below its own.
+    """
+
+    tasks: int
+    task_s: float
+    shuffled_bytes: float = 0.0
+    parents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RackJob:
+    """Job to be planned: its stages, and when it may start.
+
+    Attributes:
+        name: unique name of the run.
+        arrival_s: moment from which it may start, seconds.
+        input_bytes: size of its input, bytes.
+    """
+
+    name: str
+    arrival_s: float
+    input_bytes: float
+    stages: tuple[RackStage, ...]
+
+
+@dataclass(frozen=True)
+class RackHardware:
+    """One of several equal racks.
+
+    Attributes:
+        slots: number of tasks that a rack runs at once, 1 or more.
+        machines: number of machines in a rack, 1 or more.
+        nic_bytes_per_s: bandwidth of a machine's link, bytes per second.
+        uplink_bytes_per_s: bandwidth between a rack and the core, bytes per second.
+
+    Raises:
+        InputError: says which of them is out of range.
+    """
+
+    slots: int
+    machines: int
+    nic_bytes_per_s: float
+    uplink_bytes_per_s: float
+
+    def __post_init__(self) -> None:
+        """Check bounds."""
+        for name in ("slots", "machines"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"a rack needs {name}: 1 or more, not {getattr(self, name)}", where="cluster"
+                )
+        for name in ("nic_bytes_per_s", "uplink_bytes_per_s"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise InputError(f"{name} must be a finite number above 0, not {value}", where="cluster")
+
+    @property
+    def oversubscription(self) -> float:
+        """Bandwidth of all links inside the rack over that to the core; 1 for a network without bottleneck."""
+        return max(1.0, self.machines * self.nic_bytes_per_s / self.uplink_bytes_per_s)
+
+
+def shuffle_s(shuffled_bytes: float, racks: Ints, rack: RackHardware) -> Floats:
+    """Time of a shuffle that is spread over all machines of 1 to R racks, seconds.
+
+    The larger of two parts: bytes that cross the core, by each machine's share of the uplink, and bytes within
+    the rack, by what its link has left. Without oversubscription there is one part.
+
+    Args:
+        shuffled_bytes: bytes that all tasks fetch.
+        racks: numbers of racks, 1 or more.
+    """
+    over, nic, machines = rack.oversubscription, rack.nic_bytes_per_s, rack.machines
+    each = shuffled_bytes / (racks * machines)
+    if over <= 1:
+        return np.asarray(each * (1 - 1 / (racks * machines)) / nic)
+    core = each * (racks - 1) / racks / (nic / over)
+    local = each / racks * (machines - 1) / machines / (nic - nic / over)
+    return np.asarray(np.maximum(core, local))
+
+
+def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
+    """Completion time of a job alone on 1 to R racks, seconds: the longest path through its stages.
+
+    A stage takes whole waves of its tasks, and the time of its shuffle.
+
+    Args:
+        racks: largest number of racks, R.
+    """
+    numbers = np.arange(1, racks + 1)
+    ends: list[Floats] = []
+    for stage in job.stages:
+        begin = np.zeros(racks)
+        for parent in stage.parents:
+            begin = np.maximum(begin, ends[parent])
+        waves = -(-stage.tasks // (numbers * rack.slots))
+        took = waves * stage.task_s
+        if stage.shuffled_bytes:
+            took = took + shuffle_s(stage.shuffled_bytes, numbers, rack)
+        ends.append(begin + took)
+    longest: Floats = np.max(ends, axis=0) if ends else np.zeros(racks)
+    return np.maximum(longest, LEAST_TASK_S)
+
+
+def rack_jobs(jobs: Sequence[BatchJob], task_bytes_per_s: float = TASK_BYTES_PER_S) -> list[RackJob]:
+    """Jobs to be planned, from runs that logs tell of, or from sizes alone.
+
+    Arrivals count from the first submission. Where a run has no task times, tasks take their bytes at a rate
+    that is assumed, and a stage without a number of tasks gets one for each 128 MiB that it reads or 512 MiB
+    that it fetches.
+
+    Args:
+        jobs: runs of jobs; each is planned once.
+        task_bytes_per_s: rate of a task whose time is not known, bytes per second.
+
+    Raises:
+        InputError: there is no job, or two runs have one name.
+    """
+    if not jobs:
+        raise InputError("there is no job to plan", where="jobs")
+    first_ms = min(job.submitted_ms for job in jobs)
+    counts: dict[str, int] = {}
+    found = []
+    for job in jobs:
+        name = job.id or job.name
+        counts[name] = counts.get(name, 0) + 1
+        unique = name if counts[name] == 1 else f"{name} ({counts[name]})"
+        stages = tuple(_stage(stage, task_bytes_per_s) for stage in job.stages)
+        read = sum(stage.bytes.read for stage in job.stages)
+        found.append(RackJob(unique, (job.submitted_ms - first_ms) / 1e3, float(read), stages))
+    return found
+
+
+def _stage(stage: BatchStage, task_bytes_per_s: float) -> RackStage:
+    moved = stage.bytes
+    shuffled = float(moved.shuffled)
+    tasks = stage.n_tasks
+    if not tasks and (moved.read or shuffled):
+        tasks = max(1, math.ceil(moved.read / BLOCK_BYTES), math.ceil(shuffled / SHUFFLE_BYTES_A_TASK))
+    if stage.tasks.took_ms:
+        task_s = stage.task_ms / len(stage.tasks) / 1e3
+    else:
+        each = (moved.read + shuffled + moved.written) / max(1, tasks)
+        task_s = LEAST_TASK_S + each / task_bytes_per_s
+    return RackStage(tasks, task_s, shuffled, tuple(stage.parents))
