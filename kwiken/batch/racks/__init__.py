@@ -1,1 +1,26 @@
 """Racks for batch jobs: how many each gets, which, and in which order."""
+
+from __future__ import annotations
+
+from kwiken.batch.racks.document import (
+    MAX_RACK_PLAN as MAX_RACK_PLAN,
+    PlannedJob as PlannedJob,
+    RackPlan as RackPlan,
+    rack_plan as rack_plan,
+)
+from kwiken.batch.racks.planning import (
+    EXCHANGES as EXCHANGES,
+    PlannedRacks as PlannedRacks,
+    plan_racks as plan_racks,
+)
+from kwiken.batch.racks.problem import (
+    RackProblem as RackProblem,
+    problem_of as problem_of,
+)
+from kwiken.batch.racks.response import (
+    RackHardware as RackHardware,
+    RackJob as RackJob,
+    RackStage as RackStage,
+    rack_jobs as rack_jobs,
+    rack_response_s as rack_response_s,
+)

@@ -9,9 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats, Ints
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJob, BatchStage
+from kwiken.batch.jobs.mapreduce import RackNetwork, shuffle_over_racks
 
 BLOCK_BYTES: Final = 128 << 20  # of input of a task, where a job says nothing of its tasks
 SHUFFLE_BYTES_A_TASK: Final = 512 << 20  # of a task that fetches a shuffle, likewise
@@ -85,27 +86,8 @@ class RackHardware:
 
     @property
     def oversubscription(self) -> float:
-        """Bandwidth of all links inside the rack over that to the core; 1 for a network without bottleneck."""
+        """Bandwidth of all links inside the rack over that to the core, 1 or more."""
         return max(1.0, self.machines * self.nic_bytes_per_s / self.uplink_bytes_per_s)
-
-
-def shuffle_s(shuffled_bytes: float, racks: Ints, rack: RackHardware) -> Floats:
-    """Time of a shuffle that is spread over all machines of 1 to R racks, seconds.
-
-    The larger of two parts: bytes that cross the core, by each machine's share of the uplink, and bytes within
-    the rack, by what its link has left. Without oversubscription there is one part.
-
-    Args:
-        shuffled_bytes: bytes that all tasks fetch.
-        racks: numbers of racks, 1 or more.
-    """
-    over, nic, machines = rack.oversubscription, rack.nic_bytes_per_s, rack.machines
-    each = shuffled_bytes / (racks * machines)
-    if over <= 1:
-        return np.asarray(each * (1 - 1 / (racks * machines)) / nic)
-    core = each * (racks - 1) / racks / (nic / over)
-    local = each / racks * (machines - 1) / machines / (nic - nic / over)
-    return np.asarray(np.maximum(core, local))
 
 
 def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
@@ -117,6 +99,9 @@ def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
         racks: largest number of racks, R.
     """
     numbers = np.arange(1, racks + 1)
+    network = RackNetwork(
+        machines_per_rack=rack.machines, nic=rack.nic_bytes_per_s, oversubscription=rack.oversubscription
+    )
     ends: list[Floats] = []
     for stage in job.stages:
         begin = np.zeros(racks)
@@ -125,7 +110,8 @@ def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
         waves = -(-stage.tasks // (numbers * rack.slots))
         took = waves * stage.task_s
         if stage.shuffled_bytes:
-            took = took + shuffle_s(stage.shuffled_bytes, numbers, rack)
+            core, inside = shuffle_over_racks(stage.shuffled_bytes, network, numbers)
+            took = took + np.maximum(core, inside)
         ends.append(begin + took)
     longest: Floats = np.max(ends, axis=0) if ends else np.zeros(racks)
     return np.maximum(longest, LEAST_TASK_S)
