@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place test test-slow test-stack check bench docs clean setup
+.PHONY: demo demo-place demo-batch test test-slow test-stack check bench docs clean setup
 
 setup: $(READY)
 
@@ -22,6 +22,9 @@ demo: $(READY)
 
 demo-place: $(READY)
 	@$(BIN)/kwiken demo-place --out demo-place-out
+
+demo-batch: $(READY)
+	@$(BIN)/kwiken demo-batch --out demo-batch-out
 
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
@@ -51,4 +54,4 @@ docs: $(READY)
 	@echo build/site/index.html
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out bench-out dist build
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out demo-batch-out bench-out dist build

@@ -61,6 +61,7 @@ FOLDERS = {
     },
     "batch": {
         "batch": "Predict batch jobs from their logs, and plan where they run.",
+        "demo-batch": "Run batch jobs on three racks beside a service, three ways, and stop a rack.",
     },
 }
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
@@ -69,7 +70,7 @@ ORDER = (
     *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
-    *("fleet", "demo-place", "reproduce"),
+    *("fleet", "demo-place", "demo-batch", "reproduce"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}

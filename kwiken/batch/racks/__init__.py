@@ -24,3 +24,9 @@ from kwiken.batch.racks.response import (
     rack_jobs as rack_jobs,
     rack_response_s as rack_response_s,
 )
+from kwiken.batch.racks.selection import (
+    SelectionPolicy as SelectionPolicy,
+    TupleOffer as TupleOffer,
+    select_tuple as select_tuple,
+)
+from kwiken.batch.racks.tree import RackTree as RackTree, Reservation as Reservation

@@ -17,8 +17,8 @@ class DataPlaces:
     """Racks of the replicas of each job's input.
 
     Attributes:
-        further_rack: (J,) rack of the second and third replica of each job's input, outside its own racks where
-            there is another.
+        further_rack: (J,) rack of the second and third replica of each job's input, outside its own racks
+            where there is another.
         rack_bytes: (R,) bytes of all replicas on each rack.
     """
 

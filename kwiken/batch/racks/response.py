@@ -14,8 +14,7 @@ from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJob, BatchStage
 from kwiken.batch.jobs.mapreduce import RackNetwork, shuffle_over_racks
 
-BLOCK_BYTES: Final = 128 << 20  # of input of a task, where a job says nothing of its tasks
-SHUFFLE_BYTES_A_TASK: Final = 512 << 20  # of a task that fetches a shuffle, likewise
+BLOCK_BYTES: Final = 128 << 20  # most that one task writes, where a job says nothing of its tasks
 TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known
 LEAST_TASK_S: Final = 1.0  # a task's start and end, likewise
 
@@ -121,8 +120,7 @@ def rack_jobs(jobs: Sequence[BatchJob], task_bytes_per_s: float = TASK_BYTES_PER
     """Jobs to be planned, from runs that logs tell of, or from sizes alone.
 
     Arrivals count from the first submission. Where a run has no task times, tasks take their bytes at a rate
-    that is assumed, and a stage without a number of tasks gets one for each 128 MiB that it reads or 512 MiB
-    that it fetches.
+    that is assumed, and write at most a block of 128 MiB each.
 
     Args:
         jobs: runs of jobs; each is planned once.
@@ -150,11 +148,10 @@ def _stage(stage: BatchStage, task_bytes_per_s: float) -> RackStage:
     moved = stage.bytes
     shuffled = float(moved.shuffled)
     tasks = stage.n_tasks
-    if not tasks and (moved.read or shuffled):
-        tasks = max(1, math.ceil(moved.read / BLOCK_BYTES), math.ceil(shuffled / SHUFFLE_BYTES_A_TASK))
     if stage.tasks.took_ms:
         task_s = stage.task_ms / len(stage.tasks) / 1e3
     else:
+        tasks = max(tasks, math.ceil(moved.written / BLOCK_BYTES))
         each = (moved.read + shuffled + moved.written) / max(1, tasks)
         task_s = LEAST_TASK_S + each / task_bytes_per_s
     return RackStage(tasks, task_s, shuffled, tuple(stage.parents))

@@ -19,6 +19,13 @@ COMMANDS: Final = {
     "copies": LazyCommand(
         "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
     ),
+    "run": LazyCommand(
+        "kwiken.cli.batch.batch_run", "Run planned jobs on Dask, on the workers of their racks."
+    ),
+    "plan": LazyCommand(
+        "kwiken.cli.batch.batch_plan",
+        "Choose racks, order and places of data of jobs; the bound and the gap.",
+    ),
 }
 
 

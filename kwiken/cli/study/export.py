@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan for gRPC, Envoy or Istio; a placement, a provision or lines for Kubernetes."""
+"""`kwiken export`: a plan for gRPC, Envoy or Istio; placements, provisions, lines and racks for others."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
 POOLS: Final = ("karpenter",)
 QUEUES: Final = ("kueue",)
+ENGINES: Final = ("spark", "yarn", "dask")  # of batch jobs; a plan of racks goes to kubernetes too
 MAX_PROVISION: Final = 16 * MIB
 MAX_MAP: Final = 4 * MIB
+MAX_RACK_PLAN: Final = 256 * MIB
+HEAD: Final = 4096  # characters by which a plan of racks is told from a placement
 
 
 @click.command()
@@ -32,10 +35,11 @@ MAX_MAP: Final = 4 * MIB
 @click.option(
     "--to",
     "program",
-    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES)),
+    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES, *ENGINES)),
     required=True,
     help="Whose settings to write; compose and kubernetes take a placement from kwiken place, karpenter a "
-    "provision from kwiken provision, kueue lines from kwiken place --lines.",
+    "provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask and kubernetes "
+    "a plan from kwiken batch plan.",
 )
 @click.option(
     "--map",
@@ -58,7 +62,7 @@ def command(*, plan: str, program: str, targets: str | None, template: str | Non
     others, and --template writes a map of the missing ones. What the target cannot express is reported on
     stderr, and as comments in the file where its format has comments.
     """
-    if program in (*MANIFESTS, *POOLS, *QUEUES):
+    if program in (*MANIFESTS, *POOLS, *QUEUES, *ENGINES):
         _write_manifest(plan, program, out)
         return
     learned = load_plan(plan)
@@ -88,11 +92,26 @@ def _write_manifest(path: str, program: str, out: str) -> None:
     if program in QUEUES:
         _write_queues(path, out)
         return
-    text = read_text(path, MAX_PLACEMENT)
+    text = read_text(path, MAX_RACK_PLAN if program in ENGINES else MAX_PLACEMENT)
+    if program in ENGINES or (program == "kubernetes" and '"minimise":' in text[:HEAD]):
+        _write_racks(path, text, program, out)
+        return
     from kwiken.allocator.placement import Placement
     from kwiken.export.placements import MANIFESTS as WRITERS
 
     write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
+    note_written(out)
+
+
+def _write_racks(path: str, text: str, program: str, out: str) -> None:
+    """Write the racks and priorities of batch jobs, and note what the engine cannot be told."""
+    from kwiken.batch.racks import RackPlan
+    from kwiken.export.racks import RACK_PROGRAMS, untold
+
+    write_text(out, RACK_PROGRAMS[program](RackPlan.from_json(text, where=path)))
+    if out != "-":
+        for remark in untold(program):
+            note(f"note: {remark}")
     note_written(out)
 
 

@@ -27,9 +27,7 @@ class FlowTable:
     def __len__(self) -> int:
         return len(self.left)
 
-    def add(
-        self, source: Ints, target: int, left: Floats, *, weight: float, group: int, coflow: int
-    ) -> None:
+    def add(self, source: Ints, target: int, left: Floats, *, weight: float, group: int, coflow: int) -> None:
         """Add flows of one group of tasks.
 
         Args:

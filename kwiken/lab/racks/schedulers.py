@@ -110,7 +110,7 @@ class ShuffleWatcher:
 
 
 def remote_share(own: int, racks: int) -> float:
-    """Share of blocks with no replica on a job's racks, when each block's replicas are on two racks at random.
+    """Share of blocks with no replica on a job's racks, when replicas are on two racks at random.
 
     Args:
         own: number of the job's racks.

@@ -202,7 +202,9 @@ class _Simulation:
         told = job.stages[stage.index]
         stage.fetched = np.zeros(self.racks)
         if told.parents and told.shuffled_bytes:
-            ran = sum((self.stages[stage.job][parent].ran for parent in told.parents), np.zeros(self.racks))
+            ran = np.zeros(self.racks)
+            for parent in told.parents:
+                ran += self.stages[stage.job][parent].ran
             stage.fetched = told.shuffled_bytes / stage.pending * ran / max(1.0, float(ran.sum()))
         elif not told.parents and place.remote_share:
             readers = sum(1 for each in job.stages if not each.parents)
@@ -280,7 +282,7 @@ class _Simulation:
                     self._release(later)
 
     def _lose(self, rack: int) -> None:
-        """Stop a rack: its tasks wait again, and what was to be fetched from it comes from another replica."""
+        """Stop a rack: its tasks wait again, and what was to come from it comes from another."""
         self.alive[rack] = False
         self.free[rack] = 0
         lost = {number for number, group in self.groups.items() if group.rack == rack}

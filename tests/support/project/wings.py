@@ -88,6 +88,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.export.block_io",
         "kwiken.export.provisions",
         "kwiken.export.lines",
+        "kwiken.export.racks",
         "kwiken.export",
     ),
     # Simulated clusters, and published tables computed anew.
@@ -102,6 +103,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.disks",
         "kwiken.lab.waiting",
         "kwiken.lab.queries",
+        "kwiken.lab.racks",
         "kwiken.lab.reproduction.rows",
         "kwiken.lab.reproduction.scenarios",
         "kwiken.lab.reproduction.kwiken.late_requests",
@@ -195,6 +197,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.apps.demo.trial",
         "kwiken.apps.demo",
         "kwiken.apps.demo_place",
+        "kwiken.apps.batch_run",
+        "kwiken.apps.demo_batch",
         "kwiken.apps",
     ),
     "cli": (

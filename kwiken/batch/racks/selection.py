@@ -1,0 +1,77 @@
+"""Choice among tuples of slots and bandwidth: the one that leaves the tree best balanced, and its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from kwiken.batch.racks.tree import RackTree, Reservation
+
+SelectionPolicy = Literal["balanced", "random", "time", "base", "fastest"]
+
+
+@dataclass(frozen=True)
+class TupleOffer:
+    """Slots and bandwidth that meet a request.
+
+    Attributes:
+        size: number of slots, 1 or more.
+        bandwidth: bandwidth between them.
+        time_s: completion time with them, seconds.
+    """
+
+    size: int
+    bandwidth: float
+    time_s: float
+
+
+@dataclass(frozen=True)
+class TupleChoice:
+    """Chosen tuple, where it is reserved, and its imbalance."""
+
+    offer: TupleOffer
+    reservation: Reservation
+    imbalance: float
+
+
+def select_tuple(
+    tree: RackTree,
+    offers: Sequence[TupleOffer],
+    policy: SelectionPolicy,
+    chance: np.random.Generator,
+) -> TupleChoice | None:
+    """Choose a tuple and reserve it; None, with nothing reserved, where none fits.
+
+    There are five policies: `balanced` takes the smallest imbalance, `time` the smallest imbalance times
+    time, `random` the first that fits of a random order, `base` the first offer alone, `fastest` the quickest
+    alone. Ties go to fewer slots, then to less bandwidth.
+
+    Args:
+        chance: source of the random order.
+    """
+    if policy == "base":
+        tried = list(offers[:1])
+    elif policy == "fastest":
+        tried = [min(offers, key=lambda one: (one.time_s, one.size, one.bandwidth))] if offers else []
+    elif policy == "random":
+        tried = [offers[place] for place in chance.permutation(len(offers))]
+    else:
+        tried = sorted(offers, key=lambda one: (one.size, one.bandwidth))
+    best: TupleChoice | None = None
+    best_score = np.inf
+    for offer in tried:
+        found = tree.reserve(offer.size, offer.bandwidth)
+        if found is None:
+            continue
+        imbalance = tree.imbalance(found)
+        score = imbalance * (offer.time_s if policy == "time" else 1.0)
+        if score < best_score:
+            best, best_score = TupleChoice(offer, found, imbalance), score
+        if policy == "random":
+            break
+    if best is not None:
+        tree.take(best.reservation)
+    return best

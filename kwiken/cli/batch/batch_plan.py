@@ -1,0 +1,301 @@
+"""`kwiken batch plan`: racks, order, start and places of data of each job, the bound and the gap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.apps.console import note, note_written, print_json, print_table, say, write_text
+from kwiken.base.errors import InputError
+from kwiken.cli.shared import (
+    POSITIVE,
+    Real,
+    given,
+    json_option,
+    needs_extra,
+    refuse_shared_stdout,
+    seed_option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kwiken.batch.racks import PlannedRacks, RackHardware, RackJob, RackPlan
+    from kwiken.cli.batch.plan_inputs import PlannedCluster
+
+MAX_RACKS: Final = 1000
+MAX_MACHINES: Final = 1000
+MAX_SLOTS: Final = 1000
+MAX_EXCHANGES: Final = 10_000_000
+SHOWN: Final = 10
+MB: Final = 1e6
+ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
+
+
+@click.command()
+@click.argument("jobs", metavar="JOBS")
+@click.option(
+    "--cluster",
+    metavar="FILE",
+    help="Nodes with racks, slots and links, in TOML; a nodes.toml with more fields.",
+)
+@click.option(
+    "--beside",
+    metavar="FILE",
+    help="Placement of services by kwiken place: the slots they hold are not there.",
+)
+@click.option("--minimise", type=click.Choice(("makespan", "mean")), default="makespan", show_default=True)
+@click.option(
+    "--racks", type=click.IntRange(1, MAX_RACKS), default=75, show_default=True, help="Number of racks."
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(1, MAX_MACHINES),
+    default=40,
+    show_default=True,
+    help="Machines of a rack.",
+)
+@click.option(
+    "--slots", type=click.IntRange(1, MAX_SLOTS), default=8, show_default=True, help="Slots of a machine."
+)
+@click.option(
+    "--nic-gbps", type=POSITIVE, default=1.0, show_default=True, help="Link of a machine, Gbit per second."
+)
+@click.option(
+    "--oversubscription",
+    type=Real(1, 1e6),
+    default=5.0,
+    show_default=True,
+    help="Bandwidth inside a rack over its uplink.",
+)
+@click.option(
+    "--task-rate",
+    "task_mb_per_s",
+    type=POSITIVE,
+    default=25.0,
+    show_default=True,
+    help="MB per second of a task whose time no log tells.",
+)
+@click.option("--spread-data", is_flag=True, help="Let large inputs have more racks, so that data is spread.")
+@click.option(
+    "--exchanges",
+    type=click.IntRange(0, MAX_EXCHANGES),
+    default=4000,
+    show_default=True,
+    help="Exchanges to try after provisioning.",
+)
+@click.option(
+    "--explain", metavar="JOB", help="Show one job: its time on each number of racks, and why it waits."
+)
+@click.option("--picture", metavar="FILE", help="SVG to write: racks over time.")
+@click.option("-o", "--out", "out", metavar="FILE", help="File to write the plan to; '-' is stdout.")
+@seed_option
+@json_option
+@needs_extra("plan")
+def command(
+    *,
+    jobs: str,
+    cluster: str | None,
+    beside: str | None,
+    minimise: Any,
+    racks: int,
+    machines: int,
+    slots: int,
+    nic_gbps: float,
+    oversubscription: float,
+    task_mb_per_s: float,
+    spread_data: bool,
+    exchanges: int,
+    explain: str | None,
+    picture: str | None,
+    out: str | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Choose how many racks each of JOBS gets, which, in which order, and where its data goes.
+
+    JOBS is a document of kwiken batch fit, or a log or table that it reads. The plan ends with the bound that
+    no plan of whole racks goes below, and with what the plan and Yarn-like scheduling take in a simulation
+    with shared slots and links.
+    """
+    refuse_shared_stdout(out=out == "-", json=as_json)
+    from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
+    from kwiken.cli.batch.plan_inputs import assumed_cluster, read_cluster, read_jobs
+
+    if cluster is None and beside is not None:
+        raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
+    if cluster is not None and (option := given(*ASSUMED)) is not None:
+        raise click.UsageError(f"{option} and --cluster both state the racks; choose one")
+    found = read_jobs(jobs)
+    where = (
+        read_cluster(cluster, beside)
+        if cluster is not None
+        else assumed_cluster(racks, machines, slots, nic_gbps, oversubscription)
+    )
+    note(where.told)
+    if all(not stage.tasks.took_ms for job in found for stage in job.stages):
+        note(
+            f"no log tells how long a task takes: {task_mb_per_s:g} MB a second are assumed; see --task-rate"
+        )
+    planned_jobs = rack_jobs(found, task_mb_per_s * MB)
+    problem = _problem(planned_jobs, len(where.names), where.rack, jobs)
+    alpha = 1.0 / where.rack.uplink_bytes_per_s if spread_data else 0.0
+    planned = plan_racks(problem, minimise, alpha_s_per_byte=alpha, exchanges=exchanges, seed=seed)
+    document = rack_plan(planned, minimise, where.names)
+    if explain is not None:
+        _explain(planned, document, explain, jobs)
+    if out is not None:
+        write_text(out, document.to_json())
+        note_written(out)
+    if picture is not None:
+        from kwiken.cli.batch.plan_picture import draw_plan
+
+        write_text(picture, draw_plan(document))
+        note_written(picture)
+    simulated = _simulated(planned_jobs, document, where, seed)
+    if as_json:
+        print_json(_summary(document, planned, simulated))
+    elif out != "-":
+        if explain is None:
+            _show(document)
+        _conclude(document, planned, simulated)
+
+
+def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str) -> Any:
+    from kwiken.batch.racks import problem_of, rack_response_s
+
+    try:
+        return problem_of(
+            [(job.name, job.arrival_s, job.input_bytes, rack_response_s(job, racks, rack)) for job in jobs]
+        )
+    except InputError as error:
+        raise InputError(error.problem, where=where) from error
+
+
+def _simulated(
+    jobs: Sequence[RackJob], plan: RackPlan, cluster: PlannedCluster, seed: int
+) -> dict[str, dict[str, float]]:
+    """What the plan and Yarn-like scheduling take when tasks share slots and links."""
+    from kwiken.lab.racks import Planned, YarnLike, simulate_racks
+
+    number = {name: place for place, name in enumerate(cluster.names)}
+    corral = Planned(
+        {job.name: [number[rack] for rack in job.racks] for job in plan.jobs},
+        {job.name: job.priority for job in plan.jobs},
+    )
+    found = {}
+    for scheduler in (corral, YarnLike()):
+        outcome = simulate_racks(jobs, len(cluster.names), cluster.rack, scheduler, seed=seed)
+        found["plan" if scheduler is corral else scheduler.name] = {
+            "makespan_s": outcome.makespan_s,
+            "mean_s": float(outcome.completion_s.mean()),
+            "crossing_bytes": outcome.crossing_bytes,
+            "slot_hours": outcome.slot_s / 3600,
+        }
+    return found
+
+
+def _summary(
+    plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]
+) -> dict[str, object]:
+    return {
+        "minimise": plan.minimise,
+        "jobs": len(plan.jobs),
+        "racks": len(plan.racks),
+        "objective_s": plan.objective_s,
+        "heuristic_s": plan.heuristic_s,
+        "bound_s": plan.bound_s,
+        "gap": planned.gap,
+        "schedules": planned.looks,
+        "simulated": simulated,
+    }
+
+
+def _show(plan: RackPlan) -> None:
+    longest = sorted(plan.jobs, key=lambda job: (-job.took_s * len(job.racks), job.name))[:SHOWN]
+    rows = [
+        (
+            job.name,
+            str(len(job.racks)),
+            _few(job.racks),
+            f"{job.priority}",
+            f"{job.start_s - job.arrival_s:.0f}",
+            f"{job.took_s:.0f}",
+        )
+        for job in longest
+    ]
+    title = f"{len(plan.jobs)} jobs; the {len(longest)} with the most rack time:"
+    print_table(title, ("job", "racks", "which", "priority", "waits s", "takes s"), rows)
+    widths = sorted({len(job.racks) for job in plan.jobs})
+    counts = ", ".join(
+        f"{sum(len(job.racks) == width for job in plan.jobs)} on {width}" for width in widths[:SHOWN]
+    )
+    say(f"jobs by number of racks: {counts}{' and more' if len(widths) > SHOWN else ''}")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
+
+
+def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]) -> None:
+    what = "makespan" if plan.minimise == "makespan" else "mean time"
+    say(
+        f"{what} of the plan: {plan.objective_s:.1f} s; "
+        f"by the published heuristic alone {plan.heuristic_s:.1f} s",
+        f"bound: {plan.bound_s:.1f} s; gap {100 * planned.gap:.1f}% "
+        f"({100 * (plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
+    )
+    rows = [
+        (
+            name,
+            f"{one['makespan_s']:.0f}",
+            f"{one['mean_s']:.1f}",
+            f"{one['crossing_bytes'] / 1e12:.3f}",
+            f"{one['slot_hours']:.0f}",
+        )
+        for name, one in simulated.items()
+    ]
+    print_table(
+        "simulated, with shared slots and links:",
+        ("scheduling", "makespan s", "mean s", "TB across racks", "slot hours"),
+        rows,
+    )
+
+
+def _explain(planned: PlannedRacks, plan: RackPlan, name: str, where: str) -> None:
+    problem = planned.problem
+    if name not in problem.names:
+        raise InputError(f"has no job {name!r}", where=where)
+    number = problem.names.index(name)
+    job = next(each for each in plan.jobs if each.name == name)
+    times = problem.response_s[number]
+    best = int(times.argmin()) + 1
+    shown = sorted({1, 2, 3, len(job.racks) - 1, len(job.racks), len(job.racks) + 1, best, problem.racks})
+    rows = [
+        (
+            str(width) + (" *" if width == len(job.racks) else ""),
+            f"{times[width - 1]:.1f}",
+            f"{times[width - 1] * width:.0f}",
+        )
+        for width in shown
+        if 1 <= width <= problem.racks
+    ]
+    print_table(
+        f"{name}: alone on each number of racks; * is the plan's", ("racks", "takes s", "rack s"), rows
+    )
+    say(
+        f"runs on {_few(job.racks)}; its input is there, and twice more on {job.further_rack}",
+        f"may start at {job.arrival_s:.0f} s, starts at {job.start_s:.0f} s, takes {job.took_s:.1f} s",
+    )
+    before = [
+        each.name
+        for each in plan.jobs
+        if each.priority < job.priority
+        and set(each.racks) & set(job.racks)
+        and abs(each.start_s + each.took_s - job.start_s) < 1e-6 * max(1.0, job.start_s)
+    ]
+    if job.start_s > job.arrival_s and before:
+        say(f"waits for {_few(before)}, which has its racks before")
+    if best != len(job.racks):
+        say(f"{best} racks would be quickest for it alone; the others would wait longer than it gains")

@@ -1,0 +1,148 @@
+"""Inputs of `kwiken batch plan`: jobs of a document or a log, racks of a document or of options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kwiken.apps.console import note, read_text
+from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB
+from kwiken.cli.shared import MAX_PLACEMENT
+
+if TYPE_CHECKING:
+    from kwiken.batch.jobs import BatchJob
+    from kwiken.batch.racks import RackHardware
+
+MAX_CLUSTER_FILE: Final = 64 * MIB
+MAX_JOBS_FILE: Final = 1024 * MIB
+HEAD: Final = 4096  # bytes by which a document of jobs is told from a log
+GBPS: Final = 1e9 / 8  # bytes per second
+
+
+@dataclass(frozen=True)
+class PlannedCluster:
+    """Equal racks to plan on.
+
+    Attributes:
+        names: names of the racks.
+        rack: the smallest rack of the cluster in each respect, as which all are taken.
+        told: sentence for users that says what the racks are.
+    """
+
+    names: tuple[str, ...]
+    rack: RackHardware
+    told: str
+
+
+def read_jobs(path: str) -> list[BatchJob]:
+    """Jobs of a document of `kwiken batch fit`, or of a log that it reads.
+
+    Raises:
+        InputError: names the file, and what in it is wrong.
+    """
+    from kwiken.batch.jobs import BatchJobs
+    from kwiken.cli.batch.log_files import logs_at, read_job_log
+
+    if path == "-" or _is_document(path):
+        return BatchJobs.from_json(read_text(path, MAX_JOBS_FILE), where=path).jobs
+    jobs = []
+    for log in logs_at(path):
+        found, problems = read_job_log(log)
+        for problem in problems:
+            note(problem)
+        if found is None:
+            continue
+        if found.damaged:
+            note(
+                f"{log.where}:{found.first_damaged}: {found.damaged} of {found.lines} lines cannot be read "
+                f"and are left out: {found.first_problem}"
+            )
+        jobs += found.jobs
+    if not jobs:
+        raise InputError("holds no job; documents of kwiken batch fit and logs of jobs are read", where=path)
+    return jobs
+
+
+def _is_document(path: str) -> bool:
+    from pathlib import Path
+
+    from kwiken.base.machine import open_regular
+
+    if not Path(path).is_file():
+        return False
+    with open_regular(Path(path)) as file:
+        head = file.read(HEAD)
+    raw = head if isinstance(head, bytes) else str(head).encode()
+    return raw.lstrip().startswith(b"{") and b'"jobs"' in raw
+
+
+def read_cluster(path: str, beside: str | None) -> PlannedCluster:
+    """Racks of a document, without the slots that the services of a placement hold.
+
+    Raises:
+        InputError: names the file and what in it is wrong, or a rack without slots.
+    """
+    from kwiken.batch.racks import RackHardware
+    from kwiken.model.nodes import cluster_from_toml
+
+    cluster = cluster_from_toml(read_text(path, MAX_CLUSTER_FILE), where=path)
+    whole = int(cluster.slots.sum())
+    if beside is not None:
+        from kwiken.allocator.placement import Placement
+
+        placement = Placement.from_json(read_text(beside, MAX_PLACEMENT), where=beside)
+        used: dict[str, float] = {}
+        for workload in placement.workloads:
+            for replica in workload.replicas:
+                used[replica.node] = used.get(replica.node, 0.0) + replica.cores
+        cluster = cluster.without_cores(used)
+    slots = cluster.rack_slots
+    for empty in np.flatnonzero(slots == 0).tolist():
+        told = "the services hold all of it" if beside is not None else "give its classes slots"
+        raise InputError(f"rack {cluster.rack_names[empty]!r} has no slot: {told}", where=path)
+    rack = RackHardware(
+        slots=int(slots.min()),
+        machines=int(cluster.rack_sizes.min()),
+        nic_bytes_per_s=float(cluster.nic_bytes_per_s.min()),
+        uplink_bytes_per_s=float(cluster.uplink_bytes_per_s.min()),
+    )
+    held = f"; services hold {whole - int(slots.sum())} of {whole} slots" if beside is not None else ""
+    unequal = len(set(slots.tolist())) > 1
+    smallest = "; racks differ, and all are planned as the smallest" if unequal else ""
+    return PlannedCluster(cluster.rack_names, rack, f"{told_of(len(slots), rack)}{held}{smallest}")
+
+
+def assumed_cluster(
+    racks: int, machines: int, slots: int, nic_gbps: float, oversubscription: float
+) -> PlannedCluster:
+    """Equal racks of options.
+
+    Args:
+        racks: number of racks.
+        machines: number of machines in a rack.
+        slots: number of slots of a machine.
+        nic_gbps: bandwidth of a machine's link, Gbit per second.
+        oversubscription: bandwidth inside a rack over its uplink, 1 or more.
+    """
+    from kwiken.batch.racks import RackHardware
+
+    rack = RackHardware(
+        slots=machines * slots,
+        machines=machines,
+        nic_bytes_per_s=nic_gbps * GBPS,
+        uplink_bytes_per_s=machines * nic_gbps * GBPS / oversubscription,
+    )
+    width = len(str(racks))
+    names = tuple(f"rack-{number:0{width}}" for number in range(1, racks + 1))
+    return PlannedCluster(names, rack, f"{told_of(racks, rack)}, assumed; --cluster states them")
+
+
+def told_of(racks: int, rack: RackHardware) -> str:
+    """Sentence that says what the racks are."""
+    return (
+        f"{racks} racks of {rack.machines} machines and {rack.slots} slots, links of "
+        f"{rack.nic_bytes_per_s / GBPS:g} Gbit/s, uplinks of {rack.uplink_bytes_per_s / GBPS:g} Gbit/s"
+    )

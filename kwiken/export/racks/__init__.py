@@ -1,0 +1,5 @@
+"""Plans of racks as settings of engines of batch jobs."""
+
+from __future__ import annotations
+
+from kwiken.export.racks.settings import RACK_PROGRAMS as RACK_PROGRAMS, untold as untold
