@@ -1,1 +1,1 @@
-"""Published systems for batch jobs, computed anew."""
+"""Published systems of batch jobs, computed anew; one folder each."""
