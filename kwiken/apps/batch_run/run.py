@@ -57,6 +57,7 @@ class BatchRun:
         self.outcome = BatchRunOutcome()
         self._client: Any = None
         self._data: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.started = asyncio.Event()  # set when the first job is submitted
         self._start_s = 0.0
@@ -96,6 +97,7 @@ class BatchRun:
             for task in self._tasks.values():
                 task.cancel()
             self._data.clear()
+            self._results.clear()
             await client.close(timeout=CLOSE_S)
         return self.outcome
 
@@ -123,7 +125,7 @@ class BatchRun:
         while decisions.left:
             now_s = time.monotonic() - self._start_s
             for submission in decisions.due(now_s):
-                self._submit(submission, decisions)
+                await self._submit(submission)
             wait_s = LOOK_S
             due_s = decisions.next_due_s()
             if due_s is not None:
@@ -141,22 +143,22 @@ class BatchRun:
                 ) from error
             for submission in decisions.now_alive(set(alive)):
                 if self.follow:
-                    self._submit(submission, decisions)
+                    await self._submit(submission)
 
     def _line(self, text: str) -> None:
         self.say(f"{time.monotonic() - self._start_s:6.1f} s  {text}")
 
-    def _submit(self, submission: JobSubmission, decisions: RunDecisions) -> None:
+    async def _submit(self, submission: JobSubmission) -> None:
         name = submission.job
         build = self.jobs.job(name)
         assert build is not None
         if submission.again:
             self.outcome.again += 1
             self._tasks.pop(name).cancel()
+            await self._drop(name)
             load = self.jobs.data_of(name)
             if load is not None:
                 self._data[name] = self._client.persist(load())
-        del decisions
         data = self._data.get(name)
         collection = build() if data is None else build(data)
         options: dict[str, Any] = {"priority": -submission.priority} if self.follow else {}
@@ -164,7 +166,19 @@ class BatchRun:
             options["workers"] = list(submission.workers)
         where = ", ".join(submission.racks) if submission.racks and self.follow else "all racks"
         self._line(f"{name} goes to {where}: {submission.reason if self.follow else 'no plan is followed'}")
-        self._tasks[name] = asyncio.create_task(self._finish(self._client.compute(collection, **options)))
+        futures = self._client.compute(collection, **options)
+        self._results[name] = futures
+        self._tasks[name] = asyncio.create_task(self._finish(futures))
+
+    async def _drop(self, name: str) -> None:
+        """Forget a job's data and results: tasks of the same names would keep their old restrictions."""
+        from distributed import futures_of
+
+        old = [future for held in (self._results, self._data) for future in futures_of(held.pop(name, ()))]
+        if old:
+            await self._client.cancel(old)
+        del old
+        await asyncio.sleep(FORGET_S)
 
     async def _finish(self, futures: Any) -> None:
         """Wait for a job's results, which stay on the workers and are dropped there."""
@@ -190,9 +204,11 @@ class BatchRun:
                 self.outcome.ended_s[name] = now_s
                 self._line(f"{name} has ended")
             self._data.pop(name, None)
+            self._results.pop(name, None)
             changes = decisions.job_ended(name, now_s)
             for line in changes if self.follow else ():
                 self._line(line)
 
 
 CLOSE_S: Final = 5.0
+FORGET_S: Final = 0.2  # for the scheduler to forget tasks that are cancelled

@@ -42,7 +42,7 @@ from kwiken.batch.racks import (
 RACKS: Final = ("rack-1", "rack-2", "rack-3")
 UPLINK_MBIT: Final = 20.0
 OVERSUBSCRIPTION: Final = 5.0
-RATE_PER_S: Final = 20.0  # of the service's requests
+RATE_PER_S: Final = 10.0  # of the service's requests
 ALONE_S: Final = 20.0
 CHUNK_S: Final = 10.0  # of load that one client sends; further ones follow while jobs run
 AHEAD_S: Final = 1.0  # from a client's start to its first request
@@ -252,13 +252,19 @@ async def _arm(name: str, run: BatchRun, address: str, load: _Load) -> BatchArm:
         outcome: BatchRunOutcome = await run.run(address, started=lambda: times.append(time.monotonic()))
         times.append(time.monotonic())
     after = await _fetched(address)
-    crossing = (after[0] - before[0], after[1] - before[1])
+    crossing = [0.0, 0.0]
+    for worker, (across, total) in after.items():  # a worker that is lost takes its counts along
+        earlier = before.get(worker, (0.0, 0.0))
+        crossing[0] += across - earlier[0]
+        crossing[1] += total - earlier[1]
     last_s = times[0] + outcome.makespan_s
-    return _measured(name, stream, times[0], last_s, ended=len(outcome.ended_s), crossing=crossing)
+    return _measured(
+        name, stream, times[0], last_s, ended=len(outcome.ended_s), crossing=(crossing[0], crossing[1])
+    )
 
 
-async def _fetched(address: str) -> tuple[float, float]:
-    """Bytes that the workers that answer have fetched from workers of other racks, and from any."""
+async def _fetched(address: str) -> dict[str, tuple[float, float]]:
+    """By worker that answers, bytes that it has fetched from workers of other racks, and from any."""
     client = await connect(address)
     try:
         racks = workers_by_rack(await workers_of(client))
@@ -266,13 +272,13 @@ async def _fetched(address: str) -> tuple[float, float]:
         told = await client.run(demo_jobs.fetched_by_source)
     finally:
         await client.close()
-    crossing = total = 0.0
-    for worker, sources in told.items():
-        for source, size in sources.items():
-            total += size
-            if rack_of.get(source) != rack_of.get(worker):
-                crossing += size
-    return crossing, total
+    return {
+        worker: (
+            float(sum(n for source, n in sources.items() if rack_of.get(source) != rack_of.get(worker))),
+            float(sum(sources.values())),
+        )
+        for worker, sources in told.items()
+    }
 
 
 async def _stop(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kwiken.batch.racks.bounds import online_bound_as_printed_s as online_bound_as_printed_s
+from kwiken.batch.racks.data_places import place_data as place_data
 from kwiken.batch.racks.document import (
     MAX_RACK_PLAN as MAX_RACK_PLAN,
     PlannedJob as PlannedJob,
@@ -24,6 +26,7 @@ from kwiken.batch.racks.response import (
     rack_jobs as rack_jobs,
     rack_response_s as rack_response_s,
 )
+from kwiken.batch.racks.schedule import Objective as Objective
 from kwiken.batch.racks.selection import (
     SelectionPolicy as SelectionPolicy,
     TupleOffer as TupleOffer,

@@ -48,6 +48,7 @@ def plan_racks(
     alpha_s_per_byte: float = 0.0,
     exchanges: int = EXCHANGES,
     seed: int = 0,
+    published: bool = False,
 ) -> PlannedRacks:
     """Plan jobs on racks.
 
@@ -59,6 +60,7 @@ def plan_racks(
         alpha_s_per_byte: weight of the balance of data over racks, seconds per byte; 0 for none.
         exchanges: number of exchanges to try after provisioning, 0 or more.
         seed: seed of the exchanges.
+        published: whether the source's heuristic alone is followed, without prices and exchanges.
     """
     problem = problem.sorted_by_name()
     chosen = problem
@@ -67,8 +69,10 @@ def plan_racks(
         chosen = RackProblem(problem.names, problem.arrivals_s, problem.input_bytes, times)
     evaluator = Evaluator(chosen, kind)
     source = provision_on_path(evaluator)
-    best: Allocation = min(source, provision_by_price(evaluator), key=lambda found: found.value_s)
-    best = exchange(chosen, kind, best, tries=exchanges, chance=np.random.default_rng(seed))
+    best: Allocation = source
+    if not published:
+        best = min(source, provision_by_price(evaluator), key=lambda found: found.value_s)
+        best = exchange(chosen, kind, best, tries=exchanges, chance=np.random.default_rng(seed))
     schedule = prioritise(problem, best.widths, best.order)
     heuristic = prioritise(problem, source.widths, source.order)
     return PlannedRacks(

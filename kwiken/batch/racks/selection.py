@@ -42,6 +42,8 @@ def select_tuple(
     offers: Sequence[TupleOffer],
     policy: SelectionPolicy,
     chance: np.random.Generator,
+    *,
+    exact: bool = True,
 ) -> TupleChoice | None:
     """Choose a tuple and reserve it; None, with nothing reserved, where none fits.
 
@@ -51,6 +53,7 @@ def select_tuple(
 
     Args:
         chance: source of the random order.
+        exact: whether a tuple fits wherever it can, or where the published search finds room.
     """
     if policy == "base":
         tried = list(offers[:1])
@@ -63,7 +66,7 @@ def select_tuple(
     best: TupleChoice | None = None
     best_score = np.inf
     for offer in tried:
-        found = tree.reserve(offer.size, offer.bandwidth)
+        found = tree.reserve(offer.size, offer.bandwidth, exact=exact)
         if found is None:
             continue
         imbalance = tree.imbalance(found)

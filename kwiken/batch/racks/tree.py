@@ -91,7 +91,7 @@ class RackTree:
         allowed = np.floor(link / bandwidth + ROUNDING).astype(np.int64)
         return np.where(most >= size - allowed, most, np.minimum(most, allowed))
 
-    def reserve(self, size: int, bandwidth: float) -> Reservation | None:
+    def reserve(self, size: int, bandwidth: float, *, exact: bool = True) -> Reservation | None:
         """Find slots in the lowest subtree that has room, without taking them; None if there are none.
 
         Inside the subtree children are filled in order, each as far as it can be. Where that fails, since a
@@ -101,6 +101,7 @@ class RackTree:
         Args:
             size: number of slots, 1 or more.
             bandwidth: bandwidth between them, 0 or more.
+            exact: whether all sums are tried where filling fails; the published search does not.
         """
         machine, rack, pod = self.largest(size, bandwidth)
         whole = np.flatnonzero(machine >= size)
@@ -117,7 +118,7 @@ class RackTree:
                 found = self._filled(members, machine, rack, pod, size, bandwidth)
                 if found is not None:
                     return found
-        return self._by_sums(size, bandwidth)
+        return self._by_sums(size, bandwidth) if exact else None
 
     def _filled(
         self, members: Ints, machine: Ints, rack: Ints, pod: Ints, size: int, bandwidth: float

@@ -23,6 +23,7 @@ from kwiken.lab.racks.schedulers import JobPlace, JobScheduler
 Rates = Callable[[FlowTable, Floats, float], Floats]
 GRAIN: Final = 1e-3  # events within this share of the mean time between arrivals or tasks happen at once
 MAJORITY: Final = 0.5  # of a job's racks that may be lost before its hints are ignored
+LEAST_RATE: Final = 1e-6  # of a flow, bytes per second; less is standing still
 LEAST_BYTES: Final = 1.0  # of a flow; less counts as fetched
 
 
@@ -130,10 +131,12 @@ class _Simulation:
             next_s += [self.computing[0][0]] if self.computing else []
             next_s += [failing[-1][0]] if failing and left else []
             if len(self.flows):
-                with np.errstate(divide="ignore"):
-                    ends = np.where(
-                        self.flows.rate > 0, self.flows.left / np.maximum(self.flows.rate, 1e-300), np.inf
-                    )
+                ends = np.divide(
+                    self.flows.left,
+                    self.flows.rate,
+                    out=np.full(len(self.flows), np.inf),
+                    where=self.flows.rate > LEAST_RATE,
+                )
                 next_s.append(now + float(ends.min()))
             if not next_s or not np.isfinite(min(next_s)):
                 break

@@ -15,6 +15,7 @@ from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
 from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
 from kwiken.lab.reproduction.data.storage_model import all_parts as parts_of_storage_model
 from kwiken.lab.reproduction.batch.mrcute import all_parts as parts_of_mrcute
+from kwiken.lab.reproduction.batch.corral import all_parts as parts_of_corral
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
@@ -29,6 +30,7 @@ NAMES = {
     "colocation": "Colocation at a hyperscaler (Chakraborti et al.): packing by percentiles and sensitivity",
     "echo": "ECHO (Delimitrou, Sankar, Kansal and Kozyrakis, IISWC 2012): network traffic of data centres",
     "mrcute": "MRCute (Jalaparti): completion times of MapReduce jobs over machines, bandwidth and racks",
+    "corral": "Corral (Jalaparti et al., SIGCOMM 2015): reserved tuples, and batch jobs planned on racks",
     "lsh": "LSH (Islam, Gibson and Muzahid): characterisation and placement by locality-sensitive hashing",
     "storage-model": "Storage model: hierarchical state diagrams of disk workloads, and their generator",
     "bloc": "BLOC: data sets packed on few storage nodes by bandwidth, interference and load",
@@ -47,6 +49,7 @@ _PARTS = {
     "tarcil": parts_of_tarcil,
     "storage-model": parts_of_storage_model,
     "bloc": parts_of_bloc,
+    "corral": parts_of_corral,
 }
 
 

@@ -122,6 +122,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.lab.reproduction.data.bloc",
         "kwiken.lab.reproduction.data",
         "kwiken.lab.reproduction.batch.mrcute",
+        "kwiken.lab.reproduction.batch.corral",
         "kwiken.lab.reproduction.batch",
         "kwiken.lab.reproduction",
         "kwiken.lab",

@@ -1,0 +1,17 @@
+"""Every part of the reproduction of Corral."""
+
+from __future__ import annotations
+
+from kwiken.lab.reproduction.batch.corral.planner import planner
+from kwiken.lab.reproduction.batch.corral.selector import selector
+from kwiken.lab.reproduction.batch.corral.speed import speed
+from kwiken.lab.reproduction.rows import Part
+
+
+def all_parts(seeds: int) -> tuple[Part, ...]:
+    """Every part of the reproduction.
+
+    Args:
+        seeds: number of draws of the workloads to take medians over.
+    """
+    return (*selector(seeds), *planner(seeds), speed())

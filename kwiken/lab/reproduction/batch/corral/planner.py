@@ -1,0 +1,523 @@
+"""Planner: makespan, completion, bytes and robustness beside three schedulers (Figures 4.10 to 4.19)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from kwiken.batch.racks import (
+    RackHardware,
+    RackJob,
+    RackStage,
+    online_bound_as_printed_s,
+    place_data,
+    plan_racks,
+    problem_of,
+    rack_response_s,
+)
+from kwiken.lab.racks import YarnLike
+from kwiken.lab.reproduction.batch.corral.runs import (
+    FIRST_SEED,
+    SCHEDULERS,
+    below,
+    change,
+    compared,
+    figures_of,
+    level,
+    order,
+    planned,
+    scheduler_of,
+    simulated,
+)
+from kwiken.lab.reproduction.batch.corral.workloads import (
+    BACKGROUND_GBPS,
+    BLOCK,
+    GBPS,
+    ONLINE_BYTES,
+    ONLINE_S,
+    RACKS,
+    TESTBED,
+    UPLINK_GBPS,
+    queries,
+    size_bin,
+    testbed,
+    w1,
+    w2,
+    w3,
+)
+from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
+
+WORKLOADS: Final = ("W1", "W2", "W3")
+BATCH_JOBS: Final = 100
+ONLINE_JOBS: Final = 100
+AD_HOC: Final = (50, 100, 150, 300, 350)
+RATES: Final = (50, 100, 200, 300)  # jobs an hour
+BACKGROUNDS: Final = (30.0, 40.0)
+SIZE_ERRORS: Final = (0.0, 0.1, 0.25, 0.5)
+MOVED: Final = (0.0, 0.25, 0.5)
+MOVED_S: Final = 240.0
+FLOW_RACKS: Final = 20
+FLOW_RACK: Final = RackHardware(40 * 20, 40, 1 * GBPS, 40 * GBPS / 5)
+Told = Mapping[str, Mapping[str, float]]
+
+
+def online_w1(seed: int, jobs: int = ONLINE_JOBS, prefix: str = "w1") -> list[RackJob]:
+    """W1 with arrivals over an hour."""
+    return w1(jobs, seed, span_s=ONLINE_S, block=BLOCK * ONLINE_BYTES, prefix=prefix)
+
+
+def jobs_of(name: str, seed: int, *, online: bool) -> list[RackJob]:
+    """Jobs of a workload, as a batch or over an hour."""
+    span_s = ONLINE_S if online else 0.0
+    if name == "W1":
+        return online_w1(seed) if online else w1(BATCH_JOBS, seed)
+    return w2(seed, span_s=span_s) if name == "W2" else w3(seed, span_s=span_s)
+
+
+def batch(name: str, seed: int) -> dict[str, Told | float]:
+    """A workload as a batch under each scheduler, the plan's gap, and the bytes on racks."""
+    seed += FIRST_SEED
+    jobs = jobs_of(name, seed, online=False)
+    found = planned(jobs, RACKS, TESTBED, "makespan")
+    racks_of = found.schedule.racks_of(RACKS)
+    sizes = found.problem.input_bytes
+    chance = np.random.default_rng([seed, 21])
+    random_load = np.zeros(RACKS)
+    for size in sizes.tolist():  # each block's replicas on two random racks, one and two of them
+        blocks = max(1, int(size / BLOCK))
+        random_load += size / blocks * chance.multinomial(blocks, np.full(RACKS, 1 / RACKS))
+        random_load += 2 * size / blocks * chance.multinomial(blocks, np.full(RACKS, 1 / RACKS))
+    widths = dict(zip(found.problem.names, found.schedule.widths.tolist(), strict=True))
+    giants = [width for each, width in widths.items() if each.startswith("giant")]
+    others = [width for each, width in widths.items() if not each.startswith("giant")]
+    plain = plan_racks(found.problem, "makespan")
+    return {
+        "schedulers": compared(jobs, seed, "makespan", racks=RACKS, rack=TESTBED),
+        "gap": plain.gap,
+        "heuristic gap": plain.heuristic_s / plain.bound_s - 1,
+        "giants": float(np.mean(giants)) if giants else 0.0,
+        "others": float(np.median(others)),
+        "variation": place_data(sizes, racks_of, RACKS).variation,
+        "variation at random": float(random_load.std() / random_load.mean()),
+    }
+
+
+def online(name: str, seed: int) -> dict[str, Told | float]:
+    """A workload over an hour under each scheduler, and the plan's gaps."""
+    seed += FIRST_SEED
+    jobs = jobs_of(name, seed, online=True)
+    rows = [(job.name, job.arrival_s, job.input_bytes, rack_response_s(job, RACKS, TESTBED)) for job in jobs]
+    problem = problem_of(rows)
+    found = plan_racks(problem, "mean")
+    means: dict[str, Told | float] = {
+        "over printed": found.objective_s / online_bound_as_printed_s(problem) - 1,
+        "over stronger": found.gap,
+        "heuristic over stronger": found.heuristic_s / found.bound_s - 1,
+        "schedulers": compared(jobs, seed, "mean", racks=RACKS, rack=TESTBED),
+    }
+    if name == "W1":
+        means["bins"] = _bins(jobs, seed)
+    return means
+
+
+def _bins(jobs: Sequence[RackJob], seed: int) -> Told:
+    out: dict[str, dict[str, float]] = {}
+    bins = np.array([size_bin(job) for job in jobs])
+    for name in ("Yarn-CS", "Corral", "ShuffleWatcher"):
+        scheduler = scheduler_of(name, jobs, RACKS, TESTBED, "mean")
+        done = simulated(jobs, scheduler, seed, racks=RACKS, rack=TESTBED).completion_s
+        out[name] = {each: float(done[bins == each].mean()) for each in ("small", "medium", "large")}
+    return out
+
+
+def dags(seed: int) -> Told:
+    """Queries beside a batch of W1 under Yarn-CS."""
+    seed += FIRST_SEED
+    jobs = queries(seed)
+    beside = w1(BATCH_JOBS // 2, seed, prefix="beside")
+    return {name: _part(name, jobs, beside, seed)[0] for name in ("Yarn-CS", "Corral")}
+
+
+def _part(
+    name: str, jobs: Sequence[RackJob], ad_hoc: Sequence[RackJob], seed: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Figures of jobs that a plan may know, and of jobs that it does not, which run together."""
+    scheduler = scheduler_of(name, jobs, RACKS, TESTBED, "mean")
+    both = [*jobs, *ad_hoc]
+    found = simulated(both, scheduler, seed, racks=RACKS, rack=TESTBED)
+    known = np.arange(len(both)) < len(jobs)
+    parts = []
+    for mask in (known, ~known):
+        done = found.completion_s[mask]
+        parts.append(
+            {
+                "mean": float(done.mean()),
+                "median": float(np.median(done)),
+                "p90": float(np.percentile(done, 90)),
+                "makespan": float(found.ends_s[mask].max() - found.arrivals_s[mask].min()),
+            }
+        )
+    return parts[0], parts[1]
+
+
+def mixed(number: int, seed: int) -> dict[str, Told]:
+    """Recurring and ad hoc jobs together, by scheduler."""
+    seed += FIRST_SEED
+    jobs = online_w1(seed)
+    ad_hoc = w1(number, seed + 7000, prefix="adhoc")
+    out = {}
+    for name in ("Yarn-CS", "Corral"):
+        known, unknown = _part(name, jobs, ad_hoc, seed)
+        out[name] = {"recurring": known, "ad hoc": unknown}
+    return out
+
+
+def loaded(rate: int, seed: int) -> Told:
+    """W1 over an hour at a rate of jobs."""
+    seed += FIRST_SEED
+    jobs = online_w1(seed, rate)
+    return compared(jobs, seed, "mean", racks=RACKS, rack=TESTBED, names=("Yarn-CS", "Corral"))
+
+
+def beside_background(gbps: float, seed: int) -> dict[str, Told]:
+    """W1 as a batch and over an hour, with background traffic on the uplinks."""
+    seed += FIRST_SEED
+    rack = testbed(UPLINK_GBPS - gbps)
+    names = ("Yarn-CS", "Corral")
+    return {
+        "batch": compared(w1(BATCH_JOBS, seed), seed, "makespan", racks=RACKS, rack=rack, names=names),
+        "online": compared(online_w1(seed), seed, "mean", racks=RACKS, rack=rack, names=names),
+    }
+
+
+def without_bottleneck(seed: int) -> Told:
+    """W1 as a batch with full bisection bandwidth and no background."""
+    seed += FIRST_SEED
+    rack = RackHardware(TESTBED.slots, TESTBED.machines, TESTBED.nic_bytes_per_s, 300 * GBPS)
+    names = ("Yarn-CS", "Corral")
+    return compared(w1(BATCH_JOBS, seed), seed, "makespan", racks=RACKS, rack=rack, names=names)
+
+
+def wrong_sizes(error: float, seed: int) -> Told:
+    """W1 as a batch, planned by sizes that are wrong by up to an error."""
+    seed += FIRST_SEED
+    jobs = w1(BATCH_JOBS, seed)
+    chance = np.random.default_rng([seed, 22])
+    guessed = []
+    for job in jobs:
+        factor = 1 + float(chance.uniform(-error, error))
+        stages = tuple(
+            RackStage(
+                max(1, round(stage.tasks * factor)),
+                stage.task_s,
+                stage.shuffled_bytes * factor,
+                stage.parents,
+            )
+            for stage in job.stages
+        )
+        guessed.append(dataclasses.replace(job, stages=stages, input_bytes=job.input_bytes * factor))
+    return _planned_by(guessed, jobs, seed, "makespan")
+
+
+def moved_starts(share: float, seed: int) -> Told:
+    """W1 over an hour, where a share of the jobs starts up to four minutes earlier or later than planned."""
+    seed += FIRST_SEED
+    jobs = online_w1(seed)
+    chance = np.random.default_rng([seed, 23])
+    real = [
+        dataclasses.replace(
+            job,
+            arrival_s=max(0.0, job.arrival_s + float(chance.uniform(-MOVED_S, MOVED_S)))
+            if chance.random() < share
+            else job.arrival_s,
+        )
+        for job in jobs
+    ]
+    return _planned_by(jobs, real, seed, "mean")
+
+
+def _planned_by(guessed: Sequence[RackJob], real: Sequence[RackJob], seed: int, kind: str) -> Told:
+    out = {}
+    for name in ("Yarn-CS", "Corral"):
+        scheduler = scheduler_of(name, guessed, RACKS, TESTBED, "makespan" if kind == "makespan" else "mean")
+        out[name] = figures_of(simulated(real, scheduler, seed, racks=RACKS, rack=TESTBED))
+    return out
+
+
+def flow_level(seed: int) -> Told:
+    """Pairs of job and flow scheduler, W1 over 15 minutes on racks of 1 Gbit/s."""
+    seed += FIRST_SEED
+    jobs = w1(BATCH_JOBS, seed, span_s=900.0, block=BLOCK * ONLINE_BYTES)
+    out = {}
+    for name in ("Yarn-CS", "Corral"):
+        scheduler = (
+            YarnLike() if name == "Yarn-CS" else scheduler_of(name, jobs, FLOW_RACKS, FLOW_RACK, "mean")
+        )
+        for varys in (False, True):
+            found = simulated(
+                jobs, scheduler, seed, racks=FLOW_RACKS, rack=FLOW_RACK, varys=varys, grain_s=2.0
+            )
+            out[f"{name}, {'Varys' if varys else 'TCP'}"] = figures_of(found)
+    return out
+
+
+def _of(one: Mapping[str, object], name: str) -> Mapping[str, float]:
+    told = one["schedulers"]
+    assert isinstance(told, Mapping)
+    found = told[name]
+    assert isinstance(found, Mapping)
+    return found
+
+
+def _batch_rows(results: list[list[dict[str, Told | float]]]) -> Findings:
+    rows: list[ReproducedRow] = []
+    by_name = dict(zip(WORKLOADS, results, strict=True))
+    sources = {
+        "Corral": "-10 to -33, least on W2",
+        "LocalShuffle": "worse on W2, W3",
+        "ShuffleWatcher": "worse",
+    }
+    for workload, seeds in by_name.items():
+        for key, figure, source in (
+            ("makespan", "Figure 4.10", sources),
+            ("bytes", "Figure 4.11a", {"Corral": "-20 to -90", "ShuffleWatcher": "below Corral on W2"}),
+            ("hours", "Figure 4.11b", {"Corral": "up to -20", "ShuffleWatcher": "below Corral on W2"}),
+        ):
+            rows += [
+                level(
+                    figure,
+                    f"{workload}, {key} against Yarn-CS, %: {name}",
+                    [change(_of(one, name)[key], _of(one, "Yarn-CS")[key]) for one in seeds],
+                    source.get(name, ""),
+                )
+                for name in SCHEDULERS[1:]
+            ]
+        for first, second in (
+            ("Corral", "Yarn-CS"),
+            ("Corral", "LocalShuffle"),
+            ("Corral", "ShuffleWatcher"),
+            ("Yarn-CS", "ShuffleWatcher"),
+        ):
+            held = [below(_of(one, first)["makespan"], _of(one, second)["makespan"]) for one in seeds]
+            rows.append(order("Figure 4.10", f"{workload}: {first} before {second} in makespan", held))
+        gaps = [(float(one["gap"]), float(one["heuristic gap"])) for one in seeds]  # type: ignore[arg-type]
+        rows.append(
+            level(
+                "Section 4.3.5",
+                f"{workload}, makespan over LP-Batch, %",
+                [100 * g for g, _ in gaps],
+                "within 3",
+            )
+        )
+        rows.append(
+            level(
+                "Section 4.3.5",
+                f"{workload}, the same by the source's heuristic, %",
+                [100 * h for _, h in gaps],
+            )
+        )
+        rows.append(
+            order("Section 4.3.5", f"{workload}: LP below every schedule", [g >= -1e-9 for g, _ in gaps])
+        )
+    for key, source in (("reduce p50", ".6"), ("reduce p90", "less")):
+        ratios = [_of(one, "Corral")[key] / _of(one, "Yarn-CS")[key] for one in by_name["W1"]]
+        rows.append(level("Figure 4.11c", f"W1, {key}, Corral over Yarn-CS", ratios, source))
+    for key, source in (("giants", "3"), ("others", "1")):
+        values = [float(one[key]) for one in by_name["W2"]]  # type: ignore[arg-type]
+        rows.append(level("Section 4.5.3", f"W2, racks of the {key}", values, source))
+    for key, source, shown in (("variation", ".004", "Corral"), ("variation at random", ".01", "HDFS")):
+        values = [float(one[key]) for one in by_name["W1"]]  # type: ignore[arg-type]
+        rows.append(level("Section 4.5.3", f"W1, variation of bytes over racks: {shown}", values, source))
+    return Findings(tuple(rows))
+
+
+def _online_rows(results: list[list[dict[str, Told | float]]]) -> Findings:
+    rows: list[ReproducedRow] = []
+    by_name = dict(zip(WORKLOADS, results, strict=True))
+    for workload, seeds in by_name.items():
+        for key, source in (("median", "-30 to -56"), ("mean", "-26 to -36")):
+            rows += [
+                level(
+                    "Figure 4.12",
+                    f"{workload}, {key} completion against Yarn-CS, %: {name}",
+                    [change(_of(one, name)[key], _of(one, "Yarn-CS")[key]) for one in seeds],
+                    source if name == "Corral" else "",
+                )
+                for name in SCHEDULERS[1:]
+            ]
+            held = [below(_of(one, "Corral")[key], _of(one, "Yarn-CS")[key]) for one in seeds]
+            rows.append(order("Figure 4.12", f"{workload}: Corral before Yarn-CS in the {key}", held))
+        for key, shown, source in (
+            ("over printed", "mean completion over LP-Online as printed, %", "15"),
+            ("over stronger", "mean completion over the stronger bound, %", ""),
+            ("heuristic over stronger", "the same by the source's heuristic, %", ""),
+        ):
+            values = [100 * float(one[key]) for one in seeds]  # type: ignore[arg-type]
+            rows.append(level("Section 4.3.5", f"{workload}, {shown}", values, source))
+        held = [
+            float(one["over stronger"]) <= 0.5 * float(one["heuristic over stronger"])  # type: ignore[arg-type]
+            for one in seeds
+        ]
+        rows.append(
+            order("Section 4.3.5", f"{workload}: prices and exchanges halve the heuristic's gap", held, "-")
+        )
+    sources = {"small": "better", "medium": "better", "large": "worse"}
+    for each, source in sources.items():
+        told = [one["bins"] for one in by_name["W1"]]
+        for name, value in (("Corral", "-30 to -36"), ("ShuffleWatcher", source)):
+            changes = [change(one[name][each], one["Yarn-CS"][each]) for one in told]  # type: ignore[index]
+            rows.append(
+                level("Figure 4.13", f"W1, {each} jobs, mean against Yarn-CS, %: {name}", changes, value)
+            )
+    return Findings(tuple(rows))
+
+
+def _dag_rows(results: list[list[Told]]) -> Findings:
+    seeds = results[0]
+    return Findings(
+        tuple(
+            level(
+                "Figure 4.14",
+                f"queries, {key} against Yarn-CS, %",
+                [change(one["Corral"][key], one["Yarn-CS"][key]) for one in seeds],
+                source,
+            )
+            for key, source in (("median", "-18.5"), ("mean", "-21"))
+        )
+    )
+
+
+def _mixed_rows(results: list[list[dict[str, Mapping[str, Mapping[str, float]]]]]) -> Findings:
+    rows: list[ReproducedRow] = []
+    for part, key, source in (
+        ("recurring", "mean", "-33"),
+        ("recurring", "median", "-27"),
+        ("ad hoc", "mean", "-20"),
+        ("ad hoc", "p90", "-37"),
+        ("ad hoc", "makespan", "-28"),
+    ):
+        figure = "Figure 4.15a" if part == "recurring" else "Figure 4.15b"
+        values = [change(one["Corral"][part][key], one["Yarn-CS"][part][key]) for one in results[0]]
+        rows.append(level(figure, f"{part} jobs, {key} against Yarn-CS, %", values, source))
+    for number, seeds in zip(AD_HOC, results, strict=True):
+        share = 100 * number / (number + ONLINE_JOBS)
+        values = [
+            change(one["Corral"]["ad hoc"]["makespan"], one["Yarn-CS"]["ad hoc"]["makespan"]) for one in seeds
+        ]
+        source = "-20" if number == 150 else "below -10" if share < 75 else ""  # noqa: PLR2004
+        rows.append(level("Figure 4.16", f"ad hoc share {share:.0f}%, makespan of ad hoc, %", values, source))
+    return Findings(tuple(rows))
+
+
+def _load_rows(results: list[list[Told]]) -> Findings:
+    rows: list[ReproducedRow] = []
+    figure = "Figure 4.17a"
+    by_rate = dict(zip(RATES, results, strict=True))
+    for rate, seeds in by_rate.items():
+        for key in ("median", "p90"):
+            ratios = [one["Yarn-CS"][key] / one["Corral"][key] for one in seeds]
+            source = {50: "1", 200: "2" if key == "median" else "1.5"}.get(rate, "")
+            rows.append(level(figure, f"{rate} jobs an hour, {key}, Yarn-CS over Corral", ratios, source))
+        most = [100 * one["Yarn-CS"]["load"] for one in seeds]
+        source = {50: "30", 200: "70"}.get(rate, "")
+        rows.append(level(figure, f"{rate} jobs an hour, greatest load, %", most, source))
+    ratio = [[one["Yarn-CS"]["mean"] / one["Corral"]["mean"] for one in by_rate[rate]] for rate in (50, 200)]
+    held = [more > less * 1.01 for less, more in zip(*ratio, strict=True)]
+    rows.append(order(figure, "Corral gains more in the mean at 200 than at 50 jobs an hour", held))
+    return Findings(tuple(rows))
+
+
+def _background_rows(results: list[list[dict[str, Told]]]) -> Findings:
+    rows: list[ReproducedRow] = []
+    figure = "Figure 4.17b"
+    gains: dict[tuple[float, str], list[float]] = {}
+    for gbps, seeds in zip(BACKGROUNDS, results, strict=True):
+        for part, key in (("batch", "makespan"), ("online", "mean")):
+            values = [-change(one[part]["Corral"][key], one[part]["Yarn-CS"][key]) for one in seeds]
+            gains[gbps, key] = values
+            source = "more than double" if gbps > BACKGROUND_GBPS else ""
+            rows.append(
+                level(figure, f"gain in the {key} at {gbps:g} Gbit/s of background, %", values, source)
+            )
+    for key in ("makespan", "mean"):
+        pairs = zip(gains[BACKGROUNDS[0], key], gains[BACKGROUNDS[1], key], strict=True)
+        rows.append(order(figure, f"gain in the {key} grows with background", [b > a for a, b in pairs]))
+    return Findings(tuple(rows))
+
+
+def _flat_rows(results: list[list[Told]]) -> Findings:
+    gains = [-change(one["Corral"]["makespan"], one["Yarn-CS"]["makespan"]) for one in results[0]]
+    return Findings(
+        (
+            level("Section 4.5.3", "gain in makespan at 1:1 without background, %", gains, "0"),
+            order("Section 4.5.3", "no gain above 2% at 1:1 without background", [g <= 2 for g in gains]),  # noqa: PLR2004
+        )
+    )
+
+
+def _error_rows(results: list[list[Told]]) -> Findings:
+    return Findings(
+        tuple(
+            level(
+                "Figure 4.18a",
+                f"gain in makespan at size errors up to {100 * error:g}%, %",
+                [-change(one["Corral"]["makespan"], one["Yarn-CS"]["makespan"]) for one in seeds],
+                "25 to 35",
+            )
+            for error, seeds in zip(SIZE_ERRORS, results, strict=True)
+        )
+    )
+
+
+def _moved_rows(results: list[list[Told]]) -> Findings:
+    return Findings(
+        tuple(
+            level(
+                "Figure 4.18b",
+                f"gain in the mean where {100 * share:g}% of the starts move, %",
+                [-change(one["Corral"]["mean"], one["Yarn-CS"]["mean"]) for one in seeds],
+                {0.0: "40", 0.5: "25"}.get(share, ""),
+            )
+            for share, seeds in zip(MOVED, results, strict=True)
+        )
+    )
+
+
+def _flow_rows(results: list[list[Told]]) -> Findings:
+    figure = "Figure 4.19"
+    note = f"{FLOW_RACKS} racks of 40 machines and {BATCH_JOBS} jobs; the source has 50 racks and 200 jobs"
+    seeds = results[0]
+    rows = [
+        level(figure, f"median completion, s: {name}", [one[name]["median"] for one in seeds], "", note)
+        for name in seeds[0]
+    ]
+    pairs = (
+        ("Yarn-CS, Varys", "Yarn-CS, TCP", "-46"),
+        ("Corral, TCP", "Yarn-CS, Varys", "-45"),
+        ("Corral, Varys", "Corral, TCP", "best"),
+    )
+    for first, second, source in pairs:
+        values = [change(one[first]["median"], one[second]["median"]) for one in seeds]
+        rows.append(level(figure, f"median of {first} against {second}, %", values, source, note))
+        held = [below(one[first]["median"], one[second]["median"]) for one in seeds]
+        rows.append(order(figure, f"{first} before {second} at the median", held))
+    return Findings(tuple(rows))
+
+
+def planner(seeds: int) -> tuple[Part, ...]:
+    """Parts of the planner."""
+    return (
+        over_seeds("batch", batch, seeds, _batch_rows, [(name,) for name in WORKLOADS]),
+        over_seeds("online", online, seeds, _online_rows, [(name,) for name in WORKLOADS]),
+        over_seeds("queries", dags, seeds, _dag_rows),
+        over_seeds("ad hoc", mixed, seeds, _mixed_rows, [(number,) for number in AD_HOC]),
+        over_seeds("load", loaded, seeds, _load_rows, [(rate,) for rate in RATES]),
+        over_seeds("background", beside_background, seeds, _background_rows, [(g,) for g in BACKGROUNDS]),
+        over_seeds("no bottleneck", without_bottleneck, seeds, _flat_rows),
+        over_seeds("size errors", wrong_sizes, seeds, _error_rows, [(error,) for error in SIZE_ERRORS]),
+        over_seeds("moved starts", moved_starts, seeds, _moved_rows, [(share,) for share in MOVED]),
+        over_seeds("flows", flow_level, seeds, _flow_rows),
+    )
