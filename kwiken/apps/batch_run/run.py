@@ -174,10 +174,10 @@ class BatchRun:
         """Forget a job's data and results: tasks of the same names would keep their old restrictions."""
         from distributed import futures_of
 
-        old = [future for held in (self._results, self._data) for future in futures_of(held.pop(name, ()))]
-        if old:
-            await self._client.cancel(old)
-        del old
+        for held in (self._results, self._data):
+            # Released, not cancelled: a scheduler that cancels tasks whose dependents nobody waits for fails.
+            for future in futures_of(held.pop(name, ())):
+                future.release()
         await asyncio.sleep(FORGET_S)
 
     async def _finish(self, futures: Any) -> None:
@@ -211,4 +211,4 @@ class BatchRun:
 
 
 CLOSE_S: Final = 5.0
-FORGET_S: Final = 0.2  # for the scheduler to forget tasks that are cancelled
+FORGET_S: Final = 0.2  # for the scheduler to forget tasks that are released

@@ -152,7 +152,7 @@ async def start_service(started: Processes, racks: LocalRacks) -> str:
         rack, number = racks.racks[place], port(racks.racks[place])
         await started.start(
             *("-m", "kwiken.cli", "stage", SERVICE, "--stage", stage),
-            *("--host", rack.host, "--port", str(number), "--grace", "1"),
+            *("--host", rack.host, "--port", str(number), "--grace", "1", "--max-inflight", "4096"),
             prefix=rack.prefix,
         )
         replicas += ["--replica", f"{stage}={rack.host}:{number}"]

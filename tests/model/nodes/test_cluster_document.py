@@ -45,7 +45,13 @@ def test_racks_come_from_racks_and_zones() -> None:
 
 
 def test_the_same_document_lists_nodes() -> None:
-    assert [node.name for node in nodes_from_toml(CLUSTER, where="x").nodes] == ["a-1", "a-2", "a-3", "b-1", "b-2"]
+    assert [node.name for node in nodes_from_toml(CLUSTER, where="x").nodes] == [
+        "a-1",
+        "a-2",
+        "a-3",
+        "b-1",
+        "b-2",
+    ]
 
 
 def test_slots_that_services_hold_are_not_there() -> None:

@@ -42,8 +42,8 @@ from kwiken.lab.reproduction.batch.corral.workloads import (
     TESTBED,
     UPLINK_GBPS,
     queries,
+    rack_of_testbed,
     size_bin,
-    testbed,
     w1,
     w2,
     w3,
@@ -59,6 +59,7 @@ BACKGROUNDS: Final = (30.0, 40.0)
 SIZE_ERRORS: Final = (0.0, 0.1, 0.25, 0.5)
 MOVED: Final = (0.0, 0.25, 0.5)
 MOVED_S: Final = 240.0
+ROUNDING: Final = 1e-9
 FLOW_RACKS: Final = 20
 FLOW_RACK: Final = RackHardware(40 * 20, 40, 1 * GBPS, 40 * GBPS / 5)
 Told = Mapping[str, Mapping[str, float]]
@@ -163,12 +164,12 @@ def _part(
     return parts[0], parts[1]
 
 
-def mixed(number: int, seed: int) -> dict[str, Told]:
+def mixed(number: int, seed: int) -> dict[str, Mapping[str, Mapping[str, float]]]:
     """Recurring and ad hoc jobs together, by scheduler."""
     seed += FIRST_SEED
     jobs = online_w1(seed)
     ad_hoc = w1(number, seed + 7000, prefix="adhoc")
-    out = {}
+    out: dict[str, Mapping[str, Mapping[str, float]]] = {}
     for name in ("Yarn-CS", "Corral"):
         known, unknown = _part(name, jobs, ad_hoc, seed)
         out[name] = {"recurring": known, "ad hoc": unknown}
@@ -185,7 +186,7 @@ def loaded(rate: int, seed: int) -> Told:
 def beside_background(gbps: float, seed: int) -> dict[str, Told]:
     """W1 as a batch and over an hour, with background traffic on the uplinks."""
     seed += FIRST_SEED
-    rack = testbed(UPLINK_GBPS - gbps)
+    rack = rack_of_testbed(UPLINK_GBPS - gbps)
     names = ("Yarn-CS", "Corral")
     return {
         "batch": compared(w1(BATCH_JOBS, seed), seed, "makespan", racks=RACKS, rack=rack, names=names),
@@ -281,7 +282,7 @@ def _batch_rows(results: list[list[dict[str, Told | float]]]) -> Findings:
         "ShuffleWatcher": "worse",
     }
     for workload, seeds in by_name.items():
-        for key, figure, source in (
+        for key, figure, told in (
             ("makespan", "Figure 4.10", sources),
             ("bytes", "Figure 4.11a", {"Corral": "-20 to -90", "ShuffleWatcher": "below Corral on W2"}),
             ("hours", "Figure 4.11b", {"Corral": "up to -20", "ShuffleWatcher": "below Corral on W2"}),
@@ -291,7 +292,7 @@ def _batch_rows(results: list[list[dict[str, Told | float]]]) -> Findings:
                     figure,
                     f"{workload}, {key} against Yarn-CS, %: {name}",
                     [change(_of(one, name)[key], _of(one, "Yarn-CS")[key]) for one in seeds],
-                    source.get(name, ""),
+                    told.get(name, ""),
                 )
                 for name in SCHEDULERS[1:]
             ]
@@ -320,8 +321,9 @@ def _batch_rows(results: list[list[dict[str, Told | float]]]) -> Findings:
             )
         )
         rows.append(
-            order("Section 4.3.5", f"{workload}: LP below every schedule", [g >= -1e-9 for g, _ in gaps])
+            order("Section 4.3.5", f"{workload}: LP below every schedule", [g >= -ROUNDING for g, _ in gaps])
         )
+    source: str
     for key, source in (("reduce p50", ".6"), ("reduce p90", "less")):
         ratios = [_of(one, "Corral")[key] / _of(one, "Yarn-CS")[key] for one in by_name["W1"]]
         rows.append(level("Figure 4.11c", f"W1, {key}, Corral over Yarn-CS", ratios, source))

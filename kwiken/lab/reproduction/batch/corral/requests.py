@@ -1,7 +1,7 @@
 """Requests of the resource selector's evaluation, and a cluster that accepts or rejects them over time.
 
-All constants were written down before the first comparison. The source's 16,000 machines and 15,000 requests are
-scaled down, with the mean number of machines a request, so that a run takes a second.
+All constants were written down before the first comparison. The source's 16,000 machines and 15,000 requests
+are scaled down, with the mean number of machines a request, so that a run takes a second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
 from kwiken.batch.racks import RackTree, Reservation, SelectionPolicy, TupleOffer, select_tuple
 
@@ -32,6 +32,9 @@ REQUESTS: Final = 400
 LARGEST_SIZE: Final = 64
 LEAST_BANDWIDTH: Final = 10.0
 TUPLES: Final = 12  # candidates of a request, besides the base
+LATE: Final = 1.001  # times the wanted time; less is rounding
+MUCH_QUICKER: Final = 0.2  # times the wanted time
+TWICE: Final = 2.0  # times the wanted time
 OUTLIERS: Final = 0.9  # share of the jobs with an outlier
 OUTLIER_STRETCH: Final = 0.5  # of the time, mean of the exponential distribution
 
@@ -145,7 +148,7 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
     return found
 
 
-def _least_bandwidth(times: Floats, asked_s: float, sizes: Floats, bands: Floats) -> list[TupleOffer]:
+def _least_bandwidth(times: Floats, asked_s: float, sizes: Ints, bands: Floats) -> list[TupleOffer]:
     """One tuple for each size: the least bandwidth on a grid that ends in time."""
     found = []
     for place, size in enumerate(sizes.tolist()):
@@ -195,7 +198,7 @@ def admitted(
     tree = tree_of(oversubscription)
     chance = np.random.default_rng([seed, 12])
     running: list[tuple[float, int]] = []
-    held = {}
+    held: dict[int, Reservation] = {}
     ratios: list[float] = []
     goodput, rejected = 0.0, 0
     for number, request in enumerate(requests):
@@ -204,7 +207,7 @@ def admitted(
         offers = request.quicker if policy in {"time", "fastest"} else request.offers
         if oracle:
             stretch = 1 + request.stretch
-            fits = [one for one in request.quicker if one.time_s * stretch <= request.base.time_s * 1.001]
+            fits = [one for one in request.quicker if one.time_s * stretch <= request.base.time_s * LATE]
             offers = (
                 (min(fits, key=lambda one: (abs(one.size - request.base.size), one.time_s)),) if fits else ()
             )
@@ -217,13 +220,13 @@ def admitted(
         heappush(running, (request.arrival_s + took, number))
         goodput += request.input_bytes
         ratios.append(took / request.base.time_s)
-    found = np.array(ratios if ratios else [1.0])
+    found = np.array(ratios or [1.0])
     return Admission(
         rejected=rejected / len(requests),
         goodput=goodput,
-        late=float((found > 1.001).mean()),
+        late=float((found > LATE).mean()),
         over_wanted=float(np.median(found)),
-        much_quicker=float((found <= 0.2).mean()),
+        much_quicker=float((found <= MUCH_QUICKER).mean()),
     )
 
 
@@ -237,7 +240,7 @@ def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 
     tree = tree_of(oversubscription)
     crossing = [np.zeros(len(link)) for link in tree.links]
     running: list[tuple[float, int]] = []
-    held = {}
+    held: dict[int, Reservation] = {}
     ratios: list[float] = []
     goodput, rejected = 0.0, 0
     for number, request in enumerate(requests):
@@ -262,14 +265,14 @@ def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 
         heappush(running, (request.arrival_s + took, number))
         goodput += request.input_bytes
         ratios.append(took / request.base.time_s)
-    times = np.array(ratios if ratios else [1.0])
+    times = np.array(ratios or [1.0])
     return Admission(
         rejected=rejected / len(requests),
         goodput=goodput,
-        late=float((times > 1.001).mean()),
+        late=float((times > LATE).mean()),
         over_wanted=float(np.median(times)),
-        much_quicker=float((times <= 0.2).mean()),
-        twice=float((times >= 2.0).mean()),
+        much_quicker=float((times <= MUCH_QUICKER).mean()),
+        twice=float((times >= TWICE).mean()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Resource selector: the worked example, rejections, goodput, slack, time malleability (Figures 4.1 to 4.9)."""
+"""Resource selector: the worked example, rejections, goodput, slack, quicker tuples (Figures 4.1 to 4.9)."""
 
 from __future__ import annotations
 

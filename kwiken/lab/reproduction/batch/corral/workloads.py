@@ -37,7 +37,7 @@ W3_SHUFFLE: Final = (6.0e9, 71.5e9)
 Z95: Final = 1.645
 
 
-def testbed(uplink_gbps: float = UPLINK_GBPS - BACKGROUND_GBPS) -> RackHardware:
+def rack_of_testbed(uplink_gbps: float = UPLINK_GBPS - BACKGROUND_GBPS) -> RackHardware:
     """A rack of the testbed.
 
     Args:
