@@ -59,8 +59,8 @@ class BatchDemo(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
 
 
-def verdict(found: BatchDemo) -> tuple[bool, list[str]]:
-    """Whether the plan kept what is asked of it, and sentences that say so.
+def verdict(found: BatchDemo) -> tuple[bool | None, list[str]]:
+    """Whether the plan kept what is asked of it, None where the machine was too busy, and sentences.
 
     Args:
         found: demonstration with Dask's own scheduling first and the plan last.
@@ -83,13 +83,24 @@ def verdict(found: BatchDemo) -> tuple[bool, list[str]]:
             f"the service's p99: {ratio:.2f} times that alone beside the plan, {beside} beside Dask's own "
             f"scheduling (at most {MOST_P99:g} is asked for)"
         )
+    elif alone.p99_ms is None:
+        lines.append(
+            f"the service alone: {alone.failed} of {alone.requests} requests failed, so there is no p99 to "
+            "compare with; this machine is too busy"
+        )
     else:
         kept.append(False)
-        lines.append("the service: more than one request in a hundred failed, so there is no p99")
+        lines.append(f"the service: {plan.failed} of {plan.requests} requests failed beside the plan")
+    lines.append(
+        f"the service's median: {alone.p50_ms:.0f} ms alone, {plan.p50_ms:.0f} ms beside the plan, "
+        f"{own.p50_ms:.0f} ms beside Dask's own scheduling"
+    )
     all_ended = found.lost.ended == found.jobs
     kept.append(all_ended)
     lines.append(
         f"{found.lost_rack} was stopped: {found.lost.ended} of {found.jobs} jobs ended, {found.again} of "
         "them submitted anew"
     )
+    if all(kept) and alone.p99_ms is None:
+        return None, lines
     return all(kept), lines

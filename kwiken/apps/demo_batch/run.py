@@ -25,7 +25,15 @@ from kwiken.apps.batch_run import (
 from kwiken.apps.demo_batch import jobs as demo_jobs
 from kwiken.apps.demo_batch.namespaces import LocalRacks, local_racks, one_network
 from kwiken.apps.demo_batch.outcome import BatchArm, BatchDemo
-from kwiken.apps.demo_batch.processes import THREADS, WORKERS, Processes, processes, start_dask, start_service
+from kwiken.apps.demo_batch.processes import (
+    START_S,
+    THREADS,
+    WORKERS,
+    Processes,
+    processes,
+    start_dask,
+    start_service,
+)
 from kwiken.apps.demo_place import ClientOrder, LoadPhase, Stream, p99_ms
 from kwiken.base.errors import KwikenError
 from kwiken.batch.racks import (
@@ -150,9 +158,11 @@ def _batch_run(plan: RackPlan, say: Say, *, follow: bool, place_data: bool) -> B
 
 
 async def _all_workers(address: str) -> None:
-    client = await connect(address)
+    from distributed import Client
+
+    client = await Client(address, asynchronous=True, timeout=START_S)
     try:
-        await client.wait_for_workers(len(RACKS) * WORKERS, timeout=60)
+        await client.wait_for_workers(len(RACKS) * WORKERS, timeout=START_S)
     finally:
         await client.close()
 

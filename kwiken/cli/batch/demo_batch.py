@@ -13,7 +13,8 @@ from kwiken.cli.shared import json_option, needs_extra, seed_option
 if TYPE_CHECKING:
     from kwiken.apps.demo_batch import BatchDemo
 
-NOT_KEPT: Final = 1  # exit code
+NOT_KEPT: Final = 1  # exit codes
+NO_VERDICT: Final = 3
 LOG_FILE: Final = "processes.log"
 
 
@@ -33,7 +34,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
 
     Racks are network namespaces whose uplinks are limited, if this process may make them. It takes about four
     minutes. Exit code 1 when the plan moved more than half of the bytes across racks, raised the service's
-    p99 by more than a fifth, or a job did not end.
+    p99 by more than a fifth, or a job did not end; 3 when the machine was too busy for a verdict.
     """
     import asyncio
     from pathlib import Path
@@ -56,7 +57,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     else:
         _show(found)
         say(*lines)
-    return 0 if kept else NOT_KEPT
+    return NO_VERDICT if kept is None else 0 if kept else NOT_KEPT
 
 
 def _show(found: BatchDemo) -> None:

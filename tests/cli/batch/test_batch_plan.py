@@ -1,0 +1,129 @@
+"""`kwiken batch plan`: from a table of sizes to a plan, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kwiken.base.errors import InputError
+from kwiken.batch.racks import RackPlan
+from kwiken.cli.verbs import kwiken
+
+TABLE = "".join(
+    f"job{n}\t{n * 20}\t20\t{(n % 7) * 3_000_000_000}\t{(n % 5) * 1_000_000_000}\t{n * 1000}\n"
+    for n in range(30)
+)
+CLUSTER = """
+[[classes]]
+name = "worker"
+cores = 8
+memory_gb = 32
+
+[[nodes]]
+name = "a"
+class = "worker"
+rack = "east"
+count = 3
+
+[[nodes]]
+name = "b"
+class = "worker"
+rack = "west"
+count = 3
+"""
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(kwiken, ["batch", "plan", *words])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "jobs.tsv"
+    path.write_text(TABLE)
+    return str(path)
+
+
+@pytest.mark.parametrize("minimise", ["makespan", "mean"])
+def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Path, minimise: str) -> None:
+    out = tmp_path / "plan.json"
+    picture = tmp_path / "plan.svg"
+    found = run(
+        table,
+        "--racks",
+        "4",
+        "--machines",
+        "5",
+        "--minimise",
+        minimise,
+        "-o",
+        str(out),
+        "--picture",
+        str(picture),
+    )
+    assert found.exit_code == 0, found.output
+    for words in ("bound:", "gap", "Yarn-CS", "published heuristic"):
+        assert words in found.output
+    plan = RackPlan.from_json(out.read_bytes(), where="plan")
+    assert len(plan.jobs) == 30
+    assert plan.objective_s >= plan.bound_s * (1 - 1e-9)
+    assert plan.objective_s <= plan.heuristic_s * (1 + 1e-9)
+    assert picture.read_text().startswith("<svg")
+
+
+def test_racks_of_a_document_and_json(table: str, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(CLUSTER)
+    found = run(table, "--cluster", str(cluster), "--json")
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert told["racks"] == 2
+    assert set(told["simulated"]) == {"plan", "Yarn-CS"}
+
+
+def test_one_job_is_explained(table: str) -> None:
+    found = run(table, "--racks", "4", "--machines", "5", "--explain", "job6")
+    assert found.exit_code == 0, found.output
+    assert "job6: alone on each number of racks" in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--explain", "nobody"], "nobody"),
+        (["--beside", "placement.json"], "--beside needs --cluster"),
+        (["--racks", "0"], "--racks"),
+        (["--oversubscription", "nan"], "oversubscription"),
+    ],
+)
+def test_bad_options_are_named(table: str, words: list[str], told: str) -> None:
+    found = run(table, *words)
+    assert found.exit_code != 0
+    assert told in f"{found.output} {found.exception}"
+
+
+def test_a_cluster_without_racks_is_refused(table: str, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(CLUSTER.replace('rack = "east"', ""))
+    found = run(table, "--cluster", str(cluster))
+    assert found.exit_code == 2
+    assert "neither rack nor zone" in found.output
+
+
+def test_a_plan_is_read_strictly(table: str, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    assert run(table, "--racks", "2", "--machines", "5", "-o", str(out)).exit_code == 0
+    raw = json.loads(out.read_text())
+    for change, told in (
+        ({"version": 2}, "version"),
+        ({"racks": ["other"]}, "lists no rack"),
+        ({"jobs": [raw["jobs"][0]] * 2}, "given twice"),
+        ({"strange": 1}, "strange"),
+        ({"bound_s": -1}, "bound_s"),
+        ({"jobs": []}, "jobs"),
+    ):
+        with pytest.raises(InputError, match=told):
+            RackPlan.from_json(json.dumps({**raw, **change}), where="plan")
