@@ -82,8 +82,8 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             where: source to name in errors, such as a file's path.
 
         Raises:
-            InputError: names the field that is missing, unknown or out of range, a job that is there twice, or
-                a rack that the plan does not list.
+            InputError: names the field that is missing, unknown or out of range, a job that is there twice,
+                or a rack that the plan does not list.
         """
         raw = parse_json(text, where=where, max_bytes=MAX_RACK_PLAN)
         if not isinstance(raw, dict) or "minimise" not in raw:

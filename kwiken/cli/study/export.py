@@ -38,8 +38,8 @@ HEAD: Final = 4096  # characters by which a plan of racks is told from a placeme
     type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES, *ENGINES)),
     required=True,
     help="Whose settings to write; compose and kubernetes take a placement from kwiken place, karpenter a "
-    "provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask and kubernetes "
-    "a plan from kwiken batch plan.",
+    "provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask and "
+    "kubernetes a plan from kwiken batch plan.",
 )
 @click.option(
     "--map",

@@ -11,11 +11,11 @@ from kwiken.lab.reproduction.allocator.lsh import all_parts as parts_of_lsh
 from kwiken.lab.reproduction.allocator.paragon import all_parts as parts_of_paragon
 from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasar
 from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
+from kwiken.lab.reproduction.batch.corral import all_parts as parts_of_corral
+from kwiken.lab.reproduction.batch.mrcute import all_parts as parts_of_mrcute
 from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
 from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
 from kwiken.lab.reproduction.data.storage_model import all_parts as parts_of_storage_model
-from kwiken.lab.reproduction.batch.mrcute import all_parts as parts_of_mrcute
-from kwiken.lab.reproduction.batch.corral import all_parts as parts_of_corral
 from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 

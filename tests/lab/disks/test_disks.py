@@ -12,7 +12,7 @@ from kwiken.storage.trace import trace_of
 @pytest.mark.parametrize(("gap_ms", "wanted"), [(10.0, 100.0), (1.0, 1000.0 / (6.0 + 8192 / 1e5))])
 def test_a_disk_serves_no_more_than_it_can(gap_ms: float, wanted: float) -> None:
     trace = trace_of(
-        np.arange(4000) * gap_ms * 1e-3,
+        np.arange(4000, dtype=np.float64) * (gap_ms * 1e-3),
         np.zeros(4000, dtype=np.int64),
         np.random.default_rng(0).integers(0, 1 << 20, 4000) * 16384,
         np.full(4000, 8192),

@@ -68,9 +68,9 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.batch.jobs.logs",
         "kwiken.batch.jobs.replay",
         "kwiken.batch.jobs.copies",
+        "kwiken.batch.racks",
         "kwiken.batch",
     ),
-    "batch": ("kwiken.batch.jobs", "kwiken.batch.racks", "kwiken.batch"),
     # Stages with data: what their disks do, and which data sets share one.
     "storage": (
         "kwiken.storage.trace",
