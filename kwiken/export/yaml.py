@@ -23,23 +23,24 @@ def comment(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in out)
 
 
-def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str]) -> str:
+def dump(documents: Sequence[tuple[Sequence[str], Any]], header: Sequence[str], *, width: int = WIDTH) -> str:
     """YAML documents, each under its own comment, after a header.
 
     Args:
         documents: pairs of comment lines and a value of plain types.
         header: lines of the comment at the top.
+        width: number of characters after which a value goes on in the next line.
     """
     parts = [comment(header)]
     for position, (lines, value) in enumerate(documents):
         if position:
             parts.append("---\n")
         parts.append(comment(lines))
-        parts.append(_yaml(value))
+        parts.append(_yaml(value, width))
     return "".join(parts)
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: Any, width: int) -> str:
     with needs("kwiken.export", "plan"):
         import yaml
 
@@ -59,4 +60,4 @@ def _yaml(value: Any) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
     Dumper.add_representer(str, text)
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=WIDTH, allow_unicode=False)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=width, allow_unicode=False)

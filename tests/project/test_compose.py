@@ -16,6 +16,7 @@ import yaml
 
 from kwiken.cli.verbs import kwiken
 from kwiken.services.search import search
+from tests.support.project.commands import run
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "kwiken.services.search:search"
@@ -121,6 +122,16 @@ def test_what_the_image_copies_is_sent_to_the_builder() -> None:
 def test_the_guide_shows_commands_that_exist(line: str) -> None:
     options = parsed(shlex.split(line)[1:])
     assert options.get("target", TARGET) in {TARGET, "kwiken.services.hello:hello"}
+
+
+def test_the_file_is_what_export_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")  # as here: the image is the repository's own
+    monkeypatch.chdir(tmp_path)
+    told = re.search(r"^# Made by: kwiken (.*)$", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
+    assert told is not None
+    result = run(*shlex.split(told[1]))
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "compose.yaml").read_text() == (ROOT / "compose.yaml").read_text()
 
 
 def test_the_guide_has_every_way_to_run() -> None:

@@ -25,6 +25,7 @@ from kwiken.allocator.placement.order import (
     nodes_to_add as nodes_to_add,
 )
 from kwiken.allocator.placement.placement import (
+    PLACED_GATE as PLACED_GATE,
     VERSION as VERSION,
     PlacedReplica as PlacedReplica,
     PlacedWorkload as PlacedWorkload,

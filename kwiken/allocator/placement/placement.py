@@ -18,6 +18,7 @@ from kwiken.base.parsing import convert, parse_json
 from kwiken.model.nodes import Cluster
 
 VERSION: Final = 1
+PLACED_GATE: Final = "kwiken/placed"  # what a pod of Kubernetes waits for until an upkeep has chosen its node
 MAX_BYTES: Final = 256 << 20  # of a document
 SAME_SIZE: Final = 1e-6  # cores or GB by which a written size may be off
 

@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan for gRPC, Envoy or Istio; placements, provisions, lines and racks for others."""
+"""`kwiken export`: a plan, a placement, a provision, lines, racks or a whole service, as settings of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kwiken.apps.console import note, note_written, read_text, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra, out_option
+from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra
+from kwiken.cli.study.export_service import ServiceOptions, is_service, service_options, write_service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,15 +32,15 @@ HEAD: Final = 4096  # characters by which a plan of racks is told from a placeme
 
 
 @click.command()
-@click.argument("plan", metavar="PLAN")
+@click.argument("source", metavar="SOURCE")
 @click.option(
     "--to",
     "program",
     type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES, *ENGINES)),
     required=True,
-    help="Whose settings to write; compose and kubernetes take a placement from kwiken place, karpenter a "
-    "provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask and "
-    "kubernetes a plan from kwiken batch plan.",
+    help="Whose settings to write; compose and kubernetes take a service, or a placement from kwiken place; "
+    "karpenter a provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask "
+    "and kubernetes a plan from kwiken batch plan.",
 )
 @click.option(
     "--map",
@@ -53,26 +54,53 @@ HEAD: Final = 4096  # characters by which a plan of racks is told from a placeme
     metavar="FILE",
     help="Write a map for --map with all stages whose calls the spans do not say, to be filled in, and stop.",
 )
-@out_option(default="-", what="settings")
+@service_options
+@click.option(
+    "-o",
+    "--out",
+    "out",
+    default="-",
+    metavar="FILE",
+    help="File to write the settings to, '-' is stdout; for a service, a folder.",
+)
 @needs_extra("plan")
-def command(*, plan: str, program: str, targets: str | None, template: str | None, out: str) -> None:
-    """Write the reissues of PLAN, or the replicas of a placement, as settings for what you run already.
+def command(
+    *,
+    source: str,
+    program: str,
+    targets: str | None,
+    template: str | None,
+    deployed: ServiceOptions,
+    out: str,
+) -> None:
+    """Write SOURCE as settings for what you run already.
+
+    SOURCE is a service (MODULE:NAME, FILE.py:NAME or FILE.yaml), which is written as a folder with an image
+    of your code and all that runs it; a plan, of which the reissues are written; a placement; or a
+    provision.
 
     The calls of a stage are known where its spans are named by a gRPC method or an HTTP path; --map names the
     others, and --template writes a map of the missing ones. What the target cannot express is reported on
     stderr, and as comments in the file where its format has comments.
     """
-    if program in (*MANIFESTS, *POOLS, *QUEUES, *ENGINES):
-        _write_manifest(plan, program, out)
+    if is_service(source):
+        if given("targets", "template") is not None:
+            raise click.UsageError("--map and --template go with a plan")
+        write_service(source, program, deployed, out)
         return
-    learned = load_plan(plan)
+    if (of_service := given(*ServiceOptions.__dataclass_fields__)) is not None:
+        raise click.UsageError(f"{of_service} goes with a service, MODULE:NAME")
+    if program in (*MANIFESTS, *POOLS, *QUEUES, *ENGINES):
+        _write_manifest(source, program, out)
+        return
+    learned = load_plan(source)
     from kwiken.export.plans import PROGRAMS as EXPORTERS, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
         _write_template(template, missing_calls(learned, known, program))
         return
-    exported = EXPORTERS[program](learned, known, where=plan)
+    exported = EXPORTERS[program](learned, known, where=source)
     write_text(out, exported.text)
     # On stdout the text itself states the notes, as remarks.
     stated = " ".join(exported.text.replace("\n#", " ").split()) if out == "-" else ""

@@ -86,6 +86,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.export.plans",
         "kwiken.export.placements",
         "kwiken.export.block_io",
+        "kwiken.export.deployments",
         "kwiken.export.provisions",
         "kwiken.export.lines",
         "kwiken.export.racks",
@@ -188,6 +189,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     # Applications on all wings, which verbs start.
     "apps": (
         "kwiken.apps.console",
+        "kwiken.apps.deploy",
         "kwiken.apps.report.model",
         "kwiken.apps.report.charts",
         "kwiken.apps.report.sections",

@@ -1,0 +1,112 @@
+"""Folder of a deployment: the files of an image with its wheels, and others as they are."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kwiken.apps.console import note, reason_of, write_text
+from kwiken.apps.deploy.code import Code
+from kwiken.apps.deploy.installed import Pins
+from kwiken.base.errors import InputError
+from kwiken.base.machine import MIB, read_file
+from kwiken.export.deployments import ImageContent, dockerfile, dockerignore
+
+MARK: Final = "# Made by kwiken export; a Dockerfile without this line is left as it is."
+MAX_DOCKERFILE: Final = MIB
+LOCK: Final = "requirements.lock"
+WHEELS: Final = "wheels"
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Files of an image in a folder of a deployment.
+
+    Attributes:
+        folder: folder that they are written to.
+        context: folder that is sent to the builder, which holds the other one or is the same.
+    """
+
+    folder: Path
+    context: Path
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a Dockerfile of the user's own, which is left as it is."""
+        file = self.folder / "Dockerfile"
+        return file.exists() and MARK not in read_file(file, MAX_DOCKERFILE).decode(errors="replace")
+
+    def path(self, name: str) -> str:
+        """Path of a file of the folder, relative to the context.
+
+        Raises:
+            InputError: the folder does not lie below the context.
+        """
+        found = (self.folder / name).resolve()
+        try:
+            return found.relative_to(self.context.resolve()).as_posix()
+        except ValueError as error:
+            raise InputError(
+                f"must be this folder or lie below it ({self.context}): all of an image is sent from there",
+                where=f"-o {self.folder}",
+            ) from error
+
+    def write(self, code: Code, pins: Pins) -> None:
+        """Write the Dockerfile, what it installs, and what is sent to its builder.
+
+        Raises:
+            InputError: a file cannot be written; names it.
+        """
+        folder, wheels = self.folder, self.folder / WHEELS
+        make_folder(folder)
+        if wheels.is_dir():
+            for old in wheels.glob("*.whl"):
+                old.unlink()
+        if pins.wheels:
+            make_folder(wheels)
+            for wheel in pins.wheels:
+                try:
+                    shutil.copyfile(wheel, wheels / wheel.name)
+                except OSError as error:
+                    raise InputError(f"cannot be copied: {reason_of(error)}", where=str(wheel)) from error
+        content = ImageContent(
+            python=f"{sys.version_info.major}.{sys.version_info.minor}",
+            requirements=self.path(LOCK),
+            wheels=self.path(WHEELS) if pins.wheels else None,
+            code=code.paths,
+        )
+        write_text(str(folder / "Dockerfile"), f"{MARK}\n{dockerfile(content)}")
+        write_text(str(folder / "Dockerfile.dockerignore"), dockerignore(content))
+        write_text(str(folder / LOCK), "".join(f"{line}\n" for line in pins.lines))
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write text files into a folder, which is made if there is none, and note each.
+
+    Args:
+        files: text of each file by its path relative to the folder.
+
+    Raises:
+        InputError: a file cannot be written; names it.
+    """
+    for name, text in files.items():
+        path = folder / name
+        make_folder(path.parent)
+        write_text(str(path), text)
+    note(f"written to {folder}: {', '.join(files)}")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with those above it, unless it exists.
+
+    Raises:
+        InputError: it cannot be made; says why.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be made: {reason_of(error)}", where=str(path)) from error

@@ -1,0 +1,265 @@
+"""Options of `kwiken export` for a service: what runs it in containers or in Kubernetes."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from kwiken.apps.console import note, read_text
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.base.machine import MIB
+from kwiken.cli.shared import MAX_PLACEMENT, load_plan, load_service
+
+if TYPE_CHECKING:
+    from kwiken.apps.deploy import ImageFiles
+    from kwiken.export.deployments import Deployment
+    from kwiken.model.service import Service
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_DOCUMENT: Final = MIB  # of a file that goes into a ConfigMap, which holds no more
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """Values of the options for a service.
+
+    Attributes:
+        placement: path of a placement; None for the service's own numbers of replicas.
+        plan: path of a plan; None for none.
+        gateways: number of gateways, 1 or more.
+        image: name of the image with its tag; None for one by the service's name.
+        otlp: collector for spans; None for a Jaeger beside the service.
+        wheels: wheels to install in the image from files.
+        include: further files of the service, relative to this folder.
+        autoscale: whether Kubernetes scales the stages.
+        upkeep: whether an upkeep runs beside the service.
+        nodes: path of the document of nodes that the upkeep reads; None for none.
+        workloads: path of the document of workloads that the upkeep reads; None for none.
+        profiles: path of the predictions that the upkeep reads; None for none.
+    """
+
+    placement: str | None
+    plan: str | None
+    gateways: int
+    image: str | None
+    otlp: str | None
+    wheels: tuple[str, ...]
+    include: tuple[str, ...]
+    autoscale: bool
+    upkeep: bool
+    nodes: str | None
+    workloads: str | None
+    profiles: str | None
+
+    @property
+    def documents(self) -> tuple[str | None, str | None, str | None]:
+        """Paths of what an upkeep reads."""
+        return self.nodes, self.workloads, self.profiles
+
+    def words(self) -> list[str]:
+        """Words of these options on the command line."""
+        options = {
+            "--placement": self.placement,
+            "--plan": self.plan,
+            "--image": self.image,
+            "--otlp": self.otlp,
+            "--nodes": self.nodes,
+            "--workloads": self.workloads,
+            "--profiles": self.profiles,
+        }
+        words = [word for name, value in options.items() if value is not None for word in (name, value)]
+        words += ["--gateways", str(self.gateways)] if self.gateways > 1 else []
+        words += [word for path in self.wheels for word in ("--wheel", path)]
+        words += [word for path in self.include for word in ("--include", path)]
+        return words + ["--autoscale"] * self.autoscale + ["--upkeep"] * self.upkeep
+
+
+def service_options(callback: F) -> F:
+    """Add the options for a service to a verb, which gets them as `deployed`."""
+
+    @functools.wraps(callback)
+    def with_options(**values: Any) -> Any:
+        own = {name: values.pop(name) for name in ServiceOptions.__dataclass_fields__}
+        return callback(deployed=ServiceOptions(**own), **values)
+
+    decorated: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return cast("F", decorated)
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--placement", metavar="FILE", help="Service: sizes, nodes and replicas, from kwiken place."
+    ),
+    click.option("--plan", metavar="FILE", help="Service: plan to be in force from the start."),
+    click.option(
+        "--gateways",
+        type=click.IntRange(1, 64),
+        default=1,
+        show_default=True,
+        help="Service: number of gateways.",
+    ),
+    click.option(
+        "--image", metavar="NAME", help="Service: name of its image.  [default: the service's, with :local]"
+    ),
+    click.option(
+        "--otlp", metavar="URL", help="Service: collector for spans.  [default: a Jaeger beside the service]"
+    ),
+    click.option(
+        "--wheel",
+        "wheels",
+        multiple=True,
+        metavar="FILE",
+        help="Service: wheel to install in its image; repeatable.",
+    ),
+    click.option(
+        "--include",
+        multiple=True,
+        metavar="PATH",
+        help="Service: file or folder that its image needs beside the code; repeatable.",
+    ),
+    click.option("--autoscale", is_flag=True, help="Service: let Kubernetes scale stages by processor use."),
+    click.option(
+        "--upkeep",
+        is_flag=True,
+        help="Service: run kwiken upkeep beside it, which keeps the targets of --workloads.",
+    ),
+    click.option("--nodes", metavar="FILE", help="Service, with --upkeep: classes of nodes."),
+    click.option("--workloads", metavar="FILE", help="Service, with --upkeep: targets of its stages."),
+    click.option("--profiles", metavar="FILE", help="Service, with --upkeep: predictions of the workloads."),
+)
+
+
+def is_service(source: str) -> bool:
+    """Whether the argument of `kwiken export` names a service, not a document."""
+    return (":" in source or source.endswith((".yaml", ".yml"))) and Path(source).suffix != ".json"
+
+
+def write_service(source: str, program: str, options: ServiceOptions, out: str) -> None:
+    """Write a folder that runs a service by Compose or in Kubernetes.
+
+    Args:
+        program: what will run the service: `compose` or `kubernetes`.
+        out: folder to write to.
+
+    Raises:
+        InputError: an option or a file does not fit; names it.
+    """
+    _check(program, options, out)
+    service = load_service(source)
+    from kwiken.apps.deploy import ImageFiles, write_files
+    from kwiken.export.deployments import compose_file, kubernetes_files
+
+    image = ImageFiles(folder=Path(out), context=Path.cwd())
+    deployment = _deployment(service, source, program, options, image)
+    made_by = shlex.join(["kwiken", "export", source, "--to", program, *options.words(), "-o", out])
+    if deployment.build is not None:
+        _write_image(source, options, image)
+    if program == "compose":
+        files = {"compose.yaml": compose_file(deployment, made_by=made_by)}
+        if deployment.plan is not None:
+            files["plan/plan.json"] = deployment.plan
+    else:
+        files = kubernetes_files(deployment, made_by=made_by) | _documents(options)
+    write_files(Path(out), files)
+    if program == "kubernetes" and deployment.build is not None:
+        words = ["docker", "build", "-t", deployment.image, "-f", deployment.build.dockerfile, "."]
+        note(f"build the image by: {shlex.join(words)}; push it to where your nodes pull from")
+
+
+def _check(program: str, options: ServiceOptions, out: str) -> None:
+    """Refuse options that do not go together."""
+    if out == "-":
+        raise click.UsageError("a service is written to a folder; give -o DIR")
+    if program not in {"compose", "kubernetes"}:
+        raise click.UsageError(f"a service goes to compose or kubernetes; {program} takes a document")
+    if program == "compose" and (options.autoscale or options.upkeep):
+        raise click.UsageError("--autoscale and --upkeep go with --to kubernetes")
+    if options.autoscale and options.upkeep:
+        raise click.UsageError("--autoscale and --upkeep would set the same scales; choose one")
+    if options.upkeep and None in options.documents:
+        raise click.UsageError("--upkeep needs --nodes, --workloads and --profiles")
+    if not options.upkeep and any(one is not None for one in options.documents):
+        raise click.UsageError("--nodes, --workloads and --profiles go with --upkeep")
+
+
+def _deployment(
+    service: Service, source: str, program: str, options: ServiceOptions, image: ImageFiles
+) -> Deployment:
+    from kwiken.allocator.placement import Placement
+    from kwiken.export.deployments import Build, Deployment, replicas_of
+    from kwiken.export.placements import check_host_names, name_in_kubernetes
+
+    placement = None
+    where = options.placement or "the service"
+    if options.placement is not None:
+        placement = Placement.from_json(read_text(options.placement, MAX_PLACEMENT), where=where)
+        if program == "kubernetes":
+            check_host_names(placement, where)
+    return Deployment(
+        service=service,
+        target=source,
+        image=options.image or f"{name_in_kubernetes(service.name)}:local",
+        build=Build(
+            context=_context(image), dockerfile=image.path("Dockerfile"),
+        ),
+        stages=replicas_of(service, placement, where=where),
+        gateways=options.gateways,
+        otlp=options.otlp,
+        plan=_plan(options.plan, service),
+        autoscale=options.autoscale,
+        upkeep=options.upkeep,
+    )  # fmt: skip
+
+
+def _context(image: ImageFiles) -> str:
+    """Path of the folder that is sent to the builder, as the Compose file names it."""
+    depth = len(Path(image.path("Dockerfile")).parts) - 1
+    return "/".join([".."] * depth) or "."
+
+
+def _plan(path: str | None, service: Service) -> str | None:
+    """Text of a plan that fits the service; None for none."""
+    if path is None:
+        return None
+    plan = load_plan(path)
+    try:
+        plan.check(service)
+    except (InputError, DefinitionError) as error:
+        raise InputError(str(error), where=path) from error
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1).decode() + "\n"
+
+
+def _write_image(source: str, options: ServiceOptions, image: ImageFiles) -> None:
+    """Write what the image is built from, unless there is a Dockerfile of the user's own."""
+    if image.kept:
+        note(f"left as it is: {image.folder / 'Dockerfile'}")
+        return
+    from kwiken.apps.deploy import code_of, pinned
+
+    code = code_of(source, image.context, options.include)
+    extras = ("otel", "plan") if options.upkeep else ("otel",)
+    image.write(code, pinned(code.modules, extras, [Path(path) for path in options.wheels]))
+    note(f"the image holds {', '.join(code.paths)} with what is installed here")
+
+
+def _documents(options: ServiceOptions) -> dict[str, str]:
+    """What an upkeep reads, by the names of its files."""
+    if not options.upkeep:
+        return {}
+    from kwiken.export.deployments import UPKEEP_FILES
+
+    return {
+        name: read_text(path, MAX_DOCUMENT)
+        for name, path in zip(UPKEEP_FILES, options.documents, strict=True)
+        if path is not None
+    }

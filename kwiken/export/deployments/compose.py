@@ -1,0 +1,167 @@
+"""Compose file of a service: gateways, every stage's replicas, and Jaeger for the traces. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kwiken.export.deployments.deployment import (
+    GATEWAY_PORT,
+    JAEGER_IMAGE,
+    STAGE_PORT,
+    Deployment,
+    StageReplicas,
+)
+from kwiken.export.placements import mebibytes
+from kwiken.export.yaml import dump
+
+WIDTH: Final = 250  # of a line: a check of health stays in one
+STAGE_MEMORY: Final = "256m"
+GATEWAY_MEMORY: Final = "512m"
+PAGE_PORT: Final = 16686  # of Jaeger's page
+PLAN_FOLDER: Final = "/etc/kwiken/plan"
+_TEMPLATES: Final = ("process", "stage")
+
+
+def compose_file(deployment: Deployment, *, made_by: str) -> str:
+    """Compose file in YAML.
+
+    Args:
+        made_by: command that writes this file, for its header.
+    """
+    stages = {each.name: _stage(deployment, each) for each in deployment.stages}
+    gateways = [f"gateway-{number + 1}" if number else "gateway" for number in range(deployment.gateways)]
+    jaeger = {"jaeger": _jaeger()} if deployment.otlp is None else {}
+    text = dump(
+        [
+            (
+                (),
+                {
+                    "name": deployment.name,
+                    "x-process": _process(deployment),
+                    "x-stage": {
+                        **_merged("process"),
+                        "mem_limit": STAGE_MEMORY,
+                        "healthcheck": _check(STAGE_PORT, every_s=10),
+                    },
+                    "services": {
+                        **{
+                            name: _gateway(deployment, name, gateways, GATEWAY_PORT + number)
+                            for number, name in enumerate(gateways)
+                        },
+                        **stages,
+                        **jaeger,
+                    },
+                },
+            )
+        ],
+        _header(deployment, made_by),
+        width=WIDTH,
+    )
+    return _with_templates(text)
+
+
+def _header(deployment: Deployment, made_by: str) -> list[str]:
+    replicas = sum(each.count for each in deployment.stages)
+    gateways = "a gateway" if deployment.gateways == 1 else f"{deployment.gateways} gateways"
+    traced = ", and Jaeger for its traces" if deployment.otlp is None else ""
+    shown = (
+        f" (the service's page) and http://127.0.0.1:{PAGE_PORT} (its traces)"
+        if deployment.otlp is None
+        else ""
+    )
+    return [
+        f"Service {deployment.service.name} in containers: {gateways}, {replicas} replicas{traced}.",
+        f"Made by: {made_by}",
+        "",
+        "  docker compose up --build --detach --wait",
+        f"  open http://127.0.0.1:{GATEWAY_PORT}{shown}",
+        "",
+        "KWIKEN_TOKEN in the environment opens the gateway's control routes; they are closed without it.",
+    ]
+
+
+def _process(deployment: Deployment) -> dict[str, Any]:
+    build = deployment.build
+    built: dict[str, Any] = {}
+    if build is not None:
+        plain = build.dockerfile == "Dockerfile"
+        built = {
+            "build": build.context if plain else {"context": build.context, "dockerfile": build.dockerfile}
+        }
+    return {
+        **built,
+        "image": deployment.image,
+        "restart": "unless-stopped",
+        "read_only": True,
+        "tmpfs": ["/tmp"],  # noqa: S108 - a path in the container
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "stop_grace_period": "15s",
+    }
+
+
+def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) -> dict[str, Any]:
+    siblings = [f"--sibling={other}:{GATEWAY_PORT}" for other in gateways if other != name]
+    plan = [f"--plan={PLAN_FOLDER}/plan.json"] if deployment.plan is not None else []
+    hosts = [(each.stage, each.name) for each in deployment.stages]
+    mounted = {"volumes": [f"./plan:{PLAN_FOLDER}:ro"]} if deployment.plan is not None else {}
+    return {
+        **_merged("process"),
+        "command": deployment.gateway_command(hosts, *plan, *siblings),
+        "environment": {"KWIKEN_TOKEN": "${KWIKEN_TOKEN:-}"},
+        "ports": [f"127.0.0.1:{port}:{GATEWAY_PORT}"],
+        **mounted,
+        "mem_limit": GATEWAY_MEMORY,
+        "depends_on": [each.name for each in deployment.stages],
+        "healthcheck": _check(GATEWAY_PORT, every_s=5),
+    }
+
+
+def _stage(deployment: Deployment, group: StageReplicas) -> dict[str, Any]:
+    limits = (
+        {"cpus": round(group.placed.cores, 3), "mem_limit": f"{mebibytes(group.placed.memory_gb)}m"}
+        if group.placed is not None
+        else {}
+    )
+    return {
+        **_merged("stage"),
+        "command": deployment.stage_command(group.stage),
+        **limits,
+        "deploy": {"replicas": group.count},
+    }
+
+
+def _jaeger() -> dict[str, Any]:
+    return {
+        "image": JAEGER_IMAGE,
+        "environment": {"JAEGER_LISTEN_HOST": "0.0.0.0"},  # noqa: S104 - in its container
+        "restart": "unless-stopped",
+        "ports": [f"127.0.0.1:{PAGE_PORT}:{PAGE_PORT}"],
+        "mem_limit": "512m",
+    }
+
+
+def _check(port: int, *, every_s: int) -> dict[str, Any]:
+    program = (
+        f"import socket; s = socket.create_connection(('127.0.0.1', {port}), 3); "
+        "s.sendall(b'GET /readyz HTTP/1.0\\r\\n\\r\\n'); assert b' 200 ' in s.recv(100)"
+    )
+    return {
+        "test": ["CMD", "python", "-IS", "-c", program],
+        "interval": f"{every_s}s",
+        "timeout": "5s",
+        "start_period": "30s",
+    }
+
+
+def _merged(template: str) -> dict[str, Any]:
+    """Reference to a template, which `_with_templates` turns into YAML's own."""
+    return {"<<": f"*{template}"}
+
+
+def _with_templates(text: str) -> str:
+    """Turn the references to templates into anchors and aliases, which plain values cannot express."""
+    for name in _TEMPLATES:
+        text = text.replace(f"\nx-{name}:\n", f"\n\nx-{name}: &{name}\n")
+        text = text.replace(f'"<<": "*{name}"', f"<<: *{name}")
+    return text.replace("\nname: ", "\n\nname: ", 1).replace("\nservices:\n", "\n\nservices:\n", 1)

@@ -1,0 +1,357 @@
+"""Kustomize base of a service: Deployments and Services by stage, gateways, and what guards them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kwiken.allocator.placement import PLACED_GATE
+from kwiken.export.deployments.deployment import (
+    GATEWAY_PORT,
+    JAEGER_IMAGE,
+    STAGE_PORT,
+    Deployment,
+    StageReplicas,
+)
+from kwiken.export.deployments.upkeep import UPKEEP_FILES, upkeep_objects
+from kwiken.export.placements import affinity_of, spread_of
+from kwiken.export.yaml import dump
+
+PLAN_FOLDER: Final = "/etc/kwiken/plan"
+# A replica that ends still answers for as long as a gateway may take to look its name up again: 5 s between
+# look-ups, 5 s that the cluster's name server keeps an answer, and 3 s for a slow one.
+LINGER_S: Final = 15
+GRACE_S: Final = 10  # for calls in flight
+STAGE_RESOURCES: Final = {"cpu": "100m", "memory": "256Mi"}
+GATEWAY_RESOURCES: Final = {"cpu": "250m", "memory": "512Mi"}
+MAX_SCALE: Final = 4  # times a stage's own number of replicas, to which autoscaling may go
+TARGET_USE: Final = 60  # percent of the requested processors at which a stage is scaled
+SECURITY: Final[Mapping[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+Object = dict[str, Any]
+
+
+def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
+    """Files of a Kustomize base by name.
+
+    Args:
+        made_by: command that writes these files, for their headers.
+    """
+    objects: dict[str, list[Object]] = {
+        "gateway.yaml": _gateway(deployment),
+        "stages.yaml": [one for group in _by_stage(deployment).values() for one in _stage(deployment, group)],
+        "network.yaml": _network(deployment),
+    }
+    if deployment.otlp is None:
+        objects["jaeger.yaml"] = _jaeger(deployment)
+    if deployment.autoscale:
+        objects["autoscale.yaml"] = [_scaler(deployment, each) for each in deployment.stages]
+    if deployment.upkeep:
+        objects["upkeep.yaml"] = upkeep_objects(deployment)
+    header = [f"Service {deployment.service.name}. Made by: {made_by}"]
+    files = {name: dump([((), each) for each in those], header, width=160) for name, those in objects.items()}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": sorted(objects),
+        # The name stays, so that a new plan reaches the files of running gateways and starts none anew.
+        "configMapGenerator": [
+            {"name": f"{deployment.name}-plan", "files": ["plan.json"]},
+            *([_documents(deployment)] if deployment.upkeep else []),
+        ],
+        "generatorOptions": {"disableNameSuffixHash": True},
+    }
+    how = [
+        *header,
+        "",
+        "  kubectl apply -k .",
+        f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN",
+        "",
+        "The secret opens the control routes.",
+    ]
+    files["kustomization.yaml"] = dump([((), kustomization)], how)
+    files["plan.json"] = deployment.plan if deployment.plan is not None else "null\n"
+    return files
+
+
+def _documents(deployment: Deployment) -> Object:
+    """What the upkeep reads, as files beside the others."""
+    return {"name": f"{deployment.name}-upkeep", "files": list(UPKEEP_FILES)}
+
+
+def labels_of(deployment: Deployment, component: str) -> dict[str, str]:
+    """Labels of the pods of one stage, of the gateways, or of another component."""
+    return {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/component": component}
+
+
+def _by_stage(deployment: Deployment) -> dict[str, list[StageReplicas]]:
+    found: dict[str, list[StageReplicas]] = {}
+    for each in deployment.stages:
+        found.setdefault(each.stage, []).append(each)
+    return found
+
+
+def _stage(deployment: Deployment, groups: list[StageReplicas]) -> list[Object]:
+    """Service, disruption budget and Deployments of one stage."""
+    component = _component(groups)
+    labels = labels_of(deployment, component)
+    name = f"{deployment.name}-{component}"
+    return [
+        *(_stage_deployment(deployment, group, labels) for group in groups),
+        _service(name, labels, STAGE_PORT, headless=True),
+        _disruptions(name, labels),
+    ]
+
+
+def _component(groups: list[StageReplicas]) -> str:
+    """Name of a stage among its service's components: that of its groups without their sizes."""
+    first = groups[0]
+    size = f"-{first.placed.resources['cpu']}" if first.placed is not None and len(groups) > 1 else ""
+    return first.name.removesuffix(size)
+
+
+def _stage_deployment(deployment: Deployment, group: StageReplicas, labels: dict[str, str]) -> Object:
+    own = {**labels, "kwiken/group": group.name}
+    amounts = group.placed.resources if group.placed is not None else STAGE_RESOURCES
+    # A pod that an upkeep resizes must keep its class of service: limits are requests from the start.
+    bounded = group.placed is not None or deployment.upkeep
+    pod = _pod(
+        deployment,
+        "stage",
+        deployment.stage_command(group.stage),
+        STAGE_PORT,
+        resources={"requests": amounts, "limits": amounts if bounded else _memory(amounts)},
+    )
+    if deployment.upkeep:
+        pod["schedulingGates"] = [{"name": PLACED_GATE}]
+    elif group.placed is not None:
+        pod["affinity"] = affinity_of(group.placed, labels)
+        pod["topologySpreadConstraints"] = spread_of(group.placed, own)
+    else:
+        pod["topologySpreadConstraints"] = _spread(own)
+    count = {} if deployment.autoscale else {"replicas": group.count}
+    return _deployment(f"{deployment.name}-{group.name}", own, pod, count)
+
+
+def _gateway(deployment: Deployment) -> list[Object]:
+    labels = labels_of(deployment, "gateway")
+    name = f"{deployment.name}-gateway"
+    hosts = {each.stage: f"{deployment.name}-{_component(those)}" for each, those in _firsts(deployment)}
+    more = [f"--plan={PLAN_FOLDER}/plan.json", f"--sibling={name}-peers:{GATEWAY_PORT}"]
+    pod = _pod(
+        deployment,
+        "gateway",
+        deployment.gateway_command(list(hosts.items()), *more),
+        GATEWAY_PORT,
+        resources={"requests": GATEWAY_RESOURCES, "limits": _memory(GATEWAY_RESOURCES)},
+    )
+    container = pod["containers"][0]
+    token = {"name": f"{deployment.name}-token", "key": "token", "optional": True}
+    container["env"] = [{"name": "KWIKEN_TOKEN", "valueFrom": {"secretKeyRef": token}}]
+    # A folder, not one file of it: only folders of a ConfigMap follow its changes.
+    container["volumeMounts"].append({"name": "plan", "mountPath": PLAN_FOLDER, "readOnly": True})
+    pod["volumes"].append({"name": "plan", "configMap": {"name": f"{deployment.name}-plan"}})
+    pod["topologySpreadConstraints"] = _spread(labels)
+    annotations = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": str(GATEWAY_PORT),
+        "prometheus.io/path": "/metrics",
+    }
+    return [
+        _deployment(name, labels, pod, {"replicas": deployment.gateways}, annotations),
+        _service(name, labels, GATEWAY_PORT, headless=False),
+        _service(f"{name}-peers", labels, GATEWAY_PORT, headless=True),
+        _disruptions(name, labels),
+    ]
+
+
+def _firsts(deployment: Deployment) -> list[tuple[StageReplicas, list[StageReplicas]]]:
+    return [(those[0], those) for those in _by_stage(deployment).values()]
+
+
+def _pod(
+    deployment: Deployment, name: str, command: list[str], port: int, *, resources: Object
+) -> dict[str, Any]:
+    probe = {"httpGet": {"path": "/readyz", "port": "http"}}
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": LINGER_S + GRACE_S + 5,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": name,
+                "image": deployment.image,
+                "args": command,
+                "ports": [{"name": "http", "containerPort": port}],
+                "resources": resources,
+                "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
+                "readinessProbe": {**probe, "periodSeconds": 5, "timeoutSeconds": 5},
+                "livenessProbe": {
+                    "httpGet": {"path": "/livez", "port": "http"},
+                    "periodSeconds": 10,
+                    "timeoutSeconds": 5,
+                    "failureThreshold": 3,
+                },
+                "lifecycle": {"preStop": {"sleep": {"seconds": LINGER_S}}},
+                "securityContext": dict(SECURITY),
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the container
+            }
+        ],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+
+
+def _deployment(
+    name: str,
+    labels: dict[str, str],
+    pod: Object,
+    count: Object,
+    annotations: dict[str, str] | None = None,
+) -> Object:
+    noted = {"annotations": annotations} if annotations is not None else {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            **count,
+            # The gateways know a new replica before an old one ends.
+            "minReadySeconds": LINGER_S,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels, **noted}, "spec": pod},
+        },
+    }
+
+
+def _service(name: str, labels: dict[str, str], port: int, *, headless: bool) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            **({"clusterIP": "None"} if headless else {}),
+            "selector": labels,
+            "ports": [{"name": "http", "port": port, "targetPort": "http"}],
+        },
+    }
+
+
+def _disruptions(name: str, labels: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}},
+    }
+
+
+def _network(deployment: Deployment) -> list[Object]:
+    """Policies: pods of stages take connections from gateways alone."""
+    gateways = {"podSelector": {"matchLabels": labels_of(deployment, "gateway")}}
+    stages = sorted({_component(those) for _, those in _firsts(deployment)})
+    if not stages:
+        return []
+    return [
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": f"{deployment.name}-stages"},
+            "spec": {
+                "podSelector": {
+                    "matchLabels": {"app.kubernetes.io/name": deployment.name},
+                    "matchExpressions": [
+                        {"key": "app.kubernetes.io/component", "operator": "In", "values": stages}
+                    ],
+                },
+                "policyTypes": ["Ingress"],
+                "ingress": [{"from": [gateways], "ports": [{"protocol": "TCP", "port": STAGE_PORT}]}],
+            },
+        }
+    ]
+
+
+def _jaeger(deployment: Deployment) -> list[Object]:
+    labels = labels_of(deployment, "jaeger")
+    ports = {"otlp": 4318, "page": 16686}
+    amounts = {"cpu": "250m", "memory": "512Mi"}
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "jaeger", "labels": labels},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "automountServiceAccountToken": False,
+                        "containers": [
+                            {
+                                "name": "jaeger",
+                                "image": JAEGER_IMAGE,
+                                "env": [
+                                    {"name": "JAEGER_LISTEN_HOST", "value": "0.0.0.0"}  # noqa: S104 - there
+                                ],
+                                "ports": [
+                                    {"name": name, "containerPort": port} for name, port in ports.items()
+                                ],
+                                "resources": {"requests": amounts, "limits": _memory(amounts)},
+                            }
+                        ],
+                    },
+                },
+            },
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "jaeger", "labels": labels},
+            "spec": {
+                "selector": labels,
+                "ports": [{"name": name, "port": port, "targetPort": name} for name, port in ports.items()],
+            },
+        },
+    ]
+
+
+def _scaler(deployment: Deployment, group: StageReplicas) -> Object:
+    name = f"{deployment.name}-{group.name}"
+    use = {"type": "Utilization", "averageUtilization": TARGET_USE}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": group.count,
+            "maxReplicas": MAX_SCALE * group.count,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": use}}],
+        },
+    }
+
+
+def _spread(labels: dict[str, str]) -> list[Object]:
+    """Spread of pods without a placement: over nodes, as far as there are any."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": labels},
+        }
+    ]
+
+
+def _memory(amounts: Mapping[str, str]) -> dict[str, str]:
+    """Limit of the memory alone: processes may use what processors are free."""
+    return {"memory": amounts["memory"]}

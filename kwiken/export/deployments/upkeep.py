@@ -1,0 +1,116 @@
+"""Upkeep of a service in Kubernetes: its process, and the few rights that it needs. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kwiken.export.deployments.deployment import GATEWAY_PORT, Deployment
+
+FOLDER: Final = "/etc/kwiken/upkeep"
+UPKEEP_FILES: Final = ("nodes.toml", "workloads.toml", "profiles.json")
+RESOURCES: Final = {"cpu": "100m", "memory": "512Mi"}
+
+
+def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
+    """Account, rights and Deployment of an upkeep.
+
+    It may read the pods of its namespace, set the scale of the stages' Deployments, and let pods onto nodes,
+    mark and resize them. It cannot start, change or delete anything else. Of the cluster it sees the nodes.
+    """
+    name = f"{deployment.name}-upkeep"
+    labels = {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/component": "upkeep"}
+    stages = [f"{deployment.name}-{each.name}" for each in deployment.stages]
+    scales = {
+        "apiGroups": ["apps"],
+        "resources": ["deployments/scale"],
+        "resourceNames": stages,
+        "verbs": ["get", "patch"],
+    }
+    account = {"kind": "ServiceAccount", "name": name}
+    return [
+        _object("v1", "ServiceAccount", name),
+        {
+            **_object("rbac.authorization.k8s.io/v1", "Role", name),
+            "rules": [
+                scales,
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "patch"]},
+                {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
+            ],
+        },
+        {
+            **_object("rbac.authorization.k8s.io/v1", "RoleBinding", name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [account],
+        },
+        {
+            **_object("rbac.authorization.k8s.io/v1", "ClusterRole", name),
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+        },
+        {
+            **_object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            # Kustomize writes the namespace, where one is given; Kubernetes demands one here.
+            "subjects": [{**account, "namespace": "default"}],
+        },
+        _deployment(deployment, name, labels),
+    ]
+
+
+def upkeep_words(deployment: Deployment) -> list[str]:
+    """Words of the command of the upkeep, after `kwiken`."""
+    return [
+        "upkeep",
+        deployment.target,
+        "--kubernetes",
+        "--nodes-from-cluster",
+        *(
+            f"--{option}={FOLDER}/{file}"
+            for option, file in zip(("nodes", "workloads", "profiles"), UPKEEP_FILES, strict=True)
+        ),
+        f"--url=http://{deployment.name}-gateway:{GATEWAY_PORT}",
+    ]
+
+
+def _object(version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def _deployment(deployment: Deployment, name: str, labels: dict[str, str]) -> dict[str, Any]:
+    token = {"name": f"{deployment.name}-token", "key": "token"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},  # two of them would fight
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "serviceAccountName": name,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": 10001,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [
+                        {
+                            "name": "upkeep",
+                            "image": deployment.image,
+                            "args": upkeep_words(deployment),
+                            "env": [{"name": "KWIKEN_TOKEN", "valueFrom": {"secretKeyRef": token}}],
+                            "resources": {"requests": RESOURCES, "limits": {"memory": RESOURCES["memory"]}},
+                            "securityContext": {
+                                "allowPrivilegeEscalation": False,
+                                "readOnlyRootFilesystem": True,
+                                "capabilities": {"drop": ["ALL"]},
+                            },
+                            "volumeMounts": [{"name": "documents", "mountPath": FOLDER, "readOnly": True}],
+                        }
+                    ],
+                    "volumes": [{"name": "documents", "configMap": {"name": name}}],
+                },
+            },
+        },
+    }

@@ -1,0 +1,222 @@
+"""Deployments of a service: every process with its command, sizes and nodes, in Compose and in Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from kwiken import Service
+from kwiken.allocator.placement import PLACED_GATE, NodeLedger, Placement, admit_all, document
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Spread
+from kwiken.base.errors import InputError
+from kwiken.export.deployments import (
+    Build,
+    Deployment,
+    ImageContent,
+    compose_file,
+    dockerfile,
+    dockerignore,
+    kubernetes_files,
+    replicas_of,
+)
+from tests.support.runtime.clusters import cluster, profile, requested
+
+
+def shop(*names: str) -> Service:
+    service = Service("Shop_1")
+    before: list[Any] = []
+    for name in names:
+
+        async def handler(value: str) -> str:
+            return value
+
+        handler.__name__ = name
+        before = [service.stage(after=before, replicas=2, idempotent=True)(handler)]
+    return service
+
+
+def deployed(service: Service, placement: Placement | None = None, **more: Any) -> Deployment:
+    stages = replicas_of(service, placement, where="p")
+    return Deployment(
+        service=service,
+        target="shop:shop",
+        image="shop:1",
+        build=Build(context="..", dockerfile="deploy/Dockerfile"),
+        stages=stages,
+        **more,
+    )
+
+
+def placed(service: Service, stage: str) -> Placement:
+    nodes = cluster({"top": 6}, zones=3)
+    asked = requested(31e3, profile({4: 11e3, 8: 20e3}, {"top": 1.0}, name="w"), nodes, spread=Spread.NODE)
+    found = document(
+        nodes, admit_all([asked], NodeLedger(nodes), scheduler("quasar")), scheduler="q", confidence=0.5
+    )
+    [workload] = found.workloads
+    owned = msgspec.structs.replace(workload, service=service.name, stage=stage)
+    return msgspec.structs.replace(found, workloads=[owned])
+
+
+def objects(deployment: Deployment) -> dict[tuple[str, str], Any]:
+    files = kubernetes_files(deployment, made_by="kwiken export")
+    found = [
+        one
+        for name, text in files.items()
+        if name.endswith(".yaml") and name != "kustomization.yaml"
+        for one in yaml.safe_load_all(text)
+    ]
+    by_name = {(one["kind"], one["metadata"]["name"]): one for one in found}
+    assert len(by_name) == len(found)
+    return by_name
+
+
+def test_compose_runs_every_process_of_the_image() -> None:
+    text = compose_file(deployed(shop("find", "show_it"), gateways=2), made_by="kwiken export")
+    found = yaml.safe_load(text)
+    services = found["services"]
+    assert list(services) == ["gateway", "gateway-2", "find", "show-it", "jaeger"]
+    assert found["name"] == "shop-1"
+    assert services["show-it"]["command"][-1] == "--stage=show_it"
+    assert services["gateway"]["command"][5:] == [
+        "--replica=find=find:9000",
+        "--replica=show_it=show-it:9000",
+        "--sibling=gateway-2:8080",
+    ]
+    assert [services[name]["ports"] for name in ("gateway", "gateway-2")] == [
+        ["127.0.0.1:8080:8080"],
+        ["127.0.0.1:8081:8080"],
+    ]
+    assert all(one["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+               for name, one in services.items() if name != "jaeger")  # fmt: skip
+
+
+def test_compose_takes_a_plan_and_a_collector() -> None:
+    found = yaml.safe_load(compose_file(deployed(shop("find"), plan="{}", otlp="http://c:4318"), made_by=""))
+    gateway = found["services"]["gateway"]
+    assert "jaeger" not in found["services"]
+    assert "--plan=/etc/kwiken/plan/plan.json" in gateway["command"]
+    assert gateway["volumes"] == ["./plan:/etc/kwiken/plan:ro"]
+    assert "--otlp=http://c:4318" in gateway["command"]
+
+
+def test_sizes_and_numbers_of_a_placement_are_used() -> None:
+    service = shop("find", "show")
+    placement = placed(service, "find")
+    services = yaml.safe_load(compose_file(deployed(service, placement), made_by=""))["services"]
+    sizes = sorted({one.cores for one in placement.workloads[0].replicas}, reverse=True)
+    names = [f"find-{1000 * cores:.0f}m" for cores in sizes]
+    assert [services[name]["cpus"] for name in names] == sizes
+    counts = [sum(one.cores == cores for one in placement.workloads[0].replicas) for cores in sizes]
+    assert [services[name]["deploy"]["replicas"] for name in names] == counts
+    assert services["show"]["deploy"]["replicas"] == 2
+    assert [word for word in services["gateway"]["command"] if word.startswith("--replica=find")] == [
+        f"--replica=find={name}:9000" for name in names
+    ]
+
+
+def test_kubernetes_gets_deployments_services_and_budgets_by_stage() -> None:
+    found = objects(deployed(shop("find", "show"), gateways=3))
+    for name in ("shop-1-find", "shop-1-show", "shop-1-gateway"):
+        spec = found["Deployment", name]["spec"]
+        pod = spec["template"]
+        assert spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert found["PodDisruptionBudget", name]["spec"]["maxUnavailable"] == 1
+        assert found["Service", name]["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        [container] = pod["spec"]["containers"]
+        assert {"startupProbe", "readinessProbe", "livenessProbe", "resources"} <= set(container)
+        assert not pod["spec"]["automountServiceAccountToken"]
+        # A pod's end: it lingers, then finishes its calls, within the time that it is given.
+        linger = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+        assert pod["spec"]["terminationGracePeriodSeconds"] > linger + 10
+    assert found["Service", "shop-1-find"]["spec"]["clusterIP"] == "None"
+    assert found["Deployment", "shop-1-gateway"]["spec"]["replicas"] == 3
+    assert found["Service", "shop-1-gateway-peers"]["spec"]["clusterIP"] == "None"
+    assert not any(kind == "HorizontalPodAutoscaler" for kind, _ in found)
+
+
+def test_only_gateways_reach_stages() -> None:
+    found = objects(deployed(shop("find", "show")))
+    policy = found["NetworkPolicy", "shop-1-stages"]["spec"]
+    [rule] = policy["ingress"]
+    [whom] = rule["from"]
+    labels = found["Deployment", "shop-1-gateway"]["spec"]["template"]["metadata"]["labels"]
+    assert whom["podSelector"]["matchLabels"] == labels
+    [those] = policy["podSelector"]["matchExpressions"]
+    assert those["values"] == ["find", "show"]
+
+
+def test_the_plan_is_a_folder_of_a_map_whose_name_stays() -> None:
+    files = kubernetes_files(deployed(shop("find"), plan='{"version": 1}'), made_by="")
+    kustomization = yaml.safe_load(files["kustomization.yaml"])
+    assert kustomization["generatorOptions"] == {"disableNameSuffixHash": True}
+    assert kustomization["configMapGenerator"] == [{"name": "shop-1-plan", "files": ["plan.json"]}]
+    assert files["plan.json"] == '{"version": 1}'
+    assert kubernetes_files(deployed(shop("find")), made_by="")["plan.json"] == "null\n"
+    pod = objects(deployed(shop("find")))["Deployment", "shop-1-gateway"]["spec"]["template"]["spec"]
+    [mount] = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "plan"]
+    assert "subPath" not in mount
+    assert f"--plan={mount['mountPath']}/plan.json" in pod["containers"][0]["args"]
+
+
+def test_a_placement_says_sizes_and_nodes_in_kubernetes() -> None:
+    service = shop("find")
+    placement = placed(service, "find")
+    found = objects(deployed(service, placement))
+    for cores in {one.cores for one in placement.workloads[0].replicas}:
+        those = [one for one in placement.workloads[0].replicas if one.cores == cores]
+        spec = found["Deployment", f"shop-1-find-{1000 * cores:.0f}m"]["spec"]
+        assert spec["replicas"] == len(those)
+        pod = spec["template"]["spec"]
+        resources = pod["containers"][0]["resources"]
+        assert resources["requests"] == resources["limits"]
+        assert resources["requests"]["cpu"] == f"{1000 * cores:.0f}m"
+        [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+            "nodeSelectorTerms"
+        ]
+        assert term["matchExpressions"][0]["values"] == [one.node for one in those]
+    # One Service, one budget and one rule of distance for all sizes.
+    assert found["Service", "shop-1-find"]["spec"]["selector"]["app.kubernetes.io/component"] == "find"
+
+
+def test_scaling_is_there_only_where_it_is_asked_for() -> None:
+    scaled = objects(deployed(shop("find"), autoscale=True))
+    assert "replicas" not in scaled["Deployment", "shop-1-find"]["spec"]
+    assert scaled["HorizontalPodAutoscaler", "shop-1-find"]["spec"]["minReplicas"] == 2
+    kept = objects(deployed(shop("find"), upkeep=True))
+    pod = kept["Deployment", "shop-1-find"]["spec"]["template"]["spec"]
+    assert pod["schedulingGates"] == [{"name": PLACED_GATE}]
+    rights = kept["Role", "shop-1-upkeep"]["rules"]
+    verbs = {verb for rule in rights for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "patch"}
+    [scales] = [rule for rule in rights if rule["resources"] == ["deployments/scale"]]
+    assert scales["resourceNames"] == ["shop-1-find"]
+
+
+def test_names_that_containers_cannot_have_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^stage 'gateway': cannot be the name of a container"):
+        replicas_of(shop("gateway"), None, where="p")
+    with pytest.raises(InputError, match=r"two stages or sizes would be named 'a-b'"):
+        replicas_of(shop("a_b", "a__b"), None, where="p")
+    with pytest.raises(InputError, match=r"^p: no workload is a stage of service 'Shop_1'"):
+        replicas_of(shop("find"), placed(Service("other"), "find"), where="p")
+    with pytest.raises(InputError, match=r"^p: workload 'w' is of stage 'gone', which service"):
+        replicas_of(shop("find"), placed(shop("find"), "gone"), where="p")
+
+
+def test_the_image_holds_pinned_dependencies_and_the_code() -> None:
+    content = ImageContent(
+        python="3.12", requirements="d/lock", wheels="d/wheels", code=["shop.py", "a b", "data"]
+    )
+    text = dockerfile(content)
+    assert text.count("FROM python:3.12-slim") == 2
+    assert "COPY shop.py /app/shop.py\n" in text
+    assert 'COPY ["a b", "/app/a b"]\n' in text
+    assert "--find-links=/build/wheels --requirement=/build/requirements.txt" in text
+    assert text.rindex("USER 10001") > text.rindex("RUN ")
+    assert "://" not in text
+    assert dockerignore(content).split("\n")[:4] == ["*", "!d/lock", "!d/wheels", "!shop.py"]
