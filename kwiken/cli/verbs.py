@@ -40,6 +40,7 @@ FOLDERS = {
         "status": "Show the local cluster.",
         "apply": "Put a plan in force at a running gateway.",
         "load": "Send open-loop load to a gateway.",
+        "upkeep": "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages.",
     },
     "allocate": {
         "probe": "Measure this machine's contention, and stages in a sandbox.",
@@ -67,7 +68,7 @@ FOLDERS = {
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
-    *("serve", "stage", "up", "down", "status", "apply", "load", "probe"),
+    *("serve", "stage", "up", "upkeep", "down", "status", "apply", "load", "probe"),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
     *("fleet", "demo-place", "demo-batch", "reproduce"),

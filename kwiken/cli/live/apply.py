@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -10,10 +9,9 @@ import click
 
 from kwiken.apps.console import note
 from kwiken.base.errors import InputError
+from kwiken.cli.live.gateway import remote_gateway, token_file_option
 from kwiken.cli.shared import load_plan, service_name
 
-TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
-MAX_TOKEN: Final = 4096  # bytes of a token file
 OK: Final = 200
 
 
@@ -24,9 +22,7 @@ OK: Final = 200
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of `kwiken up`'s state."
 )
 @click.option("--url", metavar="URL", help="Gateway's address, for one that `kwiken up` did not start here.")
-@click.option(
-    "--token-file", metavar="FILE", help=f"Token for --url.  [default: the variable {TOKEN_VARIABLE}]"
-)
+@token_file_option
 def command(
     *, plan: str | None, remove: str | None, state: str, url: str | None, token_file: str | None
 ) -> None:
@@ -47,7 +43,7 @@ def command(
     else:
         assert remove is not None
         service, body = service_name(remove), b"null"
-    address, token = _remote(url, token_file) if url is not None else _local(Path(state), service)
+    address, token = remote_gateway(url, token_file) if url is not None else _local(Path(state), service)
     _put(address, token, body, where=plan if plan is not None else service)
     note(f"{service}: {'plan applied' if plan is not None else 'plan removed'} at {address}")
 
@@ -64,25 +60,6 @@ def _local(state: Path, service: str) -> tuple[str, str]:
             where=str(state),
         )
     return found.url, files.read_token()
-
-
-def _remote(url: str, token_file: str | None) -> tuple[str, str]:
-    """Address and token of a gateway that is named on the command line."""
-    if token_file is not None:
-        return url.rstrip("/"), _token_in(Path(token_file))
-    token = os.environ.get(TOKEN_VARIABLE)
-    if not token:
-        raise InputError(f"needs a token: give --token-file, or set {TOKEN_VARIABLE}", where=url)
-    return url.rstrip("/"), token
-
-
-def _token_in(file: Path) -> str:
-    from kwiken.base.machine import read_file
-
-    try:
-        return read_file(file, MAX_TOKEN).decode("ascii").strip()
-    except (OSError, ValueError) as error:
-        raise InputError(f"holds no token: {error}", where=str(file)) from error
 
 
 def _put(url: str, token: str, body: bytes, *, where: str) -> None:

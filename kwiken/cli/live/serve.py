@@ -36,6 +36,14 @@ if TYPE_CHECKING:
     "host name is used, and looked up regularly. For a foreign service's stage it replaces the addresses in "
     "the definition.",
 )
+@click.option(
+    "--sibling",
+    "siblings",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Another gateway of the service: status, metrics and page then tell of all, and plans are passed "
+    "on. Repeatable. Every address of a host name is used; this gateway's own may be among them.",
+)
 @grpc_port_option
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
 @plan_option
@@ -51,6 +59,7 @@ def command(
     server: ServerSettings,
     trace: TraceSettings,
     replicas: tuple[str, ...],
+    siblings: tuple[str, ...],
     grpc_port: int | None,
     local: bool,
     plan: str | None,
@@ -70,8 +79,13 @@ def command(
     own = [text for text in replicas if not _is_foreign(service, text)]
     if local and own:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
+    import socket
+
+    from kwiken.runtime.gateway.control import parse_endpoint
     from kwiken.runtime.process import GatewaySpec, run_server
 
+    for text in siblings:
+        parse_endpoint(text)
     spec = GatewaySpec(
         target=server.target,
         host=server.host,
@@ -93,6 +107,8 @@ def command(
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         allowed_hosts=list(allowed_hosts),
+        siblings=list(siblings),
+        name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 

@@ -199,7 +199,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
     from kwiken.cli.live.gateway import figures_of
-    from kwiken.runtime.cluster import combined_status
+    from kwiken.runtime.engine import combined_status, gateway_lines
 
     if not state.gateways:
         return None
@@ -209,9 +209,11 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
         token = files.read_token()
     except InputError:
         return None
-    found = [figures_of(each.url, token) for each in state.gateways]
+    found = [figures_of(each.url, token, alone=True) for each in state.gateways]
     answers = [figures for figures in found if figures is not None]
-    return combined_status(answers) if len(answers) == len(found) else None
+    if len(answers) < len(found):
+        return None
+    return combined_status(answers) | {"gateways": gateway_lines(answers)}
 
 
 def _show(cluster: dict[str, Any]) -> None:

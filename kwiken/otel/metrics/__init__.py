@@ -18,5 +18,10 @@ if TYPE_CHECKING:
     )
     from kwiken.otel.metrics.otlp import MetricPush as MetricPush
     from kwiken.otel.metrics.prometheus import exposition as exposition
+    from kwiken.otel.metrics.several import (
+        by_gateway as by_gateway,
+        families_from_bytes as families_from_bytes,
+        families_to_bytes as families_to_bytes,
+    )
 
 __getattr__ = lazy_names(__name__, __file__)

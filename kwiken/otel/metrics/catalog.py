@@ -109,7 +109,8 @@ UTILITY_LOST = _add(
         name="kw.utility.lost",
         kind=Kind.COUNTER,
         unit="{answer}",
-        help="Utility that partial answers lacked, in whole answers.",
+        labels=("kw.cause",),
+        help="Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
         question="What do partial answers cost the users?",
     ),
 )

@@ -148,6 +148,7 @@ class RequestRecord(msgspec.Struct, gc=False):
         control: True for a request of the control group, which the plan does not apply to.
         error: error message; None for no error.
         cancelled: True if the request was given up, because its caller had gone for example.
+        partial: True if a part that could have been in its answer is missing.
         stages: visits of stages, in the order of their start.
         sample: how it came to be kept; None where every request is kept.
     """
@@ -162,6 +163,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     control: bool = False
     error: str | None = None
     cancelled: bool = False
+    partial: bool = False
     stages: list[StageRecord] = []
     sample: Sample | None = None
 

@@ -105,7 +105,8 @@ class CallRecord:
 
 def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
     """Spans of one request, of its stages and of their attempts."""
-    hedged = partial = late = False
+    hedged = late = False
+    partial = record.partial
     stages = {stage.name: stage.span_id for stage in record.stages}
     below: list[SpanData] = []
     for stage in record.stages:

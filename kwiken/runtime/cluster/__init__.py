@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.cluster.cluster import Cluster as Cluster
-from kwiken.runtime.cluster.gateway_figures import combined_status as combined_status
+from kwiken.runtime.cluster.gateway_client import GatewayClient as GatewayClient
 from kwiken.runtime.cluster.layout import (
     EmulatedNode as EmulatedNode,
     Layout as Layout,

@@ -25,7 +25,6 @@ from kwiken.runtime.base.target import load_target
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
-from kwiken.runtime.cluster.gateway_figures import combined_status
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
 from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.processes import Processes
@@ -33,6 +32,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, NodeState, StateFolder
+from kwiken.runtime.engine import combined_status, gateway_lines
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
 
 LOG = logging.getLogger("kwiken.cluster")
@@ -218,6 +218,7 @@ class Cluster:
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),
+            name=self._processes.gateways[number].name,
         )
 
     async def _tell(self) -> None:
@@ -325,11 +326,11 @@ class Cluster:
         if self._layout is not None:
             await self._layout.limits.end(self._limited(slot))
 
-    def resize_replica(self, name: str, cores: float) -> None:
+    async def resize_replica(self, name: str, cores: float) -> None:
         """Change the number of cores that a replica may use; nothing happens if there is none.
 
         Args:
-            cores: number of cores.
+            cores: number of cores, above 0.
         """
         for slot in self._processes.replicas:
             if slot.name == name and slot.place is not None and self._layout is not None:
@@ -375,8 +376,11 @@ class Cluster:
         Raises:
             InputError: a gateway refuses to answer.
         """
-        figures = [msgspec.json.decode(await client.request("GET", "/v1/status")) for client in self._asked]
-        return {**msgspec.to_builtins(self._state()), "runtime": combined_status(figures)}
+        figures = [
+            msgspec.json.decode(await client.request("GET", "/v1/status?alone=1")) for client in self._asked
+        ]
+        runtime = combined_status(figures) | {"gateways": gateway_lines(figures)}
+        return {**msgspec.to_builtins(self._state()), "runtime": runtime}
 
     @property
     def _asked(self) -> list[GatewayClient]:

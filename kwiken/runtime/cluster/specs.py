@@ -40,10 +40,12 @@ def gateway_spec(
     kept: Path,
     takes_over: bool,
     known: Mapping[str, list[Replica]],
+    name: str,
 ) -> GatewaySpec:
     """Specification of the gateway.
 
     Args:
+        name: name of the gateway among the processes of the cluster.
         sockets: file descriptors of the gateway's listening sockets.
         grpc_port: port for requests over gRPC, which the gateways share if there are several; None for none.
         shown: URL of each gateway of the cluster.
@@ -73,6 +75,7 @@ def gateway_spec(
         metrics=settings.metrics,
         metrics_otlp=settings.metrics_otlp,
         gateways=list(shown),
+        name=name,
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 

@@ -55,7 +55,7 @@ async def run_stage(shared: Shared, request: Request, stage: CompiledStage, args
         end_visit(shared, visit, error)
         if stage.definition.optional and isinstance(error, Exception):
             lose(shared, request, stage, 0.0, forced=True)
-            miss(request, stage, 0.0)
+            miss(request, stage, 0.0, chosen=False)
             return None
         raise
     end_visit(shared, visit, None)
@@ -78,9 +78,16 @@ def end_visit(shared: Shared, visit: StageVisit | None, error: BaseException | N
         visit.error = describe(error)
 
 
-def miss(request: Request, stage: CompiledStage, utility: float) -> None:
-    """Record on the request that a stage's answer is worth less than a whole one."""
-    request.lost_weight += stage.definition.utility_weight * (1.0 - utility)
+def miss(request: Request, stage: CompiledStage, utility: float, *, chosen: bool) -> None:
+    """Record on the request that a stage's answer is worth less than a whole one.
+
+    Args:
+        chosen: whether a stop rule decided it; else a failure caused it.
+    """
+    lost = stage.definition.utility_weight * (1.0 - utility)
+    request.lost_weight += lost
+    if not chosen:
+        request.failed_weight += lost
     request.partial = True
 
 
@@ -288,7 +295,7 @@ class DagRun:
                 finally:
                     del error  # its traceback holds this frame
             lose(self._shared, self._request, stage, 0.0, forced=True)
-            miss(self._request, stage, 0.0)
+            miss(self._request, stage, 0.0, chosen=False)
             self._done(stage, None)
         elif stage.definition.fanout == 1:
             self._done(stage, fan_out.values[0])
@@ -302,11 +309,11 @@ class DagRun:
             if ended.visit is not None:
                 ended.visit.values = values
             return Partial(values)
-        utility = ended.utility
+        utility, chosen = ended.utility, ended.utility is not None
         if utility is None:  # shards failed: no stop rule decided this
             utility = utility_of(stage.definition, values)
             lose(self._shared, self._request, stage, utility, forced=True)
-        miss(self._request, stage, utility)
+        miss(self._request, stage, utility, chosen=chosen)
         if ended.visit is not None:
             ended.visit.utility = utility
         return Partial(values, utility)

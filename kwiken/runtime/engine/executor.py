@@ -282,7 +282,9 @@ class Executor:
             return Answer(value, record=record)
         utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
         counts.partial += 1
-        counts.lost_utility += 1.0 - utility
+        counts.lose(
+            1.0 - utility, context.failed_weight / context.lost_weight if context.lost_weight else 0.0
+        )
         return Answer(value, True, utility, record)
 
     def _begin(

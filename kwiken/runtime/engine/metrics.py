@@ -65,7 +65,7 @@ def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:
     yield family(catalog.LOAD, [((), admission.load(now))])
     yield family(catalog.REQUESTS_CONTROL, [((), counts.control)])
     yield family(catalog.REQUESTS_PARTIAL, [((), counts.partial)])
-    yield family(catalog.UTILITY_LOST, [((), counts.lost_utility)])
+    yield family(catalog.UTILITY_LOST, (((cause,), lost) for cause, lost in counts.lost_utility.items()))
 
 
 def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Family]:

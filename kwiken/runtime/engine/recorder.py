@@ -56,6 +56,7 @@ def record_of(
         control=request.control,
         error=describe(error),
         cancelled=isinstance(error, asyncio.CancelledError),
+        partial=request.partial and error is None,
         stages=[_stage(request, visit, zero_ns, end_ns, rng) for visit in request.visits or ()],
         sample=sample,
     )

@@ -18,6 +18,8 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.hedged_call import Shared
 
 ANSWERED: Final = "answered"
+CHOSEN: Final = "chosen"  # by a stop rule
+BY_FAILURES: Final = "failures"
 OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")
 
 
@@ -30,7 +32,7 @@ class Counts:
         cancelled: requests whose callers gave up.
         partial: requests with partial answers.
         control: requests of the control share.
-        lost_utility: utility that partial answers lacked, in whole answers.
+        lost_utility: utility that partial answers lacked, in whole answers, by its cause.
         plans: plans put in force or removed.
         latencies: latencies of ended requests, by outcome.
         recent: those of requests answered in the last intervals.
@@ -54,10 +56,20 @@ class Counts:
         self.cancelled = 0
         self.partial = 0
         self.control = 0
-        self.lost_utility = 0.0
+        self.lost_utility = {CHOSEN: 0.0, BY_FAILURES: 0.0}
         self.plans = 0
         self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
         self.recent = RecentLatencies(self.latencies[ANSWERED], RECENT_STEPS)
+
+    def lose(self, utility: float, by_failures: float) -> None:
+        """Count what a partial answer lacks.
+
+        Args:
+            utility: lost utility, in whole answers.
+            by_failures: share of it that failures caused, 0 to 1; the rest was chosen.
+        """
+        self.lost_utility[BY_FAILURES] += utility * by_failures
+        self.lost_utility[CHOSEN] += utility * (1.0 - by_failures)
 
 
 def outcome_of(error: BaseException | None) -> str:
@@ -88,6 +100,7 @@ def status(
         "cancelled": counts.cancelled,
         "partial": counts.partial,
         "control": counts.control,
+        "lost_utility": dict(counts.lost_utility),
         "recent": _recent(counts.recent, now),
         "shed": admission.shed.total(),
         "inside": admission.inside,

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.gateway.live_page import LivePage
-from kwiken.runtime.metrics import MetricsPage
+from kwiken.otel.metrics import by_gateway, families_from_bytes, families_to_bytes
+from kwiken.runtime.gateway.control import Control, is_alone
+from kwiken.runtime.gateway.live_page import LivePage, merged_view
+from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
+from kwiken.runtime.wire.transport import wire
 
 MAX_DIGITS: Final = 15  # of a number in a query
 
@@ -19,10 +23,16 @@ class Pages:
 
     Args:
         own: the service's page; None for none.
+        control: control of the gateway, which knows its siblings.
+        name: name of this gateway, by which its metrics are told from theirs.
     """
 
-    def __init__(self, own: str | None, live: LivePage, metrics: MetricsPage) -> None:
+    def __init__(
+        self, own: str | None, live: LivePage, metrics: MetricsPage, control: Control, name: str
+    ) -> None:
         self._own = own
+        self._control = control
+        self._name = name
         self._live = live
         self._metrics = metrics
 
@@ -46,21 +56,40 @@ class Pages:
         )
 
     async def live_data(self, request: web.BaseRequest) -> dict[str, Any]:
-        """Data of the live page that it does not have yet.
+        """Data of the live page that it does not have yet, of all gateways.
 
         Raises:
             InputError: `samples_after` or `slow_after` in the query is no whole number.
         """
         query = request.rel_url.query
-        return self._live.view(
-            samples_after=_number_of(query, "samples_after"), slow_after=_number_of(query, "slow_after")
-        )
+        after = _number_of(query, "samples_after")
+        own = self._live.view(samples_after=after, slow_after=_number_of(query, "slow_after"))
+        own["gateway"] = self._name
+        if not self._control.siblings.any or is_alone(query):
+            return own
+        answers = await self._control.siblings.ask("/v1/live", samples_after=str(after))
+        others = [msgspec.json.decode(body) for body in answers.bodies]
+        return merged_view(own, others) | {"gateways_silent": answers.silent}
 
     async def metrics(self, request: web.BaseRequest) -> web.Response:
-        """Answer with the present metrics, in the format that the client accepts."""
-        body, headers = await self._metrics.text(
-            request.headers.get("Accept", ""), request.headers.get("Accept-Encoding", "")
-        )
+        """Answer with the present metrics, in the format that the client accepts.
+
+        Those of all gateways, told apart by a label; of this one alone, without the label, if told so.
+        """
+        siblings, accept = self._control.siblings, request.headers.get("Accept", "")
+        alone = is_alone(request.rel_url.query)
+        if alone and accept == wire.MSGPACK:
+            return web.Response(
+                body=families_to_bytes(self._metrics.families()),
+                content_type=wire.MSGPACK,
+            )
+        families = None
+        if siblings.any and not alone:
+            own = self._metrics.families()
+            answers = await siblings.ask(METRICS_PATH, accept=wire.MSGPACK)
+            others = {name: families_from_bytes(body) for name, body in answers.named()}
+            families = by_gateway({self._name: own, **others})
+        body, headers = await self._metrics.text(accept, request.headers.get("Accept-Encoding", ""), families)
         return web.Response(body=body, headers=headers)
 
 

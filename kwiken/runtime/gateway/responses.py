@@ -14,6 +14,7 @@ from kwiken.runtime.base.errors import (
     HandlerError,
     OverloadError,
     PlanNotSavedError,
+    PlanNotSharedError,
     StoppingError,
     UnavailableError,
 )
@@ -102,6 +103,7 @@ _STATUS: Final = (
     (OverloadError, UNAVAILABLE),
     (UnavailableError, UNAVAILABLE),
     (PlanNotSavedError, 507),
+    (PlanNotSharedError, 502),
     (InputError, 400),
     (DefinitionError, 400),
     (KwikenError, BAD_GATEWAY),

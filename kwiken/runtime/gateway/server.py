@@ -17,7 +17,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, Denied, GatewayMetrics
+from kwiken.runtime.gateway.control import GATEWAY_NAME, INSTANCE, Control, Denied, GatewayMetrics, is_alone
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.live_page import AllowedOrigins, LivePage
 from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
@@ -96,7 +96,9 @@ class Gateway:
         self._stopping = False
         self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self.control = Control(service, executor, token=settings.token, status=self._figures)
-        self._routes = self._routes_to(Pages(service.page, live, MetricsPage(self.metrics.shown)))
+        self._routes = self._routes_to(
+            Pages(service.page, live, MetricsPage(self.metrics.shown), self.control, settings.name)
+        )
 
     def _routes_to(self, pages: Pages) -> dict[str, dict[str, Route]]:
         """Routes by path and method."""
@@ -146,6 +148,7 @@ class Gateway:
         await self.door.emptied(max(0.0, grace_s - linger_s))
         await self._listener.stop()
         self._measured.stop()
+        await self.control.siblings.close()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         methods = self._routes.get(request.rel_url.raw_path)
@@ -173,6 +176,9 @@ class Gateway:
                 response = await answering
         if self._stopping:
             response.headers["Connection"] = "close"
+        if request.query_string and is_alone(request.rel_url.query):
+            response.headers[INSTANCE] = self.control.siblings.instance
+            response.headers[GATEWAY_NAME] = self._settings.name
         return response
 
     async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
@@ -260,6 +266,7 @@ class Gateway:
     def _figures(self) -> dict[str, Any]:
         return {
             "service": self._service.name,
+            "gateway": self._settings.name,
             "state": "stopping" if self._stopping else "serving",
             "uptime_s": time.monotonic() - self._started,
             "answered": {str(status): count for status, count in sorted(self.door.answered.items())},

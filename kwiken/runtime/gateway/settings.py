@@ -26,6 +26,7 @@ class GatewaySettings:
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics`: anybody, those with the token of the control routes, or nobody.
         doors: number of front doors, by as many protocols, that share the connections of the process.
+        name: name of this gateway, in its status and its metrics; empty for none.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
     """
 
@@ -38,4 +39,5 @@ class GatewaySettings:
     allowed_hosts: Collection[str] = ()
     metrics: MetricsAccess = "open"
     doors: int = 1
+    name: str = ""
     sockets: Sequence[socket.socket] = ()

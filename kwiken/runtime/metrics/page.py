@@ -38,14 +38,19 @@ class MetricsPage:
     def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
         self._collect = collect
 
-    async def text(self, accept: str, encodings: str) -> MetricsText:
-        """Write the present metrics in the format that a client accepts, compressed if it accepts gzip.
+    def families(self) -> list[Family]:
+        """Read the present metrics."""
+        return list(self._collect())
+
+    async def text(self, accept: str, encodings: str, families: list[Family] | None = None) -> MetricsText:
+        """Write metrics in the format that a client accepts, compressed if it accepts gzip.
 
         Args:
+            families: metrics to write; None for the present ones of this process.
             accept: value of its Accept header; empty for none.
             encodings: value of its Accept-Encoding header; empty for none.
         """
-        families = list(self._collect())
+        families = self.families() if families is None else families
         return await asyncio.to_thread(_written, families, accept, compressed=accepts_gzip(encodings))
 
 

@@ -27,6 +27,8 @@ from kwiken.runtime.gateway.control import (
     PlanFile,
     PlanStore,
     SharedPlan,
+    SiblingNames,
+    Siblings,
     parse_endpoint,
 )
 from kwiken.runtime.gateway.observation import watch_replicas
@@ -85,6 +87,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     allowed_hosts=spec.allowed_hosts,
                     metrics=spec.metrics,
                     doors=DOORS if spec.grpc_port is not None else 1,
+                    name=spec.name,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
@@ -92,23 +95,30 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 gateway.control.prepare = own.prepare
             gateway.control.set_replicas(spec.known)
             gateway.control.gateways = tuple(spec.gateways)
+            siblings = SiblingNames([parse_endpoint(text) for text in spec.siblings])
+            if spec.siblings or len(spec.gateways) > 1:
+                gateway.control.siblings = Siblings(
+                    lambda: [*spec.gateways, *siblings.urls()], _token(spec.token_file)
+                )
+                gateway.control.passes_plans_on = bool(spec.siblings)
             foreign = transport if isinstance(transport, ForeignTransport) else None
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
             async with pushed(spec.metrics_otlp, lambda: gateway.metrics.resource, gateway.metrics.collect):
-                await _serve(spec, gateway, watch, names if endpoints else None, foreign, stop, announce)
+                watches = [siblings.watch] if spec.siblings else []
+                watches += [] if spec.local else [watch]
+                await _serve(spec, gateway, watches, names if endpoints else None, foreign, stop, announce)
 
 
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
-    watch_all: Callable[[], Coroutine[Any, Any, None]],
+    watches: list[Callable[[], Coroutine[Any, Any, None]]],
     names: NameResolver | None,
     foreign: ForeignTransport | None,
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
-    watches = [] if spec.local else [watch_all]
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
     _begin_with_plan(spec, gateway.control, plan_file)
     if plan_file is not None:

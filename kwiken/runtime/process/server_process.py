@@ -70,7 +70,7 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
 
 def process_name(spec: Spec) -> str:
     """Name of a server process in its log."""
-    return spec.replica or spec.stage if isinstance(spec, ReplicaSpec) else "gateway"
+    return spec.replica or spec.stage if isinstance(spec, ReplicaSpec) else spec.name or "gateway"
 
 
 def _open_more_files() -> None:

@@ -73,7 +73,11 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics`: anybody, those with the token, or nobody.
         metrics_otlp: endpoint for metrics; None for none.
-        gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape.
+        gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape, and as its
+            siblings.
+        siblings: `HOST:PORT` of other gateways, which learn of plans from one another; host names are looked
+            up repeatedly.
+        name: name of this gateway in its log, its status and its metrics; empty for one by its machine.
     """
 
     target: str
@@ -100,6 +104,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
     gateways: list[str] = []
+    siblings: list[str] = []
+    name: str = ""
     log_format: LogFormat = "text"
 
 

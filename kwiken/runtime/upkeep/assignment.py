@@ -38,3 +38,17 @@ class Assignment:
                     self.names[key] = f"{workload.stage}-{len(there)}"
                     there.append(ReplicaPlace(node, cores))
         return places
+
+    def keys_by_stage(self, keys: Keys) -> dict[str, list[tuple[str, ReplicaPlace]]]:
+        """Key and place of each replica, by stage.
+
+        Args:
+            keys: key, node and cores of each replica, by workload.
+        """
+        found: dict[str, list[tuple[str, ReplicaPlace]]] = {}
+        for name, replicas in keys.items():
+            stage = self.workloads[name].stage
+            found.setdefault(stage, []).extend(
+                (key, ReplicaPlace(node, cores)) for key, node, cores in replicas
+            )
+        return found

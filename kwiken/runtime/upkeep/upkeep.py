@@ -26,11 +26,12 @@ from kwiken.allocator.provisioning import NodeOrder, NodeReturn
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.cluster import Cluster, ReplicaPlace
-from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.runtime.cluster import ReplicaPlace
+from kwiken.runtime.node_classes import Limit
 from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.readings import Readings
 from kwiken.runtime.upkeep.rented_nodes import RentedNodes
+from kwiken.runtime.upkeep.substrate import Ground, Substrate
 
 LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
@@ -45,8 +46,8 @@ class Upkeep:
     Args:
         adaptation: decides; its replicas at the start are those of the clusters.
         assignment: which replica of a cluster is which one of the adaptation.
-        clusters: running clusters by the name of their service.
-        limits: limits of the processes of all clusters.
+        clusters: replicas that run, by the name of their service.
+        limits: nodes that all of them stand on.
         say: told each action with its reason, as one line.
         rented: nodes that come and go; None where all nodes are there.
     """
@@ -55,8 +56,8 @@ class Upkeep:
         self,
         adaptation: Adaptation,
         assignment: Assignment,
-        clusters: Mapping[str, Cluster],
-        limits: NodeLimits,
+        clusters: Mapping[str, Substrate],
+        limits: Ground,
         *,
         say: Callable[[str], None],
         rented: RentedNodes | None = None,
@@ -78,6 +79,20 @@ class Upkeep:
                     await self._start_command(name, key, node, cores)
                 except (KwikenError, OSError) as error:
                     await self._not_started(name, key, error)
+
+    async def begin(self, started: Mapping[str, str | KwikenError]) -> None:
+        """Take note of the replicas that were started for the adaptation's first placement.
+
+        Args:
+            started: by key, the name of the replica, or why it was not started.
+        """
+        for workload, replicas in self._adaptation.keys.items():
+            for key, _, _ in list(replicas):
+                found = started.get(key)
+                if isinstance(found, KwikenError):
+                    await self._not_started(workload, key, found)
+                elif found is not None:
+                    self._assignment.names[key] = found
 
     async def run(self) -> None:
         """Keep the targets; never returns. A step that fails is logged, and the next ones are taken."""
@@ -267,7 +282,7 @@ class Upkeep:
             await cluster.remove_replica(self._assignment.names.pop(action.key, ""))
         elif isinstance(action, Resize):
             try:
-                cluster.resize_replica(self._assignment.names.get(action.key, ""), action.cores)
+                await cluster.resize_replica(self._assignment.names.get(action.key, ""), action.cores)
             except KwikenError as error:
                 self._say(f"{action.workload}: {action.key} keeps its cores: {error}")
 
@@ -281,7 +296,7 @@ class Upkeep:
             return True
         return not self._runs(action.workload, action.key)
 
-    async def _start(self, action: Start, cluster: Cluster | None, stage: str) -> None:
+    async def _start(self, action: Start, cluster: Substrate | None, stage: str) -> None:
         try:
             if cluster is None:
                 await self._start_command(action.workload, action.key, action.node, action.cores)

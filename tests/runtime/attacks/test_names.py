@@ -91,7 +91,7 @@ async def test_a_server_that_never_answers_holds_one_thread_and_known_addresses_
     assert names.asked == 2
     assert names.replicas == ["10.0.0.1:9001"]
     names.over.set()
-    await until(lambda: not names.resolver._asking)
+    await until(lambda: not names.resolver._names._asking)
     names.addresses = ["10.0.0.2"]
     await names.resolver.resolve()
     assert names.replicas == ["10.0.0.2:9001"]

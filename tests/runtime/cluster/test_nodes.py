@@ -85,10 +85,10 @@ async def test_replicas_start_on_their_nodes_and_change_there_without_a_failed_r
         async with Traffic(cluster) as traffic:
             await traffic.some_more()
             assert await cluster.add_replica("first", ReplicaPlace("slow", 0.4)) == "first-2"
-            cluster.resize_replica("first-0", 0.8)
+            await cluster.resize_replica("first-0", 0.8)
             await cluster.remove_replica("first-1")
             await traffic.some_more()
-            cluster.resize_replica("first-1", 0.8)  # it is gone: nothing happens
+            await cluster.resize_replica("first-1", 0.8)  # it is gone: nothing happens
             await cluster.remove_replica("first-1")
         assert set(traffic.statuses) == {200}
         assert on_nodes(cluster) == {"first-0": "quick", "first-2": "slow"}

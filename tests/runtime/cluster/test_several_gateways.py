@@ -48,7 +48,7 @@ async def statuses(cluster: Cluster) -> list[dict[str, Any]]:
     headers = {"Authorization": f"Bearer {cluster.token}"}
     async with aiohttp.ClientSession() as session:
         for gateway in (await cluster.status())["gateways"]:
-            async with session.get(gateway["url"] + "/v1/status", headers=headers) as response:
+            async with session.get(gateway["url"] + "/v1/status?alone=1", headers=headers) as response:
                 found.append(msgspec.json.decode(await response.read()))
     return found
 

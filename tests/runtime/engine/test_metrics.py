@@ -154,9 +154,30 @@ def test_partial_answers_and_their_lost_utility() -> None:
 
     found = simulate(main)
     assert found["kw.requests.partial"] == {(): 1}
-    assert found["kw.utility.lost"][()] == pytest.approx(0.25)
+    assert found["kw.utility.lost"]["chosen",] == pytest.approx(0.25)
+    assert found["kw.utility.lost"]["failures",] == 0.0
     assert found["kw.stage.stops"]["f", "true"] == 1
     assert found["kw.budget.spent"]["utility",] == pytest.approx(0.25)
+
+
+def test_utility_that_failures_cost_is_told_from_what_a_stop_rule_chose() -> None:
+    async def serve(replica: Replica, call: Call) -> Any:
+        if call.shard in {1, 3}:
+            raise HandlerError("f", "ValueError", "broken")
+        return 1
+
+    async def main() -> tuple[dict[str, dict[tuple[str, ...], float]], dict[str, Any], float]:
+        service = service_of(
+            Stage(name="f", fanout=4, replicas=2, idempotent=True, optional=True),
+            Stage(name="m", after=("f",)),
+        )
+        executor = executor_of(service, Script(serve))
+        answer = await executor.run("q")
+        return read(executor), executor.status(), answer.utility
+
+    found, status, utility = simulate(main)
+    assert found["kw.utility.lost"] == {("chosen",): 0.0, ("failures",): pytest.approx(1.0 - utility)}
+    assert status["lost_utility"] == {"chosen": 0.0, "failures": pytest.approx(1.0 - utility)}
 
 
 def test_an_ejected_replica_is_seen() -> None:

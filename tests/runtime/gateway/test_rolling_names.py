@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -68,7 +69,7 @@ class Load:
         self._threads: list[threading.Thread] = []
         self._main = threading.Thread(target=self._send)
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Self:
         self._main.start()
         return self
 

@@ -9,6 +9,10 @@ from kwiken.base.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
     from kwiken.cli.live.gateway.figures import figures_of as figures_of
+    from kwiken.cli.live.gateway.remote import (
+        remote_gateway as remote_gateway,
+        token_file_option as token_file_option,
+    )
     from kwiken.cli.live.gateway.status_tables import (
         STAGES as STAGES,
         replica_columns as replica_columns,

@@ -83,10 +83,14 @@ class _Figures(msgspec.Struct):
     plan_unkept: str | None = None
 
 
-def figures_of(url: str, token: str) -> dict[str, Any] | None:
-    """Read the status of the gateway at an address; None if there is no valid answer."""
+def figures_of(url: str, token: str, *, alone: bool = False) -> dict[str, Any] | None:
+    """Read the status of the gateway at an address; None if there is no valid answer.
+
+    Args:
+        alone: whether to leave its siblings out.
+    """
     try:
-        answer = request_control(url, "/v1/status", token)
+        answer = request_control(url, "/v1/status?alone=1" if alone else "/v1/status", token)
         if answer.status != OK:
             return None
         found: dict[str, Any] = msgspec.json.decode(answer.body)

@@ -6,5 +6,6 @@ from kwiken.cli.live.placing.claim import claimed_nodes as claimed_nodes
 from kwiken.cli.live.placing.options import (
     PlacementOptions as PlacementOptions,
     placement_options as placement_options,
+    service_targets as service_targets,
 )
 from kwiken.cli.live.placing.placement_inputs import Placed as Placed

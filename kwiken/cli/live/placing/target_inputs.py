@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.placement import (
     Caution,
+    Cluster,
     NodeLedger,
     Placement,
     PlacementRequest,
@@ -29,7 +30,7 @@ from kwiken.runtime.upkeep import Assignment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.placement import Cluster
+    from kwiken.allocator.placement import Node
     from kwiken.allocator.provisioning import PriceList
     from kwiken.model.service import Service
 
@@ -47,6 +48,7 @@ def read_target_inputs(
     *,
     service_targets_ms: Mapping[str, float],
     prices_file: str | None = None,
+    found_nodes: Sequence[Node] | None = None,
 ) -> Placed:
     """Read files, and place what is not placed yet.
 
@@ -55,11 +57,15 @@ def read_target_inputs(
         services: services whose stages are kept at their targets; best-effort work is placed beside them.
         service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
         prices_file: path of the offers by which nodes are rented; None to have all nodes.
+        found_nodes: nodes that there are, in place of the document's, of which the classes are used; None for
+            the document's.
 
     Raises:
         InputError: the files do not fit each other or a service, or a workload has no room.
     """
     cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
+    if found_nodes is not None:
+        cluster = _with_nodes(cluster, found_nodes, nodes_file)
     workloads = workloads_from_toml(read_text(workloads_file, MAX_WORKLOADS_FILE), where=workloads_file)
     for service in services:
         check_stages([(one.name, one.service, one.stage) for one in workloads], service, workloads_file)
@@ -88,6 +94,22 @@ def read_target_inputs(
         renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
     replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
     return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency)
+
+
+def _with_nodes(cluster: Cluster, found: Sequence[Node], where: str) -> Cluster:
+    """Classes of a document with other nodes; nodes of other classes are left out."""
+    known = {one.name for one in cluster.classes}
+    left = sorted({one.node_class or "no class" for one in found if one.node_class not in known})
+    if left:
+        note(f"note: {where} has no class of these nodes, which are not used: {', '.join(left)}")
+    nodes = tuple(one for one in found if one.node_class in known)
+    if not nodes:
+        raise InputError(
+            f"no node is of one of its classes ({', '.join(sorted(known))}); a node's class is its label "
+            "kwiken/class, or else node.kubernetes.io/instance-type",
+            where=where,
+        )
+    return Cluster(cluster.classes, nodes)
 
 
 def _renter(

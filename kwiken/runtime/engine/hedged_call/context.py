@@ -81,6 +81,7 @@ class Request(msgspec.Struct, eq=False):
         answered: stages with an answer so far, a bit for each position in the program.
         partial: whether a part that could have been in its answer is missing.
         lost_weight: utility weight that its answer lacks.
+        failed_weight: the part of it that failures caused; the rest was chosen by a stop rule.
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
     """
@@ -103,6 +104,7 @@ class Request(msgspec.Struct, eq=False):
     answered: int = 0
     partial: bool = False
     lost_weight: float = 0.0
+    failed_weight: float = 0.0
     lost: dict[str, set[ReplicaState]] | None = None
 
     def next_span_id(self) -> int:

@@ -6,7 +6,16 @@ from kwiken.runtime.gateway.control.control import Control as Control, Denied as
 from kwiken.runtime.gateway.control.metrics import GatewayMetrics as GatewayMetrics
 from kwiken.runtime.gateway.control.name_resolver import (
     NameResolver as NameResolver,
+    SiblingNames as SiblingNames,
     parse_endpoint as parse_endpoint,
 )
 from kwiken.runtime.gateway.control.plan_files import PlanFile as PlanFile, SharedPlan as SharedPlan
 from kwiken.runtime.gateway.control.plan_store import PlanStore as PlanStore
+from kwiken.runtime.gateway.control.siblings import (
+    GATEWAY_NAME as GATEWAY_NAME,
+    INSTANCE as INSTANCE,
+    NO_SIBLINGS as NO_SIBLINGS,
+    Siblings as Siblings,
+    is_alone as is_alone,
+    whole_body as whole_body,
+)

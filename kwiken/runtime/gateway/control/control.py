@@ -13,9 +13,10 @@ from aiohttp import web
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Plan
 from kwiken.model.service import Service
-from kwiken.runtime.base.errors import PlanNotSavedError
-from kwiken.runtime.engine import Executor
+from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
+from kwiken.runtime.engine import Executor, combined_status, gateway_lines
 from kwiken.runtime.gateway.control.metrics import targets_of
+from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
 from kwiken.runtime.wire.transport import Replica, wire
 
 MAX_REPLICAS: Final = 10_000
@@ -62,6 +63,8 @@ class Control:
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
         self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
+        self.siblings: Siblings = NO_SIBLINGS
+        self.passes_plans_on = False  # to siblings, which learn of plans in no other way
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
@@ -88,8 +91,23 @@ class Control:
         not depend on free disk space.
         """
         if request.method == "PUT":
-            self.apply(await request.read(), where="plan", must=request.headers.get(wire.KEEPS) != "1")
+            body = await request.read()
+            self.apply(body, where="plan", must=request.headers.get(wire.KEEPS) != "1")
+            if self.passes_plans_on and not is_alone(request.rel_url.query):
+                await self._pass_on(body)
         return self._executor.plan
+
+    async def _pass_on(self, plan: bytes) -> None:
+        """Put a plan in force at the siblings too.
+
+        Raises:
+            PlanNotSharedError: one did not take it; it is in force here, and at the others.
+        """
+        answers = await self.siblings.ask("/v1/plan", method="PUT", body=plan)
+        if answers.silent:
+            raise PlanNotSharedError(
+                f"the plan is in force here, and not at {'; '.join(answers.silent)}; apply it again"
+            )
 
     def apply(self, text: bytes, *, where: str, must: bool = False) -> None:
         """Put a plan in force, whole or not at all.
@@ -166,9 +184,17 @@ class Control:
         return [stage for stage, those in self._replicas.items() if not those]
 
     async def status(self, request: web.BaseRequest) -> Any:
-        """GET the figures of the gateway and of its executor."""
-        del request
-        return {**self._status(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
+        """GET the figures of all gateways together, with a line for each; of this one alone if told so."""
+        own = {**self._status(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
+        if not self.siblings.any or is_alone(request.rel_url.query):
+            return own
+        answers = await self.siblings.ask("/v1/status")
+        all_of_them = [own, *(msgspec.json.decode(body) for body in answers.bodies)]
+        return {
+            **combined_status(all_of_them),
+            "gateways": gateway_lines(all_of_them),
+            "gateways_silent": answers.silent,
+        }
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

@@ -64,8 +64,10 @@ def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]
         gateways: URL of each gateway of the cluster.
         replicas: replicas by stage; those that serve another protocol than HTTP show no metrics.
     """
+    # Each is read by itself: its metrics must not hold its siblings' too.
+    alone = {"__param_alone": "1"} if len(gateways) > 1 else {}
     fronts = [
-        {"targets": [urlsplit(url).netloc], "labels": {"kw_gateway": str(number)}}
+        {"targets": [urlsplit(url).netloc], "labels": {"kw_gateway": str(number), **alone}}
         for number, url in enumerate(gateways)
     ]
     return fronts + [

@@ -7,7 +7,7 @@ import functools
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kwiken.base.errors import InputError
@@ -59,51 +59,21 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host, int(port), scheme)
 
 
-class NameResolver:
-    """Resolver of replicas' host names; a name may have several addresses, which may change.
+class Names:
+    """Addresses of host names, which may change; a name that is not found keeps its known addresses."""
 
-    Args:
-        healthy: leaves out replicas of a stage whose own health checks failed; None to leave out none.
-    """
-
-    def __init__(
-        self,
-        endpoints: Mapping[str, Sequence[Endpoint]],
-        control: Control,
-        healthy: Callable[[str, Sequence[Replica]], Awaitable[list[Replica]]] | None = None,
-    ) -> None:
-        self._endpoints = endpoints
-        self._control = control
-        self._healthy = healthy
+    def __init__(self) -> None:
         self._known: dict[tuple[str, int], list[str]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
 
-    async def resolve(self) -> dict[str, list[Replica]]:
-        """Look up every name and check health once; a name that is not found keeps its known addresses.
+    async def look_up(self, endpoints: Iterable[Endpoint]) -> None:
+        """Look up the names of some endpoints once."""
+        await asyncio.gather(*(self._look_up(*place) for place in {one[:2] for one in endpoints}))
 
-        Returns:
-            Replicas by stage.
-        """
-        wanted = {endpoint[:2] for those in self._endpoints.values() for endpoint in those}
-        await asyncio.gather(*(self._look_up(*endpoint) for endpoint in wanted))
-        current = {
-            # Two names may have the same address.
-            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))[
-                :MAX_REPLICAS
-            ]
-            for stage, those in self._endpoints.items()
-        }
-        if self._healthy is not None:
-            checks = (self._healthy(stage, those) for stage, those in current.items())
-            current = dict(zip(current, await asyncio.gather(*checks), strict=True))
-        self._control.set_replicas(current)
-        return current
-
-    async def watch(self) -> None:
-        """Look up the names at intervals until cancelled."""
-        while True:
-            await asyncio.sleep(RESOLVE_S)
-            await self.resolve()
+    def addresses(self, endpoint: Endpoint) -> list[tuple[str, str]]:
+        """Addresses of an endpoint as known now, and how each is written before a port."""
+        found = self._known.get(endpoint[:2], ())
+        return [(address, f"[{address}]" if ":" in address else address) for address in found]
 
     async def _look_up(self, host: str, port: int) -> None:
         """Look a name up. One look-up of a name runs at a time: it cannot be ended, and may take minutes."""
@@ -134,13 +104,79 @@ class NameResolver:
         if not asking.cancelled():
             asking.exception()
 
+
+class SiblingNames:
+    """Addresses of sibling gateways, whose host names are looked up at intervals."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._names = Names()
+
+    def urls(self) -> list[str]:
+        """URLs of the siblings as known now."""
+        return [
+            f"http://{shown}:{endpoint.port}"
+            for endpoint in self._endpoints
+            for _, shown in self._names.addresses(endpoint)
+        ]
+
+    async def watch(self) -> None:
+        """Look the names up, now and at intervals, until cancelled."""
+        while True:
+            await self._names.look_up(self._endpoints)
+            await asyncio.sleep(RESOLVE_S)
+
+
+class NameResolver:
+    """Resolver of replicas' host names; a name may have several addresses, which may change.
+
+    Args:
+        healthy: leaves out replicas of a stage whose own health checks failed; None to leave out none.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Sequence[Endpoint]],
+        control: Control,
+        healthy: Callable[[str, Sequence[Replica]], Awaitable[list[Replica]]] | None = None,
+    ) -> None:
+        self._endpoints = endpoints
+        self._control = control
+        self._healthy = healthy
+        self._names = Names()
+
+    async def resolve(self) -> dict[str, list[Replica]]:
+        """Look up every name and check health once; a name that is not found keeps its known addresses.
+
+        Returns:
+            Replicas by stage.
+        """
+        await self._names.look_up(endpoint for those in self._endpoints.values() for endpoint in those)
+        current = {
+            # Two names may have the same address.
+            stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))[
+                :MAX_REPLICAS
+            ]
+            for stage, those in self._endpoints.items()
+        }
+        if self._healthy is not None:
+            checks = (self._healthy(stage, those) for stage, those in current.items())
+            current = dict(zip(current, await asyncio.gather(*checks), strict=True))
+        self._control.set_replicas(current)
+        return current
+
+    async def watch(self) -> None:
+        """Look up the names at intervals until cancelled."""
+        while True:
+            await asyncio.sleep(RESOLVE_S)
+            await self.resolve()
+
     def _replicas(self, endpoint: Endpoint) -> list[Replica]:
-        host, port, scheme = endpoint
-        out = []
-        for address in self._known.get((host, port), ()):
-            shown = f"[{address}]" if ":" in address else address
-            out.append(Replica(id=f"{shown}:{port}", node=address, address=f"{scheme}://{shown}:{port}"))
-        return out
+        _, port, scheme = endpoint
+        return [
+            Replica(id=f"{shown}:{port}", node=address, address=f"{scheme}://{shown}:{port}")
+            for address, shown in self._names.addresses(endpoint)
+        ]
 
 
 async def _addresses(host: str, port: int) -> list[str]:

@@ -6,4 +6,5 @@ from kwiken.runtime.gateway.live_page.allowed_origins import (
     AllowedOrigins as AllowedOrigins,
     is_loopback as is_loopback,
 )
+from kwiken.runtime.gateway.live_page.merged import merged_view as merged_view
 from kwiken.runtime.gateway.live_page.page import LivePage as LivePage

@@ -32,7 +32,8 @@ class History:
         Args:
             at_s: time of the status, seconds since 1970.
         """
-        self._number += 1
+        # The second of the sample, so that those of several gateways are told to be of one moment.
+        self._number = max(self._number + 1, int(at_s))
         self._samples.append(
             {
                 "number": self._number,

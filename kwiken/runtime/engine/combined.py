@@ -27,6 +27,23 @@ def combined_status(statuses: Sequence[Figures]) -> dict[str, Any]:
     return _combined(statuses)
 
 
+def gateway_lines(statuses: Sequence[Figures]) -> list[dict[str, Any]]:
+    """Line of each gateway: its name, its counts of requests, and its last seconds.
+
+    Args:
+        statuses: status of each gateway, one or more.
+    """
+    return [
+        {
+            "gateway": status.get("gateway", ""),
+            **{name: status[name] for name in LINE_COUNTS},
+            "recent": {name: status["recent"][name] for name in ("rate_per_s", "p50_ms", "p99_ms")},
+            "plan": status["plan"],
+        }
+        for status in statuses
+    ]
+
+
 def _combined(parts: Sequence[Figures]) -> dict[str, Any]:
     return {
         name: _of_field(name, [part[name] for part in parts if name in part], parts)
@@ -64,13 +81,16 @@ def _weighted(name: str, parts: Sequence[Figures]) -> float:
     return sum(float(part[name]) * float(part["work"]) for part in parts) / work if work else 0.0
 
 
+LINE_COUNTS: Final = ("requests", "failed", "partial", "shed", "reissues")
 WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # weights: the work of each gateway
 # Rules for fields that cannot be added; gateways that do not know a value are left out.
 RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(
         ("load", "line_ms", "p50_ms", "p99_ms", "worst_10s", "latency_ms", "failing", "uptime_s"), max
     ),
-    **dict.fromkeys(("plan", "service", "fraction", "peak", "horizon_s", "id", "node", "address"), _first),
+    **dict.fromkeys(
+        ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
+    ),
     **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
     "ejected": any,
     "replicas": _replicas,

@@ -1,0 +1,79 @@
+"""Nodes of Kubernetes: those that are ready, with their classes and zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kwiken.allocator.placement import Node
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.node_classes import Limit
+
+CLASS: Final = "kwiken/class"  # label of a node's class, where its type does not say it
+TYPE: Final = "node.kubernetes.io/instance-type"
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+def node_of(found: Mapping[str, Any]) -> Node:
+    """A node, from the API's object; its class is empty where no label says it."""
+    labels = found["metadata"].get("labels") or {}
+    return Node(found["metadata"]["name"], labels.get(CLASS) or labels.get(TYPE, ""), labels.get(ZONE, ""))
+
+
+def usable_nodes(found: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Names of the nodes that are ready and not cordoned."""
+    usable = set()
+    for one in found:
+        conditions = {each["type"]: each["status"] for each in one.get("status", {}).get("conditions") or ()}
+        if conditions.get("Ready") == "True" and not one.get("spec", {}).get("unschedulable"):
+            usable.add(one["metadata"]["name"])
+    return usable
+
+
+class KubernetesNodes:
+    """Nodes as an upkeep uses them. The pods that stand there are another's business.
+
+    Attributes:
+        usable: names of the nodes that are ready and not cordoned, as they were last seen.
+    """
+
+    def __init__(self) -> None:
+        self.usable: set[str] = set()
+
+    def see(self, found: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of the nodes, from the API's objects."""
+        self.usable = usable_nodes(found)
+
+    def add_node(self, node: str, limit: Limit) -> None:
+        """Use a node again.
+
+        Args:
+            limit: limit of all that runs there, which its kubelet keeps.
+
+        Raises:
+            KwikenError: it is not ready, or cordoned.
+        """
+        del limit
+        if node not in self.usable:
+            raise KwikenError(f"node {node} is not ready, or cordoned")
+
+    async def remove_node(self, node: str) -> None:
+        """Use a node no longer, which takes nothing from Kubernetes."""
+
+    async def start(
+        self, command: Sequence[str], *, name: str, limit: Limit | None, node: str | None, **options: Any
+    ) -> object:
+        """Refuse: best-effort work of Kubernetes has its own Deployments.
+
+        Args:
+            limit: number of processors and speed that it would have; None for no limit.
+            options: further options of the process.
+
+        Raises:
+            InputError: always.
+        """
+        del command, limit, node, options
+        raise InputError("an upkeep of Kubernetes starts no commands", where=name)
+
+    async def end(self, name: str) -> None:
+        """Nothing: no command was started."""
