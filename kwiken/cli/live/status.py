@@ -11,7 +11,17 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import STAGES, replica_columns, replica_rows, stage_rows
+from kwiken.cli.live.gateway import (
+    GATEWAYS,
+    STAGES,
+    figures_of,
+    gateway_rows,
+    remote_gateway,
+    replica_columns,
+    replica_rows,
+    stage_rows,
+    token_file_option,
+)
 from kwiken.cli.shared import json_option, service_name
 
 if TYPE_CHECKING:
@@ -26,10 +36,16 @@ MAX_RENTALS_SHOWN: Final = 50
 @click.option(
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
 )
+@click.option("--url", metavar="URL", help="Gateway's address, for a cluster that is not this machine's.")
+@token_file_option
 @click.option("--page", is_flag=True, help="Print only the link to the live page, with its token.")
 @json_option
-def command(*, service: str | None, state: str, page: bool, as_json: bool) -> int:
+def command(
+    *, service: str | None, state: str, url: str | None, token_file: str | None, page: bool, as_json: bool
+) -> int:
     """Show SERVICE, or every service that is up: processes, load, plan and spend.
+
+    With --url, show the gateways and replicas of a cluster that runs elsewhere, as in Kubernetes.
 
     Rates and latencies of stages are of the last 10 s. The live page (--page) shows them as they change.
 
@@ -37,9 +53,17 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
     """
     if page and as_json:
         raise click.UsageError("--page and --json exclude one another")
+    if url is not None:
+        return _show_remote(url, token_file, service, page=page, as_json=as_json)
+    if token_file is not None:
+        raise click.UsageError("--token-file goes with --url")
+    return _show_local(service, Path(state), page=page, as_json=as_json)
+
+
+def _show_local(service: str | None, folder: Path, *, page: bool, as_json: bool) -> int:
+    """Show the clusters of a folder of states, of this machine."""
     from kwiken.runtime.cluster.state import StateFiles
 
-    folder = Path(state)
     named = service_name(service) if service is not None else None
     files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     found, unreadable = _read(files)
@@ -47,7 +71,7 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
         raise unreadable[0]
     if not found:
         what = f"service {named!r} is not up" if named is not None else "no service is up"
-        raise InputError(f"{what}; start one with: kwiken up SERVICE", where=state)
+        raise InputError(f"{what}; start one with: kwiken up SERVICE", where=str(folder))
     if page:
         for each, read in found:
             say(_live_page(each, read))
@@ -65,6 +89,54 @@ def command(*, service: str | None, state: str, page: bool, as_json: bool) -> in
         note(f"kwiken: {error}")
     sound = all(cluster["runtime"] is not None and cluster["supervisor"]["alive"] for cluster in clusters)
     return 0 if sound and not unreadable else UNWELL
+
+
+def _show_remote(url: str, token_file: str | None, service: str | None, *, page: bool, as_json: bool) -> int:
+    """Show a cluster whose gateway is named: what its gateways know."""
+    address, token = remote_gateway(url, token_file)
+    if page:
+        say(f"{address}/kwiken#token={token}")
+        return 0
+    figures = figures_of(address, token)
+    if figures is None:
+        raise InputError("does not answer with a gateway's status; is the token right?", where=url)
+    name = str(figures.get("service", ""))
+    if service is not None and service != name:
+        raise InputError(f"serves {name!r}, not {service!r}", where=url)
+    # Processes are another's business there, so what is known of them is what the gateways see.
+    cluster: dict[str, Any] = {
+        "service": name,
+        "url": address,
+        "replicas": _remote_replicas(figures),
+        "runtime": figures,
+    }
+    if as_json:
+        print_json({"clusters": [cluster]})
+        return 0
+    print_table(
+        f"{name} at {address}",
+        replica_columns(cluster["replicas"]),
+        replica_rows(cluster["replicas"], _state),
+    )
+    _show_runtime(cluster)
+    return 0
+
+
+def _remote_replicas(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Replicas of all stages, as the gateways see them: they have no pid here."""
+    return [
+        {
+            "replica": f"{name} at {replica['id']}",
+            "stage": name,
+            "pid": None,
+            "alive": True,
+            "address": replica["address"],
+            "restarts": None,
+            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
+        }
+        for name, stage in figures.get("stages", {}).items()
+        for replica in stage["replicas"]
+    ]
 
 
 def _rented(folder: Path) -> RentalRecord | None:
@@ -175,21 +247,9 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
 
 
 def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Replicas of foreign services, which no supervisor started: they have no pid."""
-    return [
-        {
-            "replica": f"{name} at {replica['id']}",
-            "stage": name,
-            "pid": None,
-            "alive": True,
-            "address": replica["address"],
-            "restarts": None,
-            **{key: replica.get(key) for key in ("inflight", "latency_ms", "ejected", "trouble")},
-        }
-        for name, stage in (figures or {}).get("stages", {}).items()
-        if stage.get("foreign")
-        for replica in stage["replicas"]
-    ]
+    """Replicas of foreign services, which no supervisor started."""
+    stages = (figures or {}).get("stages", {})
+    return _remote_replicas({"stages": {name: one for name, one in stages.items() if one.get("foreign")}})
 
 
 def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
@@ -198,7 +258,6 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.cli.live.gateway import figures_of
     from kwiken.runtime.engine import combined_status, gateway_lines
 
     if not state.gateways:
@@ -226,17 +285,27 @@ def _show(cluster: dict[str, Any]) -> None:
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
+    _show_runtime(cluster)
+    if unknown := unnoted(cluster):
+        note(
+            f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
+            "where the folder of the state is full its supervisor cannot write what it started"
+        )
+
+
+def _show_runtime(cluster: dict[str, Any]) -> None:
+    """Show what the gateways of a cluster tell."""
+    gateways = cluster["runtime"].get("gateways") or []
+    if len(gateways) > 1:
+        print_table("", GATEWAYS, gateway_rows(gateways))
+    for silent in cluster["runtime"].get("gateways_silent") or ():
+        note(f"kwiken: {cluster['service']}: no answer from gateway {silent}")
     print_table("", STAGES, stage_rows(cluster["runtime"]))
     for line in _spend(cluster["runtime"]):
         say(line)
     for each in cluster["replicas"]:
         if trouble := each.get("trouble"):
             note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
-    if unknown := unnoted(cluster):
-        note(
-            f"kwiken: {cluster['service']}: the gateway has {unknown} of its replicas that are not noted; "
-            "where the folder of the state is full its supervisor cannot write what it started"
-        )
     if unkept := cluster["runtime"].get("plan_unkept"):
         note(
             f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
@@ -330,4 +399,10 @@ def _levers(figures: dict[str, Any]) -> Iterable[str]:
         yield (
             f"utility budget {lost['fraction']:.3%}, lost {_over_horizon(lost, 3)}, "
             f"last 10 s {lost['share_10s']:.3%} ({figures['partial']} partial answers)"
+        )
+    cost = figures.get("lost_utility") or {}
+    if any(cost.values()):
+        yield (
+            f"utility lost, in whole answers: {cost['chosen']:.3g} chosen by stop rules, "
+            f"{cost['failures']:.3g} by failures"
         )

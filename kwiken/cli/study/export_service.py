@@ -184,6 +184,8 @@ def _check(program: str, options: ServiceOptions, out: str) -> None:
         raise click.UsageError("--autoscale and --upkeep go with --to kubernetes")
     if options.autoscale and options.upkeep:
         raise click.UsageError("--autoscale and --upkeep would set the same scales; choose one")
+    if options.upkeep and options.placement is not None:
+        raise click.UsageError("an upkeep places replicas itself; leave out --placement or --upkeep")
     if options.upkeep and None in options.documents:
         raise click.UsageError("--upkeep needs --nodes, --workloads and --profiles")
     if not options.upkeep and any(one is not None for one in options.documents):

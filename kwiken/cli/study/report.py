@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
 from kwiken.apps.console import note, progress, write_text
+from kwiken.base.errors import InputError
+from kwiken.cli.live.gateway import token_file_option
 from kwiken.cli.shared import SHARE, check_exist, needs_extra, out_option, seed_option
+
+OK: Final = 200
 
 
 def _check_address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -27,7 +35,9 @@ def _check_address(ctx: click.Context, param: click.Parameter, value: str | None
 
 
 @click.command()
-@click.argument("sources", nargs=-1, required=True, metavar="DIR_OR_FILES...")
+@click.argument("sources", nargs=-1, metavar="[DIR_OR_FILES]...")
+@click.option("--url", metavar="URL", help="Gateway whose plan in force is the plan of the report.")
+@token_file_option
 @out_option("report.html", what="page")
 @click.option(
     "--reissue", type=SHARE, default=0.05, show_default=True, help="Budget of the plan, if none is given."
@@ -45,6 +55,8 @@ def _check_address(ctx: click.Context, param: click.Parameter, value: str | None
 def command(
     *,
     sources: tuple[str, ...],
+    url: str | None,
+    token_file: str | None,
     out: str,
     reissue: float,
     root: str | None,
@@ -56,11 +68,19 @@ def command(
 
     Missing parts are made if possible: a profile from traces, a plan from a profile.
     """
+    if not sources and url is None:
+        raise click.UsageError("give a folder or files, or --url of a gateway", click.get_current_context())
+    if token_file is not None and url is None:
+        raise click.UsageError("--token-file goes with --url")
     check_exist(sources)
     from kwiken.apps.report import Wishes, find, gather
 
     wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service, jaeger=jaeger)
-    with progress("reading") as bar:
+    with contextlib.ExitStack() as stack:
+        if url is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            sources = (*sources, _plan_in_force(url, token_file, Path(folder)))
+        bar = stack.enter_context(progress("reading"))
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
     from kwiken.apps.report import build_page, made_line
     from kwiken.apps.report.model import render
@@ -72,3 +92,25 @@ def command(
     write_text(out, render(build_page(material, made=made)))
     if out != "-":
         note(f"written to {out}")
+
+
+def _plan_in_force(url: str, token_file: str | None, folder: Path) -> str:
+    """Write the plan in force at a gateway to a file; returns its path.
+
+    Raises:
+        InputError: the gateway does not answer, or no plan is in force.
+    """
+    from kwiken.cli.live.gateway import NO_ANSWER, remote_gateway, request_control
+
+    address, token = remote_gateway(url, token_file)
+    try:
+        answer = request_control(address, "/v1/plan", token)
+    except NO_ANSWER as error:
+        raise InputError(f"the gateway does not answer: {error}", where=url) from error
+    if answer.status != OK:
+        raise InputError(f"answered {answer.status}; is the token right?", where=url)
+    if answer.body.strip() == b"null":
+        raise InputError("no plan is in force there, so there is nothing to draw", where=url)
+    path = folder / "plan.json"
+    path.write_bytes(answer.body)
+    return str(path)

@@ -159,6 +159,7 @@ def _gateway(deployment: Deployment) -> list[Object]:
         "prometheus.io/scrape": "true",
         "prometheus.io/port": str(GATEWAY_PORT),
         "prometheus.io/path": "/metrics",
+        "prometheus.io/param_alone": "1",  # each gateway is read by itself
     }
     return [
         _deployment(name, labels, pod, {"replicas": deployment.gateways}, annotations),

@@ -24,6 +24,7 @@ TOKEN = "of-the-test"
 STARTED_S = 90.0
 GRACE_S = 30.0
 POLL_S = 0.2
+PODS = "10.199.8"  # addresses of pods; a slice of endpoints takes none of loopback
 CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
@@ -171,6 +172,9 @@ def running_kubernetes(folder: Path, binaries: Path) -> Iterator[Kubernetes]:
         ],
     }
     with contextlib.ExitStack() as stack:
+        route = ["local", f"{PODS}.0/24", "dev", "lo"]
+        subprocess.run(["ip", "route", "replace", *route], check=True, timeout=30)
+        stack.callback(subprocess.run, ["ip", "route", "del", *route], timeout=30, check=False)
         for name, command in commands.items():
             log = stack.enter_context((folder / f"{name}.log").open("w"))
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
@@ -239,7 +243,7 @@ class Kubelet:
     def _start(self, uid: str, name: str, pod: dict[str, Any]) -> None:
         component = pod["metadata"]["labels"].get("app.kubernetes.io/component")
         self._count += 1
-        address = f"127.0.8.{self._count}"
+        address = f"{PODS}.{self._count}"
         if component not in {"jaeger", "upkeep"}:
             [container] = pod["spec"]["containers"]
             words = [
@@ -263,7 +267,11 @@ class Kubelet:
             self._processes[uid] = stack, process
         else:
             self._ended[uid] = 0.0  # no process
-        ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady", "PodScheduled")]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        ready = [
+            {"type": kind, "status": "True", "lastTransitionTime": now}
+            for kind in ("Ready", "ContainersReady")
+        ]
         self._kubernetes.ask(
             "PATCH",
             f"/api/v1/namespaces/default/pods/{name}/status",

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
         token_file_option as token_file_option,
     )
     from kwiken.cli.live.gateway.status_tables import (
+        GATEWAYS as GATEWAYS,
         STAGES as STAGES,
+        gateway_rows as gateway_rows,
         replica_columns as replica_columns,
         replica_rows as replica_rows,
         stage_rows as stage_rows,

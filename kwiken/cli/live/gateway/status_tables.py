@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "in flight", "copies", "denied", "spent")
+GATEWAYS: Final = ("gateway", "requests", "/s", "p50 ms", "p99 ms", "failed", "turned away")
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
 
@@ -27,6 +28,20 @@ def stage_rows(figures: dict[str, Any]) -> Rows:
             f"{stage['ledger']['horizon_share']:.2%}",
         )
         for name, stage in figures["stages"].items()
+    ]
+
+
+def gateway_rows(lines: Sequence[dict[str, Any]]) -> Rows:
+    """Rows of the gateways; rates and latencies are of the last 10 s."""
+    return [
+        (
+            line["gateway"] or "-",
+            str(line["requests"]),
+            *(number(line["recent"][name]) for name in ("rate_per_s", "p50_ms", "p99_ms")),
+            str(line["failed"]),
+            str(line["shed"]),
+        )
+        for line in lines
     ]
 
 

@@ -196,8 +196,7 @@ class KubernetesCluster:
         return dropped
 
     def note_action(self, line: str) -> None:
-        """Log an action; Kubernetes has no place of its own for it."""
-        LOG.info("%s", line)
+        """Nothing: the upkeep's log has every action, and Kubernetes shows what became of it."""
 
     def _of(self, stage: str) -> list[Pod]:
         component = self._components[stage]

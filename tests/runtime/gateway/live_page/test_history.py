@@ -27,18 +27,18 @@ def test_samples_are_numbered_and_read_from_a_number_on() -> None:
     history = History()
     for second in range(3):
         history.add(status_with(requests=second), at_s=100.0 + second)
-    assert [sample["number"] for sample in history.after(0)] == [1, 2, 3]
-    (last,) = history.after(2)
+    assert [sample["number"] for sample in history.after(0)] == [100, 101, 102]
+    (last,) = history.after(101)
     assert (last["at_s"], last["counts"]["requests"], last["p99_ms"]) == (102.0, 2, 80.0)
     assert {stage["inflight"] for stage in last["stages"].values()} == {3}
     assert last["levers"]["ledger"]["spent"] == 0.5
-    assert history.after(3) == []
+    assert history.after(102) == []
 
 
 def test_old_samples_are_forgotten() -> None:
     history = History()
     for second in range(MAX_SAMPLES + 7):
-        history.add(status_with(), at_s=float(second))
+        history.add(status_with(), at_s=float(second + 1))
     kept = history.after(0)
     assert (len(kept), kept[0]["number"], kept[-1]["number"]) == (MAX_SAMPLES, 8, MAX_SAMPLES + 7)
 

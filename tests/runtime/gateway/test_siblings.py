@@ -1,0 +1,148 @@
+"""Sibling gateways: each tells of all, knows itself among them, names the silent ones, and passes plans on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kwiken.model.plan import Plan
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.gateway import Gateway, GatewaySettings
+from kwiken.runtime.gateway.control import Siblings
+from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from tests.support.runtime.server_processes import free_port
+from tests.support.services.http import plan_for
+from tests.support.services.single import service
+
+TOKEN = "secret"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@contextlib.asynccontextmanager
+async def gateways(count: int, *, lost: Sequence[str] = (), passes_on: bool = True) -> AsyncIterator[list[Gateway]]:
+    """Gateways that run their stages themselves, each of which knows the addresses of all."""
+    found: list[Gateway] = []
+    urls: list[str] = []
+    async with contextlib.AsyncExitStack() as stack:
+        for number in range(count):
+            transport = LocalTransport(service)
+            await transport.setup()
+            executor = Executor(
+                service,
+                transport,
+                replicas=local_replicas(service),
+                clock=SystemClock(),
+                rng=random.Random(number),
+            )
+            gateway = Gateway(
+                service, executor, GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}")
+            )
+            gateway.control.siblings = Siblings(lambda: [*urls, *lost], TOKEN)
+            gateway.control.passes_plans_on = passes_on
+            await gateway.start()
+            stack.push_async_callback(gateway.stop, grace_s=1.0, linger_s=0.0)
+            urls.append(gateway.url)
+            found.append(gateway)
+        yield found
+
+
+async def say(method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    headers = HEADERS | {"Content-Type": "application/json"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, data=body, headers=headers) as answer,
+    ):
+        return answer.status, await answer.read()
+
+
+async def ask(gateway: Gateway, times: int) -> None:
+    for _ in range(times):
+        assert (await say("POST", gateway.url + "/v1/request", b'"hi"'))[0] == 200
+
+
+async def test_whichever_is_asked_tells_of_all_with_a_line_for_each() -> None:
+    async with gateways(3) as those:
+        for times, gateway in enumerate(those, start=1):
+            await ask(gateway, times)
+        for gateway in those:
+            status = json.loads((await say("GET", gateway.url + "/v1/status"))[1])
+            assert status["requests"] == 6
+            lines = {line["gateway"]: line["requests"] for line in status["gateways"]}
+            assert lines == {"gateway-0": 1, "gateway-1": 2, "gateway-2": 3}
+            assert status["gateways_silent"] == []
+            page = json.loads((await say("GET", gateway.url + "/v1/live"))[1])
+            assert page["status"]["requests"] == 6
+            assert len(page["gateways"]) == 3
+            text = (await say("GET", gateway.url + "/metrics"))[1].decode()
+            counted = [line for line in text.splitlines() if line.startswith("kw_request_duration_seconds_count")]
+            answered = {line for line in counted if 'outcome="answered"' in line}
+            assert {line.rpartition(" ")[2] for line in answered} == {"1.0", "2.0", "3.0"}
+            assert len({line.partition('kw_gateway="')[2][:9] for line in answered}) == 3
+
+
+async def test_alone_a_gateway_tells_of_itself() -> None:
+    async with gateways(2) as (first, second):
+        await ask(first, 2)
+        await ask(second, 1)
+        alone = json.loads((await say("GET", first.url + "/v1/status?alone=1"))[1])
+        assert (alone["requests"], alone["gateway"]) == (2, "gateway-0")
+        assert "gateways" not in alone
+        text = (await say("GET", second.url + "/metrics?alone=1"))[1].decode()
+        assert "kw_gateway" not in text
+
+
+async def test_a_silent_sibling_is_named_and_the_others_are_counted() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    async with gateways(2, lost=[gone]) as (first, second):
+        await ask(second, 1)
+        status = json.loads((await say("GET", first.url + "/v1/status"))[1])
+        assert status["requests"] == 1
+        assert len(status["gateways_silent"]) == 1
+        assert status["gateways_silent"][0].startswith(gone)
+
+
+async def test_samples_of_one_second_are_added_and_the_newest_wait_for_all() -> None:
+    async with gateways(2) as (first, second):
+        await ask(first, 3)
+        await ask(second, 4)
+
+        async def totals() -> list[int]:
+            page = json.loads((await say("GET", first.url + "/v1/live"))[1])
+            return [sample["counts"]["requests"] for sample in page["samples"]]
+
+        async with asyncio.timeout(15):
+            while not (found := await totals()) or found[-1] != 7:
+                await asyncio.sleep(0.2)
+
+
+async def test_a_plan_is_passed_on_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    del monkeypatch
+    plan = _plan()
+    async with gateways(3) as those:
+        assert (await say("PUT", those[0].url + "/v1/plan", plan))[0] == 200
+        digests = [
+            json.loads((await say("GET", one.url + "/v1/status?alone=1"))[1])["plan"] for one in those
+        ]
+        assert len(set(digests)) == 1
+        assert digests[0] is not None
+
+
+async def test_a_plan_that_a_sibling_does_not_take_is_told() -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    async with gateways(1, lost=[gone]) as (first,):
+        status, body = await say("PUT", first.url + "/v1/plan", _plan())
+        assert status == 502
+        assert gone in body.decode()
+
+
+def _plan() -> bytes:
+    document: dict[str, Any] = json.loads(plan_for("work", service="single"))
+    return Plan.from_json(json.dumps(document), where="plan").to_json().encode()
