@@ -1,0 +1,73 @@
+"""`kwiken status`, `apply` and `report` of a cluster that is not this machine's: by URL and token alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.project.commands import refused, run
+from tests.support.runtime.server_processes import free_port
+from tests.support.runtime.stacks import ask, running_cluster
+from tests.support.services.http import plan_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+def test_a_cluster_elsewhere_is_shown_planned_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_cluster(tmp_path / "state", "--gateways", "2") as url:
+        token = tmp_path / "token"
+        token.write_bytes((tmp_path / "state" / "echo.token").read_bytes())
+        monkeypatch.chdir(tmp_path)  # where no cluster is known
+        ask(url)
+        words = ("--url", url, "--token-file", str(token))
+        refused(run("report", *words), "no plan is in force there")
+        plan = tmp_path / "plan.json"
+        plan.write_text(plan_for().to_json())
+        assert run("apply", str(plan), *words).exit_code == 0
+        result = run("status", *words)
+        assert result.exit_code == 0, result.stderr
+        for part in ("echo at http://", "gateway-0", "gateway-1", "first at ", "plan "):
+            assert part in result.stdout
+        [cluster] = json.loads(run("status", "echo", *words, "--json").stdout)["clusters"]
+        assert cluster["runtime"]["requests"] == 1
+        assert len(cluster["runtime"]["gateways"]) == 2
+        assert (
+            run("status", *words, "--page")
+            .stdout.strip()
+            .endswith(f"/kwiken#token={token.read_text().strip()}")
+        )
+        refused(run("status", "other", *words), "serves 'echo', not 'other'")
+        assert run("report", *words, "-o", "report.html").exit_code == 0
+        assert "<html" in (tmp_path / "report.html").read_text()
+        token.write_text("wrong")
+        refused(run("status", *words), "does not answer with a gateway's status; is the token right")
+        refused(run("report", *words), "answered 401; is the token right")
+
+
+def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KWIKEN_TOKEN", raising=False)
+    url = f"http://127.0.0.1:{free_port()}"
+    for verb in ("status", "report"):
+        refused(run(verb, "--url", url), "needs a token: give --token-file, or set KWIKEN_TOKEN")
+        refused(run(verb, "--token-file", "t"), "--token-file goes with --url|give a folder or files")
+    monkeypatch.setenv("KWIKEN_TOKEN", "t")
+    refused(run("status", "--url", url), "does not answer with a gateway's status")
+    refused(run("report", "--url", url), "the gateway does not answer")
+    del tmp_path
+
+
+def test_an_upkeep_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWIKEN_TOKEN", "t")
+    files = [
+        word for name in ("nodes", "workloads", "profiles") for word in (f"--{name}", str(tmp_path / name))
+    ]
+    words = ("upkeep", "tests.support.services.single:service", *files, "--url", "http://127.0.0.1:1")
+    refused(run(*words), "give --kubernetes and --nodes-from-cluster")
+    whole = (*words, "--kubernetes", "--nodes-from-cluster")
+    refused(run(*whole, "--api-ca", "x"), "--api-token-file and --api-ca go with --api")
+    refused(run(*whole), "this process is in no pod of Kubernetes; give --api URL")
+    refused(run(*whole, "--api", f"http://127.0.0.1:{free_port()}"), "GET /api/v1/nodes: no answer")

@@ -1,0 +1,101 @@
+"""`kwiken export SERVICE`: folders for Compose and Kubernetes, what is left alone, and options that clash."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.project.commands import refused, run
+
+TARGET = "tests.support.services.single:service"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    wheel = tmp_path / "kwiken-9.8.7-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    (tmp_path / "corner.py").write_text(
+        "from kwiken import Service\n\nshop = Service('corner')\n\n\n"
+        "@shop.stage(replicas=2)\nasync def serve(text: str) -> str:\n    return text\n"
+    )
+    return tmp_path
+
+
+WHEEL = ("--wheel", "kwiken-9.8.7-py3-none-any.whl")
+
+
+def test_a_folder_holds_image_and_compose_file(here: Path) -> None:
+    result = run("export", "corner:shop", "--to", "compose", *WHEEL, "-o", "deploy")
+    assert result.exit_code == 0, result.stderr
+    assert "the image holds corner.py with what is installed here" in result.stderr
+    folder = here / "deploy"
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert names == {
+        "Dockerfile",
+        "Dockerfile.dockerignore",
+        "compose.yaml",
+        "requirements.lock",
+        "wheels/kwiken-9.8.7-py3-none-any.whl",
+    }
+    compose = yaml.safe_load((folder / "compose.yaml").read_text())
+    assert compose["services"]["serve"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert "kwiken==9.8.7\n" in (folder / "requirements.lock").read_text()
+    assert "COPY corner.py /app/corner.py" in (folder / "Dockerfile").read_text()
+    # The line in its header makes the same files.
+    told = (folder / "compose.yaml").read_text()
+    [line] = [line for line in told.splitlines() if line.startswith("# Made by: ")]
+    assert run(*shlex.split(line.removeprefix("# Made by: kwiken "))).exit_code == 0
+    assert (folder / "compose.yaml").read_text() == told
+
+
+def test_a_dockerfile_of_the_users_own_is_left_alone(here: Path) -> None:
+    (here / "Dockerfile").write_text("FROM mine\n")
+    result = run("export", "corner:shop", "--to", "kubernetes", "-o", ".")
+    assert result.exit_code == 0, result.stderr
+    assert "left as it is: Dockerfile" in result.stderr
+    assert (here / "Dockerfile").read_text() == "FROM mine\n"
+    assert not (here / "requirements.lock").exists()
+    assert (here / "plan.json").read_text() == "null\n"
+
+
+def test_a_file_names_a_service_too(here: Path) -> None:
+    result = run("export", "corner.py:shop", "--to", "compose", *WHEEL, "-o", "d")
+    assert result.exit_code == 0, result.stderr
+    compose = yaml.safe_load((here / "d" / "compose.yaml").read_text())
+    assert compose["services"]["serve"]["command"][:2] == ["stage", "corner.py:shop"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--to", "compose"), "a service is written to a folder; give -o DIR"),
+        (("--to", "envoy", "-o", "d"), "a service goes to compose or kubernetes; envoy takes a document"),
+        (("--to", "compose", "--autoscale", "-o", "d"), "--autoscale and --upkeep go with --to kubernetes"),
+        (("--to", "kubernetes", "--upkeep", "-o", "d"), "--upkeep needs --nodes, --workloads and --profiles"),
+        (("--to", "kubernetes", "--nodes", "n", "-o", "d"), "--nodes, --workloads and --profiles go with"),
+        (("--to", "kubernetes", "--upkeep", "--autoscale", "-o", "d"), "would set the same scales"),
+        (
+            ("--to", "kubernetes", "--upkeep", "--placement", "p", "-o", "d"),
+            "an upkeep places replicas itself",
+        ),
+        (("--to", "compose", "--map", "m", "-o", "d"), "--map and --template go with a plan"),
+        (("--to", "compose", "-o", "../d"), "must be this folder or lie below it"),
+        (("--to", "compose", "-o", "d"), "package kwiken: was installed from file:.*give --wheel FILE"),
+        (("--to", "compose", "--placement", "gone", "-o", "d"), "gone: there is no such file"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(here: Path, words: tuple[str, ...], message: str) -> None:
+    refused(run("export", "corner:shop", *words), message)
+    assert not (here / "d" / "compose.yaml").exists()
+
+
+def test_options_of_a_service_do_not_go_with_a_document(here: Path) -> None:
+    (here / "placement.json").write_text("{}")
+    refused(
+        run("export", "placement.json", "--to", "compose", "--gateways", "2"),
+        "--gateways goes with a service",
+    )
