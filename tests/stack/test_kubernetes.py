@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from kwiken.allocator.workloads import profiles_to_json
+from tests.support.pods.kubernetes import Kubelet, Kubernetes, programs, running_kubernetes
+from tests.support.pods.name_server import can_ask_alone, name_server
 from tests.support.project.commands import run
 from tests.support.runtime.clusters import profile
-from tests.support.runtime.kubernetes import Kubelet, Kubernetes, programs, running_kubernetes
-from tests.support.runtime.name_server import can_ask_alone, name_server
 from tests.support.runtime.server_processes import KWIKEN, ROOT, ask
 
 TARGET = "tests.support.services.single:service"

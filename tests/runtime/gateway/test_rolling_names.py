@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from tests.support.runtime.name_server import NameServer, can_ask_alone, name_server, running_alone
+from tests.support.pods.name_server import NameServer, can_ask_alone, name_server, running_alone
 from tests.support.runtime.server_processes import address_of, ask, free_port, running
 
 TARGET = "tests.support.services.single:service"

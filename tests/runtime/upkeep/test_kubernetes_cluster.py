@@ -20,10 +20,10 @@ from kwiken.runtime.node_classes import Limit
 from kwiken.runtime.upkeep.kubernetes import (
     ApiAddress,
     KubernetesApi,
-    KubernetesCluster,
     KubernetesNodes,
-    cluster as module,
+    PodReplicas,
     node_of,
+    replicas as module,
 )
 from tests.support.services.single import service
 
@@ -87,7 +87,7 @@ class Deployments:
 
     async def patch_pod(self, name: str, patch: dict[str, Any]) -> None:
         if name not in self.found:
-            raise module.KubernetesError("not found")
+            raise KwikenError("not found")
         pod = self.found[name]
         pod["metadata"].setdefault("annotations", {}).update(patch.get("metadata", {}).get("annotations", {}))
         if "spec" in patch:
@@ -133,8 +133,8 @@ class Gateways:
         return f'{{"stages": {{"work": {{"replicas": [{shown}]}}}}}}'.encode()
 
 
-def cluster_of(there: Deployments) -> KubernetesCluster:
-    return KubernetesCluster(
+def cluster_of(there: Deployments) -> PodReplicas:
+    return PodReplicas(
         service,
         cast("KubernetesApi", there),
         cast("GatewayClient", Gateways(there)),
@@ -147,7 +147,7 @@ def cluster_of(there: Deployments) -> KubernetesCluster:
 @contextlib.asynccontextmanager
 async def settled(
     nodes: int = 4, *places: tuple[str, float]
-) -> AsyncIterator[tuple[Deployments, KubernetesCluster]]:
+) -> AsyncIterator[tuple[Deployments, PodReplicas]]:
     there = Deployments(nodes)
     cluster = cluster_of(there)
     wanted = [(f"key-{place}", ReplicaPlace(node, cores)) for place, (node, cores) in enumerate(places)]

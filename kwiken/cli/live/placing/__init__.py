@@ -5,7 +5,7 @@ from __future__ import annotations
 from kwiken.cli.live.placing.claim import claimed_nodes as claimed_nodes
 from kwiken.cli.live.placing.options import (
     PlacementOptions as PlacementOptions,
+    placed_on as placed_on,
     placement_options as placement_options,
-    service_targets as service_targets,
 )
 from kwiken.cli.live.placing.placement_inputs import Placed as Placed

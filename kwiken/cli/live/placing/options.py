@@ -14,6 +14,7 @@ from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inpu
 from kwiken.cli.shared import LATENCY_FORM, milliseconds
 
 if TYPE_CHECKING:
+    from kwiken.allocator.placement import Node
     from kwiken.model.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,6 +124,35 @@ def placement_options(main: F) -> F:
         return main(*args, placing=placing, **values)
 
     return cast("F", placed)
+
+
+def placed_on(
+    found: Sequence[Node],
+    service: Service,
+    *,
+    nodes: str,
+    workloads: str,
+    profiles: str,
+    target_p99: tuple[str, ...],
+) -> Placed:
+    """Place a service's stages, as documents say, on nodes that there are.
+
+    Args:
+        found: nodes with their classes, in place of those of the document of nodes.
+        nodes: path of the document of nodes, of which the classes are used.
+        workloads: path of the document of workloads.
+        profiles: path of their predictions.
+        target_p99: p99 latencies to keep of the whole service, as texts.
+
+    Raises:
+        InputError: the files do not fit each other or the service, or a workload has no room.
+    """
+    from kwiken.cli.live.placing.target_inputs import read_target_inputs
+
+    targets_ms = service_targets([service], target_p99)
+    return read_target_inputs(
+        nodes, workloads, profiles, None, [service], service_targets_ms=targets_ms, found_nodes=found
+    )
 
 
 def service_targets(services: Sequence[Service], texts: Sequence[str]) -> dict[str, float]:

@@ -59,7 +59,7 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host, int(port), scheme)
 
 
-class Names:
+class HostNames:
     """Addresses of host names, which may change; a name that is not found keeps its known addresses."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class SiblingNames:
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = endpoints
-        self._names = Names()
+        self._names = HostNames()
 
     def urls(self) -> list[str]:
         """URLs of the siblings as known now."""
@@ -143,7 +143,7 @@ class NameResolver:
         self._endpoints = endpoints
         self._control = control
         self._healthy = healthy
-        self._names = Names()
+        self._names = HostNames()
 
     async def resolve(self) -> dict[str, list[Replica]]:
         """Look up every name and check health once; a name that is not found keeps its known addresses.

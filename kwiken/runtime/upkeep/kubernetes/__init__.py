@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kwiken.runtime.upkeep.kubernetes.api import ApiAddress as ApiAddress, KubernetesApi as KubernetesApi
-from kwiken.runtime.upkeep.kubernetes.cluster import KubernetesCluster as KubernetesCluster
 from kwiken.runtime.upkeep.kubernetes.nodes import (
     KubernetesNodes as KubernetesNodes,
     node_of as node_of,
     usable_nodes as usable_nodes,
 )
+from kwiken.runtime.upkeep.kubernetes.replicas import PodReplicas as PodReplicas

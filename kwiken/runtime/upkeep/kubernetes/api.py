@@ -34,7 +34,7 @@ class ApiAddress:
     """Where the API is, and as whom it is asked.
 
     Attributes:
-        url: address, as `https://HOST:PORT`.
+        url: address of the API server, as `https://HOST:PORT`.
         namespace: namespace of the service.
         token_file: file with the token, which is read again for each request, as it changes; None for none.
         ca_file: certificates by which the server is known; None for those of this machine.
@@ -96,7 +96,7 @@ class KubernetesApi:
         """Pods of the namespace that have some labels.
 
         Args:
-            selector: labels, as `name=value,name=value`.
+            selector: labels that the pods must have, as `name=value,name=value`.
 
         Raises:
             KubernetesError: the API refuses, or does not answer.
@@ -126,7 +126,7 @@ class KubernetesApi:
         """Change requests and limits of a container that runs.
 
         Args:
-            amounts: quantities by resource.
+            amounts: quantity of each resource, as Kubernetes writes it, such as `500m` of `cpu`.
 
         Raises:
             KubernetesError: the API refuses, or does not answer.

@@ -27,7 +27,7 @@ class Pod:
         version: version of its Deployment's template, by its label.
         waits: whether it waits to be let onto a node.
         ends: whether it is being deleted, has ended, or was given up.
-        ready: whether it answers.
+        ready: whether its kubelet says that it answers calls.
         node: node that it is on or was let onto; empty for none.
         address: its IP address; empty for none.
         cores: number of cores that its container requests.

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from tests.support.runtime.name_server import NameServer, running_alone
+from tests.support.pods.name_server import NameServer, running_alone
 from tests.support.runtime.server_processes import free_port, running
 
 TOKEN = "of-the-test"

@@ -32,7 +32,7 @@ READY_S: Final = 180.0  # for a pod to become ready, its image fetched
 SAME_CORES: Final = 0.0005  # Kubernetes counts in thousandths of a core
 
 
-class KubernetesCluster:
+class PodReplicas:
     """Replicas of one service as pods.
 
     Args:
@@ -212,7 +212,7 @@ class KubernetesCluster:
 
     async def _give_up(self, names: Sequence[str], stage: str) -> None:
         for name in names:
-            with contextlib.suppress(KubernetesError):  # it may be gone
+            with contextlib.suppress(KwikenError):  # it may be gone
                 await self._api.patch_pod(self._now.pop(name, name), giving_up())
         await self._rescale(stage, -len(names))
 

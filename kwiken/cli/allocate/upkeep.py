@@ -15,7 +15,7 @@ import click
 from kwiken.apps.console import note
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway import remote_gateway, token_file_option
-from kwiken.cli.live.placing import service_targets
+from kwiken.cli.live.placing import placed_on
 from kwiken.cli.shared import load_service, needs_extra
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
     from kwiken.runtime.base.tasks import cancel_and_wait
     from kwiken.runtime.cluster import GatewayClient
     from kwiken.runtime.upkeep import Upkeep
-    from kwiken.runtime.upkeep.kubernetes import KubernetesApi, KubernetesCluster, KubernetesNodes
+    from kwiken.runtime.upkeep.kubernetes import KubernetesApi, KubernetesNodes, PodReplicas
 
     this = asyncio.current_task()
     assert this is not None
@@ -138,7 +138,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
             name: name_in_kubernetes(name) for name, stage in service.stages.items() if not stage.remote_call
         }
         name = name_in_kubernetes(service.name)
-        cluster = KubernetesCluster(service, api, client, nodes, name=name, components=own)
+        cluster = PodReplicas(service, api, client, nodes, name=name, components=own)
         wanted = assignment.keys_by_stage(adaptation.keys)
         LOG.info("%s: %d replicas of %d stages", service.name, sum(map(len, wanted.values())), len(wanted))
         watching = asyncio.create_task(cluster.watch())
@@ -163,17 +163,7 @@ async def _usable(api: object) -> list[Node]:
 
 def _placed(service: Service, documents: _Documents, found: Sequence[Node]) -> Placed:
     """Read the documents, and place the service's stages on the nodes that there are."""
-    from kwiken.cli.live.placing.target_inputs import read_target_inputs
-
-    placed = read_target_inputs(
-        documents.nodes,
-        documents.workloads,
-        documents.profiles,
-        None,
-        [service],
-        service_targets_ms=service_targets([service], documents.target_p99),
-        found_nodes=found,
-    )
+    placed = placed_on(found, service, **vars(documents))
     assert placed.assignment is not None
     work = [one.name for one in placed.assignment.workloads.values() if one.best_effort]
     if work:
