@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.lab.queries.event_log import event_log as event_log
+from kwiken.lab.queries.event_lines import event_log as event_log
 from kwiken.lab.queries.world import (
     SimulatedQuery as SimulatedQuery,
     draw_query as draw_query,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.batch.jobs.copies import DOUBLED, EQUAL, NONE, SHARED, SPECULATION, compare_copies
+from kwiken.batch.jobs.copies import compare_copies
 from kwiken.batch.jobs.copies.apportion import apportion_copies, copy_job
+from kwiken.batch.jobs.copies.comparison import DOUBLED, EQUAL, NONE, SHARED, SPECULATION
 from kwiken.batch.jobs.copies.policy import CopyPolicy, drawn, replay_doubled, replay_with_copies
 from kwiken.batch.jobs.logs import read_log
 from kwiken.batch.jobs.replay import ReplayedStage, RunModel, Slots, StageTaskTimes, run_model

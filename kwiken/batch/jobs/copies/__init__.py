@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from kwiken.batch.jobs.copies.comparison import (
-    DOUBLED as DOUBLED,
-    EQUAL as EQUAL,
-    NONE as NONE,
-    SHARED as SHARED,
-    SPECULATION as SPECULATION,
     CopyComparison as CopyComparison,
     compare_copies as compare_copies,
 )

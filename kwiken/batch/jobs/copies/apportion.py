@@ -17,7 +17,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.batch.jobs.copies.policy import CopyPolicy
-from kwiken.batch.jobs.replay import ReplayedStage, Schedule, Slots
+from kwiken.batch.jobs.replay import ReplayedStage, Slots, SlotSchedule
 
 DRAWS: Final = 96  # of the tasks that end a stage
 QUANTILES: Final = (0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # of task times, as thresholds
@@ -68,7 +68,7 @@ class CopyJob:
 
 def copy_job(stages: Sequence[ReplayedStage], slots: Slots, rng: np.random.Generator) -> CopyJob:
     """Summarise a job: a plain schedule tells which tasks end each stage and when they start."""
-    plain = Schedule(stages, slots, np.ones(len(stages)))
+    plain = SlotSchedule(stages, slots, np.ones(len(stages)))
     plain.run()
     outcome = plain.outcome()
     curves = []

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.batch.jobs.replay import ReplayedStage, Schedule, Slots, StageTaskTimes
+from kwiken.batch.jobs.replay import ReplayedStage, Slots, SlotSchedule, StageTaskTimes
 
 SPECULATION_QUANTILE: Final = 0.75  # share of a stage's tasks that have to end before Spark copies any
 ROUNDING: Final = 1e-9  # of a product of a share and a count
@@ -108,14 +108,17 @@ def replay_doubled(
         )
         for stage, copy in zip(stages, copies, strict=True)
     ]
-    doubled, plain = Schedule(both, slots, np.ones(len(both))), Schedule(stages, slots, np.ones(len(both)))
+    doubled, plain = (
+        SlotSchedule(both, slots, np.ones(len(both))),
+        SlotSchedule(stages, slots, np.ones(len(both))),
+    )
     doubled.run()
     plain.run()
     found = doubled.outcome()
     return CopiedRun(found.total_ms, found.busy_ms, plain.outcome().busy_ms, sum(len(one) for one in copies))
 
 
-class _CopySchedule(Schedule):
+class _CopySchedule(SlotSchedule):
     """Schedule that copies tasks of a stage once none of them waits for a slot."""
 
     def __init__(

@@ -48,9 +48,9 @@ def swim_job(name: str, *, at_s: int, read: int, shuffled: int, written: int) ->
 
     Args:
         at_s: time of submission, seconds since the table's start.
-        read: bytes of input.
+        read: bytes of input from storage, 0 or more.
         shuffled: bytes from maps to reduces; 0 for a job of maps alone, whose output is `written`.
-        written: bytes of output.
+        written: bytes of output to storage, 0 or more.
     """
     maps = max(1, -(-read // BLOCK_BYTES))
     bytes_of_maps = StageBytes(read=read, shuffle_written=shuffled, written=0 if shuffled else written)

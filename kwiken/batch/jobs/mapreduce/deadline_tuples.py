@@ -21,7 +21,7 @@ class ReservedTuple:
     """Machines and bandwidth that finish a job in time.
 
     Attributes:
-        n: number of machines.
+        n: number of machines, 1 or more.
         bandwidth: smallest sufficient bandwidth of a machine to the others, bytes per second; 0 where the job
             moves nothing between machines.
         total_s: completion time with the two, seconds.

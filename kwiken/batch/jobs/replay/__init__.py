@@ -22,8 +22,8 @@ from kwiken.batch.jobs.replay.replayed_run import (
 from kwiken.batch.jobs.replay.scheduling import (
     Replayed as Replayed,
     ReplayedStage as ReplayedStage,
-    Schedule as Schedule,
     Slots as Slots,
+    SlotSchedule as SlotSchedule,
     replay as replay,
 )
 from kwiken.batch.jobs.replay.task_times import StageTaskTimes as StageTaskTimes

@@ -47,7 +47,7 @@ class RunModel:
     """Model of one run.
 
     Attributes:
-        job: the run.
+        job: the run that it was made from.
         stages: its stages as they are scheduled.
         tail_ms: time from the end of the last stage to the end of the job, milliseconds.
         arrivals_ms: times at which executors arrive, sorted, milliseconds.

@@ -91,7 +91,7 @@ def replay(stages: Sequence[ReplayedStage], slots: Slots, *, factors: Floats | N
         slots: slots, at least one; if none stays, the one that leaves last is kept.
         factors: by stage, what its task times are multiplied with, above 0; None for 1.
     """
-    schedule = Schedule(stages, slots, np.ones(len(stages)) if factors is None else factors)
+    schedule = SlotSchedule(stages, slots, np.ones(len(stages)) if factors is None else factors)
     schedule.run()
     return schedule.outcome()
 
@@ -110,7 +110,7 @@ class StartedTask(NamedTuple):
     first: bool
 
 
-class Schedule:
+class SlotSchedule:
     """State of a schedule: heaps of free slots, of releases and ends of stages, and of released stages.
 
     Args:
