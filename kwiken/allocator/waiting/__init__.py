@@ -18,8 +18,8 @@ from kwiken.allocator.waiting.chances import (
     time_for as time_for,
 )
 from kwiken.allocator.waiting.distributions import (
+    BusyFamily as BusyFamily,
     BusyTime as BusyTime,
-    Family as Family,
     empirical as empirical,
     exponential as exponential,
     fitted as fitted,
@@ -31,7 +31,8 @@ from kwiken.allocator.waiting.document import (
     LinesDocument as LinesDocument,
     PlannedLine as PlannedLine,
 )
-from kwiken.allocator.waiting.lines import Find as Find, LineState as LineState, WaitingLines as WaitingLines
+from kwiken.allocator.waiting.line_entries import LineState as LineState
+from kwiken.allocator.waiting.lines import Find as Find, WaitingLines as WaitingLines
 from kwiken.allocator.waiting.quality_classes import (
     CLASSES as CLASSES,
     QualityClasses as QualityClasses,

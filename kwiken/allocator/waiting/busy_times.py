@@ -20,7 +20,7 @@ class BusyTimes:
     depends on who is left. So ends are also counted by the pool in which the slot became free.
 
     Args:
-        pools: number of pools.
+        pools: how many pools there are, one for each class of quality.
     """
 
     def __init__(self, pools: int) -> None:

@@ -20,7 +20,7 @@ CLOSE: Final = 1e-10  # relative change at which an iteration ends
 GRID: Final = 64  # points of the mean rest
 
 
-class Family(StrEnum):
+class BusyFamily(StrEnum):
     """Kind of a distribution of busy times.
 
     Attributes:
@@ -44,7 +44,7 @@ class BusyTime:
         below: probability that the time is at most this many seconds.
     """
 
-    family: Family
+    family: BusyFamily
     mean_s: float
     below: Callable[[float], float]
 
@@ -81,7 +81,7 @@ def normal(mean_s: float, deviation_s: float) -> BusyTime:
         deviation_s: standard deviation, in seconds, above 0.
     """
     scale = deviation_s * math.sqrt(2)
-    return BusyTime(Family.NORMAL, mean_s, lambda time: 0.5 * math.erfc((mean_s - time) / scale))
+    return BusyTime(BusyFamily.NORMAL, mean_s, lambda time: 0.5 * math.erfc((mean_s - time) / scale))
 
 
 def exponential(mean_s: float) -> BusyTime:
@@ -90,7 +90,7 @@ def exponential(mean_s: float) -> BusyTime:
     Args:
         mean_s: mean, in seconds, above 0.
     """
-    return BusyTime(Family.EXPONENTIAL, mean_s, lambda time: -math.expm1(-max(time, 0.0) / mean_s))
+    return BusyTime(BusyFamily.EXPONENTIAL, mean_s, lambda time: -math.expm1(-max(time, 0.0) / mean_s))
 
 
 def empirical(times_s: Sequence[float]) -> BusyTime:
@@ -110,7 +110,7 @@ def empirical(times_s: Sequence[float]) -> BusyTime:
         part = (time - low) / (ordered[at] - low) if ordered[at] > low else 0.0
         return max(0.0, (at + part) / (count + 1))
 
-    return BusyTime(Family.EMPIRICAL, math.fsum(ordered) / count, below)
+    return BusyTime(BusyFamily.EMPIRICAL, math.fsum(ordered) / count, below)
 
 
 def fitted(times_s: Sequence[float]) -> BusyTime:
@@ -146,7 +146,7 @@ def _lognormal(log_mean: float, log_variance: float) -> BusyTime:
     def below(time: float) -> float:
         return 0.5 * math.erfc((log_mean - math.log(time)) / scale) if time > 0 else 0.0
 
-    return BusyTime(Family.LOGNORMAL, math.exp(log_mean + log_variance / 2), below)
+    return BusyTime(BusyFamily.LOGNORMAL, math.exp(log_mean + log_variance / 2), below)
 
 
 def _weibull(times_s: Sequence[float], logs: Sequence[float], log_mean: float) -> tuple[float, BusyTime]:
@@ -170,7 +170,7 @@ def _weibull(times_s: Sequence[float], logs: Sequence[float], log_mean: float) -
     def below(time: float) -> float:
         return -math.expm1(-((max(time, 0.0) / scale) ** shape))
 
-    return 4 - 2 * likelihood, BusyTime(Family.WEIBULL, scale * math.gamma(1 + 1 / shape), below)
+    return 4 - 2 * likelihood, BusyTime(BusyFamily.WEIBULL, scale * math.gamma(1 + 1 / shape), below)
 
 
 def _gamma(mean: float, log_mean: float, count: int) -> tuple[float, BusyTime]:
@@ -187,7 +187,7 @@ def _gamma(mean: float, log_mean: float, count: int) -> tuple[float, BusyTime]:
             break
     scale = mean / shape
     likelihood = count * ((shape - 1) * log_mean - shape - shape * math.log(scale) - math.lgamma(shape))
-    found = BusyTime(Family.GAMMA, mean, lambda time: _incomplete_gamma(shape, max(time, 0.0) / scale))
+    found = BusyTime(BusyFamily.GAMMA, mean, lambda time: _incomplete_gamma(shape, max(time, 0.0) / scale))
     return 4 - 2 * likelihood, found
 
 

@@ -19,11 +19,11 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.allocator.waiting.busy_times import BusyTimes
 from kwiken.allocator.waiting.chances import ReleaseCurve, release_curve, time_for
+from kwiken.allocator.waiting.line_entries import HeldSlot, LineState, PoolUnit, WaitingEntry
 from kwiken.allocator.waiting.quality_classes import QualityClasses
 from kwiken.allocator.waiting.settings import (
     BudgetClock,
@@ -43,72 +43,6 @@ LEAST_LANDING: Final = 0.02  # share of a pool's slots below which their landing
 Find = Callable[[WaitingJob, int | None], SlotOffer | None]
 
 
-@dataclass(eq=False)
-class _Entry:
-    """A job that waits.
-
-    Attributes:
-        charged_from_s: moment from which on waiting is charged; infinite while it is not.
-        failed: by pool (None for any), the state of the pool at which no node suited.
-    """
-
-    job: WaitingJob
-    number: int
-    arrived_s: float
-    line: int
-    budget_s: float
-    charged_from_s: float = math.inf
-    spent: bool = False
-    tested_s: float = -math.inf
-    moves: list[LineMove] = field(default_factory=list)
-    failed: dict[int | None, int] = field(default_factory=dict)
-
-    @property
-    def deadline_s(self) -> float:
-        return self.charged_from_s + max(self.budget_s, 0.0)
-
-    def rest_s(self, now_s: float) -> float:
-        """Rest of the budget, in seconds; all of it while nothing is charged."""
-        return self.budget_s - max(0.0, now_s - self.charged_from_s)
-
-
-@dataclass(eq=False)
-class _Unit:
-    pool: int | None
-    free: int
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A slot that a job holds.
-
-    Attributes:
-        pool: pool of the node at the start of the job.
-    """
-
-    unit: str
-    pool: int
-    started_s: float
-
-
-@dataclass(frozen=True)
-class LineState:
-    """One line and its pool, to show.
-
-    Attributes:
-        waiting: names of the jobs, first served first.
-        units: names of the nodes in the pool, which have a free slot.
-        busy: number of slots that were given from the pool and are held.
-        free: number of free slots of the pool.
-    """
-
-    number: int
-    waiting: tuple[str, ...]
-    units: tuple[str, ...]
-    busy: int
-    free: int
-
-
 class WaitingLines:
     """Jobs that wait in lines by the quality of node that they need, and the pools of nodes.
 
@@ -120,18 +54,18 @@ class WaitingLines:
     def __init__(self, classes: QualityClasses, settings: LineSettings | None = None) -> None:
         self.settings = LineSettings() if settings is None else settings
         self._classes = classes
-        self._lines: list[list[_Entry]] = [[] for _ in range(classes.count)]
-        self._entries: dict[str, _Entry] = {}
-        self._units: dict[str, _Unit] = {}
-        self._held: dict[str, _Held] = {}
+        self._lines: list[list[WaitingEntry]] = [[] for _ in range(classes.count)]
+        self._entries: dict[str, WaitingEntry] = {}
+        self._units: dict[str, PoolUnit] = {}
+        self._held: dict[str, HeldSlot] = {}
         self._free = [0] * classes.count  # slots
         self._version = [0] * classes.count
         self._changes = 0
         self._times = BusyTimes(classes.count)
         self._arrivals = 0
         self._now_s = -math.inf
-        self._uncharged: list[_Entry] = []  # by arrival, where this machine starts the clocks
-        self._ticking: dict[str, _Entry] = {}  # charged by now, or without a budget
+        self._uncharged: list[WaitingEntry] = []  # by arrival, where this machine starts the clocks
+        self._ticking: dict[str, WaitingEntry] = {}  # charged by now, or without a budget
         self._curves_at: tuple[float, int] = (-math.inf, 0)
         self._curves: dict[int, ReleaseCurve] = {}
 
@@ -153,7 +87,7 @@ class WaitingLines:
         if job.name in self._entries or job.name in self._held:
             raise InputError("waits or runs already; a name is given once", where=f"job {job.name!r}")
         budget_s = min(job.budget_s, self.settings.patience_s) if math.isinf(job.budget_s) else job.budget_s
-        entry = _Entry(job, self._arrivals, now_s, self._classes.of(job.quality), budget_s)
+        entry = WaitingEntry(job, self._arrivals, now_s, self._classes.of(job.quality), budget_s)
         self._arrivals += 1
         self._entries[job.name] = entry
         self._enter(entry)
@@ -184,7 +118,7 @@ class WaitingLines:
             )
         self.withdraw_unit(name)
         pool = self._classes.of(quality) if free else None
-        self._units[name] = _Unit(pool, free)
+        self._units[name] = PoolUnit(pool, free)
         if pool is not None:
             self._free[pool] += free
             self._touch(pool)
@@ -240,7 +174,7 @@ class WaitingLines:
         """
         if job in self._entries or job in self._held or not 0 <= pool < self._classes.count:
             raise InputError("waits or runs already, or has no such pool", where=f"job {job!r}")
-        self._held[job] = _Held(unit, pool, started_s)
+        self._held[job] = HeldSlot(unit, pool, started_s)
         self._changes += 1
 
     def withdraw(self, job: str) -> None:
@@ -291,8 +225,10 @@ class WaitingLines:
 
     def next_test_s(self) -> float:
         """Moment by which `advance` has to be called again though nothing happens; infinite for never."""
+        tests = self.settings.rule is not SwitchRule.NEVER
+        test_s = self._now_s + self.settings.test_s if tests else math.inf
         due = [
-            min(entry.deadline_s, self._now_s + self.settings.test_s)
+            min(entry.deadline_s, test_s)
             for entry in self._ticking.values()
             if not entry.spent and math.isfinite(entry.charged_from_s)
         ]
@@ -371,7 +307,7 @@ class WaitingLines:
             raise InputError(f"time goes back from {self._now_s} to {now_s}", where="now_s")
         self._now_s = now_s
 
-    def _waiting(self, job: str) -> _Entry:
+    def _waiting(self, job: str) -> WaitingEntry:
         entry = self._entries.get(job)
         if entry is None:
             raise InputError("does not wait", where=f"job {job!r}")
@@ -381,7 +317,7 @@ class WaitingLines:
         self._changes += 1
         self._version[pool] += 1
 
-    def _enter(self, entry: _Entry) -> None:
+    def _enter(self, entry: WaitingEntry) -> None:
         """Insert a job into its line; natives of equal rank stay in the order of their arrival."""
         line = self._lines[entry.line]
         rank = self._rank(entry)
@@ -399,11 +335,11 @@ class WaitingLines:
             at = bisect.bisect_right(line, rank, key=self._rank)
         line.insert(at, entry)
 
-    def _rank(self, entry: _Entry) -> tuple[float, ...]:
+    def _rank(self, entry: WaitingEntry) -> tuple[float, ...]:
         shortest = self.settings.order is LineOrder.SHORTEST
         return (-entry.job.priority, entry.job.work_s if shortest else 0.0)
 
-    def _leave(self, entry: _Entry) -> None:
+    def _leave(self, entry: WaitingEntry) -> None:
         del self._entries[entry.job.name]
         self._ticking.pop(entry.job.name, None)
         self._lines[entry.line].remove(entry)
@@ -417,7 +353,7 @@ class WaitingLines:
             self._tick(self._uncharged.pop(0))
             charged += 1
 
-    def _tick(self, entry: _Entry) -> None:
+    def _tick(self, entry: WaitingEntry) -> None:
         entry.charged_from_s = min(entry.charged_from_s, self._now_s)
         self._ticking[entry.job.name] = entry
 
@@ -429,10 +365,9 @@ class WaitingLines:
             (entry for entry in self._ticking.values() if self._is_spent(entry)),
             key=lambda entry: (-entry.job.priority, entry.deadline_s, entry.number),
         ):
-            if not any(self._free):
-                break
             entry.spent = True
-            self._try(entry, None, find, starts)
+            if any(self._free):
+                self._try(entry, None, find, starts)
         for number in range(self._classes.count):
             self._serve_line(number, number, find, starts)
         for number in range(1, self._classes.count):
@@ -441,7 +376,7 @@ class WaitingLines:
                     break
                 self._serve_line(number, above, find, starts)
 
-    def _is_spent(self, entry: _Entry) -> bool:
+    def _is_spent(self, entry: WaitingEntry) -> bool:
         if entry.budget_s <= 0:
             return True
         return self._now_s >= entry.deadline_s
@@ -456,7 +391,7 @@ class WaitingLines:
             if not self._try(entry, pool, find, starts) and reserves:
                 return
 
-    def _candidates(self, number: int, pool: int) -> Iterator[_Entry]:
+    def _candidates(self, number: int, pool: int) -> Iterator[WaitingEntry]:
         """First jobs of a line; where the shortest go first, those that must start now go before."""
         line = self._lines[number]
         if self.settings.order is LineOrder.SHORTEST and line and self._free[pool]:
@@ -467,7 +402,7 @@ class WaitingLines:
         else:
             yield from line[: self.settings.look_ahead]
 
-    def _must_start(self, entry: _Entry) -> bool:
+    def _must_start(self, entry: WaitingEntry) -> bool:
         """Whether a longer wait is likely to cost the budget: the guard of long jobs."""
         known = any(self._times.fit(held.pool) is not None for held in self._held.values())
         if math.isinf(entry.charged_from_s) or not known:
@@ -475,7 +410,7 @@ class WaitingLines:
         rest_s = entry.rest_s(self._now_s)
         return self._chance(entry.line, 0, rest_s, free=0) < self.settings.sure
 
-    def _try(self, entry: _Entry, pool: int | None, find: Find, starts: list[LineStart]) -> bool:
+    def _try(self, entry: WaitingEntry, pool: int | None, find: Find, starts: list[LineStart]) -> bool:
         version = self._changes if pool is None else self._version[pool]
         if entry.failed.get(pool) == version:
             return False
@@ -492,7 +427,7 @@ class WaitingLines:
             entry.moves.append(LineMove(entry.job.name, self._now_s, entry.line, given, MoveReason.SPENT))
         elif pool != entry.line:
             entry.moves.append(LineMove(entry.job.name, self._now_s, entry.line, pool, MoveReason.ROOM_ABOVE))
-        self._held[entry.job.name] = _Held(offer.unit, given, self._now_s)
+        self._held[entry.job.name] = HeldSlot(offer.unit, given, self._now_s)
         self.unit(offer.unit, offer.quality, offer.free, self._now_s)
         starts.append(
             LineStart(
@@ -526,14 +461,14 @@ class WaitingLines:
                     moved = True
         return moved
 
-    def _move(self, entry: _Entry, to_line: int, reason: MoveReason) -> None:
+    def _move(self, entry: WaitingEntry, to_line: int, reason: MoveReason) -> None:
         self._lines[entry.line].remove(entry)
         entry.moves.append(LineMove(entry.job.name, self._now_s, entry.line, to_line, reason))
         entry.line = to_line
         entry.failed.clear()
         self._enter(entry)
 
-    def _open_lines(self, entry: _Entry) -> list[int]:
+    def _open_lines(self, entry: WaitingEntry) -> list[int]:
         """Neighbouring lines that a job may enter: above if nobody waits there, else below.
 
         With nobody above and no free slot there either, both are open.
@@ -546,7 +481,7 @@ class WaitingLines:
             found.append(below)
         return found
 
-    def _better_line(self, entry: _Entry) -> tuple[int, MoveReason] | None:
+    def _better_line(self, entry: WaitingEntry) -> tuple[int, MoveReason] | None:
         rule, open_lines = self.settings.rule, self._open_lines(entry)
         if rule is SwitchRule.NEVER or not open_lines:
             return None
@@ -570,7 +505,7 @@ class WaitingLines:
                 return number, MoveReason.BUDGET
         return None
 
-    def _optimal(self, entry: _Entry, slack_s: float, rest_s: float) -> tuple[int, MoveReason] | None:
+    def _optimal(self, entry: WaitingEntry, slack_s: float, rest_s: float) -> tuple[int, MoveReason] | None:
         """Neighbour towards the line that is worth more than waiting here for one more step."""
         lines = range(self._classes.count)
         values = stopping_values([self._prospect(entry, number) for number in lines], slack_s, rest_s)
@@ -579,7 +514,7 @@ class WaitingLines:
         best = max(open_lines, key=lambda number: values[number][0], default=None)
         return None if best is None else (best, MoveReason.BETTER_CHANCE)
 
-    def _prospect(self, entry: _Entry, number: int) -> LineProspect:
+    def _prospect(self, entry: WaitingEntry, number: int) -> LineProspect:
         """What a line promises: surplus quality brings a job nothing, less than its own costs."""
         home = self._classes.of(entry.job.quality)
         worth = self._classes.middle(max(number, home))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.lab.fleet.applications import applications as applications
+from kwiken.lab.fleet.application_world import applications as applications
 from kwiken.lab.fleet.behaviour import Behaviour as Behaviour, Knowledge as Knowledge
 from kwiken.lab.fleet.catalogue import SCENARIOS as SCENARIOS
 from kwiken.lab.fleet.comparison import run_of as run_of

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet.applications import applications
+from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.platforms import LOCAL, cloud, some_of_cloud
 from kwiken.lab.fleet.targets import targets
 from kwiken.lab.fleet.world import World

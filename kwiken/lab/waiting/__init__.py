@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.lab.waiting.changed_world import changed_world as changed_world
+from kwiken.lab.waiting.ablations import changed_world as changed_world
 from kwiken.lab.waiting.head_of_line import borrowing_waits as borrowing_waits
 from kwiken.lab.waiting.managers import LINED_MANAGERS as LINED_MANAGERS
 from kwiken.lab.waiting.outcome import LinedOutcome as LinedOutcome

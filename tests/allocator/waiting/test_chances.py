@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.waiting import (
+    BusyFamily,
     BusyTimes,
-    Family,
     LineProspect,
     Slack,
     best_value,
@@ -64,16 +64,16 @@ def test_exponential_times_have_no_age(age_s: float, within_s: float) -> None:
 
 
 DRAWS = {
-    Family.NORMAL: lambda rng: rng.gauss(100, 10),
-    Family.LOGNORMAL: lambda rng: rng.lognormvariate(4, 0.8),
-    Family.EXPONENTIAL: lambda rng: rng.expovariate(0.01),
-    Family.WEIBULL: lambda rng: rng.weibullvariate(100, 4.5),
-    Family.GAMMA: lambda rng: rng.gammavariate(2.5, 40),
+    BusyFamily.NORMAL: lambda rng: rng.gauss(100, 10),
+    BusyFamily.LOGNORMAL: lambda rng: rng.lognormvariate(4, 0.8),
+    BusyFamily.EXPONENTIAL: lambda rng: rng.expovariate(0.01),
+    BusyFamily.WEIBULL: lambda rng: rng.weibullvariate(100, 4.5),
+    BusyFamily.GAMMA: lambda rng: rng.gammavariate(2.5, 40),
 }
 
 
 @pytest.mark.parametrize("family", DRAWS)
-def test_a_family_is_found_again(family: Family) -> None:
+def test_a_family_is_found_again(family: BusyFamily) -> None:
     rng = random.Random(11)
     samples = [DRAWS[family](rng) for _ in range(3000)]
     found = fitted(samples)

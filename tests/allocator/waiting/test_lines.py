@@ -218,8 +218,7 @@ def test_no_job_is_lost_or_started_twice(
             fleet.step(now_s)
             late = [start for start in fleet.started if start.late]
             assert all(start.moves[-1].reason is MoveReason.SPENT for start in late)
-            if any(state.free for state in lines.state()):  # no spent budget waits beside a free slot
-                assert lines.next_test_s() >= now_s
+            assert lines.next_test_s() > now_s  # whoever waits until then waits no longer than it takes
         fleet.finish(now_s)
         return fleet.started
 

@@ -12,7 +12,7 @@ from kwiken.allocator.placement import SOURCE_CAUTION, Cluster, Node, NodeClass,
 from kwiken.allocator.placement.schedulers import reservation, scheduler
 from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
 from kwiken.base.errors import InputError
-from kwiken.lab.fleet.applications import applications
+from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
 from kwiken.lab.fleet.managers import CONTESTANTS, simulate
 from kwiken.lab.fleet.platforms import LOCAL, cloud

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.waiting.scores.planned_lines import planned_lines as planned_lines
+from kwiken.allocator.waiting.scores.lines_for_jobs import planned_lines as planned_lines
 from kwiken.allocator.waiting.scores.pressure import (
     job_quality as job_quality,
     node_qualities as node_qualities,
