@@ -36,7 +36,7 @@ def test_parts_and_their_jobs_grow_with_the_seeds() -> None:
 
 def test_small_parts_run() -> None:
     whole = reproduction("arq", seeds=1)
-    small = {"closed forms", "low", "head of line", "not reproduced"}
+    small = {"closed forms", "head of line", "not reproduced"}
     found = run(Reproduction(whole.name, whole.title, tuple(one for one in whole.parts if one.name in small)))
     by_metric = {row.metric: row.ours for row in found.rows}
     assert by_metric["nodes of the local cluster"] == 40

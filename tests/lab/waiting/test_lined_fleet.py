@@ -20,7 +20,7 @@ def run(scenario: str, manager: str, seed: int = 5) -> LinedOutcome:
     return LinedSimulation(LINED_SCENARIOS[scenario].draw(seed), scenario, LINED_MANAGERS[manager]).run()
 
 
-@pytest.mark.parametrize("manager", ["paragon", "least loaded", "arq", "suitable lines, optimal stopping"])
+@pytest.mark.parametrize("manager", ["paragon", "least loaded", "arq", "suitable lines"])
 def test_every_job_ends_once_and_after_its_arrival(manager: str) -> None:
     found = run("oversubscribed", manager)
     done = np.isfinite(found.finished_s)
