@@ -34,7 +34,7 @@ class LinedRules:
 
     Attributes:
         together: whether an application that presses hard also bears little, which the generator leaves open.
-        contention: factor on the pressure of neighbours, 0 or more.
+        contention: factor on the pressure of neighbours, above 0.
         platforms: whether platforms differ in speed.
     """
 
@@ -45,6 +45,6 @@ class LinedRules:
 
 ABLATIONS: Final = {
     "needs go together": LinedRules(together=True),
-    "no contention": LinedRules(contention=0.0),
+    "a tenth of the contention": LinedRules(contention=0.1),
     "platforms alike": LinedRules(platforms=False),
 }
