@@ -38,6 +38,7 @@ def caches_of(number: int, seed: int) -> dict[str, float]:
             found[f"{name} {count}"] = speedup(trace, model, count)
     for count in range(CACHES + 1):
         found[f"none {count}"] = speedup(trace, None, count)
+    found["defragmented"] = defragmented(number, seed)["speedup"]
     one = train(trace, levels=1)
     counts = np.sum([stream.occupancy for stream in one.streams], axis=0)
     found |= {f"state {state}": 100 * float(counts[state] / counts.sum()) for state in range(4)}
