@@ -6,7 +6,6 @@ import numpy as np
 
 from benchmarks.harness import Row, alone, side_by_side
 from kwiken.batch.racks import (
-    RackProblem,
     RackTree,
     TupleOffer,
     plan_racks,
@@ -14,6 +13,7 @@ from kwiken.batch.racks import (
     rack_response_s,
     select_tuple,
 )
+from kwiken.batch.racks.problem import RackProblem
 from kwiken.batch.racks.provisioning import provision_literally
 from kwiken.lab.reproduction.batch.corral.workloads import TESTBED, w1
 

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from kwiken.apps.demo_batch.outcome import BatchArm as BatchArm, BatchDemo as BatchDemo, verdict as verdict
+from kwiken.apps.demo_batch.outcome import BatchDemo as BatchDemo, verdict as verdict
 from kwiken.apps.demo_batch.run import run_demo_batch as run_demo_batch

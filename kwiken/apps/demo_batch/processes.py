@@ -34,7 +34,7 @@ START_S: Final = 90.0  # for everything to be ready
 GRACE_S: Final = 3.0
 
 
-class Processes:
+class DemoProcesses:
     """Processes that this demonstration has started, ended by their own ids.
 
     Args:
@@ -93,13 +93,13 @@ class Processes:
 
 
 @contextlib.asynccontextmanager
-async def processes(log: Path) -> AsyncIterator[Processes]:
+async def processes(log: Path) -> AsyncIterator[DemoProcesses]:
     """Processes that end with the block.
 
     Yields:
         What starts them.
     """
-    found = Processes(log)
+    found = DemoProcesses(log)
     try:
         yield found
     finally:
@@ -114,7 +114,7 @@ def free_port(host: str) -> int:
 
 
 async def start_dask(
-    started: Processes, racks: LocalRacks, resource: str
+    started: DemoProcesses, racks: LocalRacks, resource: str
 ) -> tuple[str, dict[str, list[asyncio.subprocess.Process]]]:
     """Start a scheduler beside the racks, and workers in them.
 
@@ -140,7 +140,7 @@ async def start_dask(
     return address, workers
 
 
-async def start_service(started: Processes, racks: LocalRacks) -> str:
+async def start_service(started: DemoProcesses, racks: LocalRacks) -> str:
     """Start the search service, its stages in several racks, and wait for its first answer; its address."""
     ports = iter(range(FIRST_PORT, FIRST_PORT + 100)) if racks.limited else None
 

@@ -29,7 +29,7 @@ from kwiken.apps.demo_batch.processes import (
     START_S,
     THREADS,
     WORKERS,
-    Processes,
+    DemoProcesses,
     processes,
     start_dask,
     start_service,
@@ -292,7 +292,7 @@ async def _fetched(address: str) -> dict[str, tuple[float, float]]:
 
 
 async def _stop(
-    started: Processes, workers: list[asyncio.subprocess.Process], run: BatchRun, say: Say, rack: str
+    started: DemoProcesses, workers: list[asyncio.subprocess.Process], run: BatchRun, say: Say, rack: str
 ) -> None:
     """Kill the workers of a rack once the jobs run."""
     await run.started.wait()

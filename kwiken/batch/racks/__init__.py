@@ -11,12 +11,10 @@ from kwiken.batch.racks.document import (
     rack_plan as rack_plan,
 )
 from kwiken.batch.racks.planning import (
-    EXCHANGES as EXCHANGES,
     PlannedRacks as PlannedRacks,
     plan_racks as plan_racks,
 )
 from kwiken.batch.racks.problem import (
-    RackProblem as RackProblem,
     problem_of as problem_of,
 )
 from kwiken.batch.racks.response import (
@@ -32,4 +30,4 @@ from kwiken.batch.racks.selection import (
     TupleOffer as TupleOffer,
     select_tuple as select_tuple,
 )
-from kwiken.batch.racks.tree import RackTree as RackTree, Reservation as Reservation
+from kwiken.batch.racks.tree import RackTree as RackTree, TreeReservation as TreeReservation

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.batch.racks.problem import RackProblem
-from kwiken.batch.racks.provisioning import Allocation
+from kwiken.batch.racks.provisioning import RackAllocation
 from kwiken.batch.racks.schedule import Objective
 
 BLOCK: Final = 32  # jobs between two kept states of the racks
@@ -21,7 +21,7 @@ CHOSEN_BY_DELAY: Final = 0.8  # of the exchanges whose job is drawn by what it c
 class _State:
     """A schedule in which a part can be replaced: the racks' state is kept every `BLOCK` jobs."""
 
-    def __init__(self, problem: RackProblem, kind: Objective, allocation: Allocation) -> None:
+    def __init__(self, problem: RackProblem, kind: Objective, allocation: RackAllocation) -> None:
         self.times = problem.response_s.tolist()
         self.arrivals = problem.arrivals_s.tolist()
         self.racks, self.makespan = problem.racks, kind == "makespan"
@@ -107,8 +107,13 @@ class _State:
 
 
 def exchange(
-    problem: RackProblem, kind: Objective, allocation: Allocation, *, tries: int, chance: np.random.Generator
-) -> Allocation:
+    problem: RackProblem,
+    kind: Objective,
+    allocation: RackAllocation,
+    *,
+    tries: int,
+    chance: np.random.Generator,
+) -> RackAllocation:
     """Improve an allocation by exchanges that lower the objective.
 
     An exchange gives one job another number of racks, out of those that make it quicker than fewer would, or
@@ -167,7 +172,7 @@ def exchange(
             near = problem.arrivals_s[order[max(0, first - 1) : last + 1]]
             state.by_arrival = bool((np.diff(near) >= 0).all())
     value = state.value if kind == "makespan" else state.value / jobs
-    return Allocation(np.array(state.widths), np.array(state.order), value)
+    return RackAllocation(np.array(state.widths), np.array(state.order), value)
 
 
 REFRESH: Final = 200  # tries between two looks at which jobs could gain

@@ -10,7 +10,7 @@ import numpy as np
 from kwiken.batch.racks.bounds import bound_s
 from kwiken.batch.racks.exchanges import exchange
 from kwiken.batch.racks.problem import RackProblem, penalised
-from kwiken.batch.racks.provisioning import Allocation, Evaluator, provision_by_price, provision_on_path
+from kwiken.batch.racks.provisioning import Evaluator, RackAllocation, provision_by_price, provision_on_path
 from kwiken.batch.racks.schedule import Objective, RackSchedule, prioritise
 
 EXCHANGES: Final = 4000  # tries after provisioning; about 0.2 s for 500 jobs
@@ -69,7 +69,7 @@ def plan_racks(
         chosen = RackProblem(problem.names, problem.arrivals_s, problem.input_bytes, times)
     evaluator = Evaluator(chosen, kind)
     source = provision_on_path(evaluator)
-    best: Allocation = source
+    best: RackAllocation = source
     if not published:
         best = min(source, provision_by_price(evaluator), key=lambda found: found.value_s)
         best = exchange(chosen, kind, best, tries=exchanges, chance=np.random.default_rng(seed))

@@ -19,7 +19,7 @@ PRICES: Final = 24  # prices of rack time that are tried in each of two rounds
 
 
 @dataclass(frozen=True, eq=False)
-class Allocation:
+class RackAllocation:
     """Numbers of racks and the order in which the jobs take racks.
 
     Attributes:
@@ -59,7 +59,9 @@ def widths_at(path: Ints, step: int, jobs: int) -> Ints:
     return 1 + np.bincount(path[:step], minlength=jobs)
 
 
-def provision_literally(problem: RackProblem, kind: Objective, choose_s: Floats | None = None) -> Allocation:
+def provision_literally(
+    problem: RackProblem, kind: Objective, choose_s: Floats | None = None
+) -> RackAllocation:
     """The source's heuristic to the letter: every step of the path is evaluated, and the best is kept.
 
     Args:
@@ -69,12 +71,12 @@ def provision_literally(problem: RackProblem, kind: Objective, choose_s: Floats 
     times, racks = chosen.response_s, chosen.racks
     widths = np.ones(chosen.jobs, dtype=np.int64)
     current = times[:, 0].copy()
-    best: Allocation | None = None
+    best: RackAllocation | None = None
     while True:
         schedule = prioritise(chosen, widths)
         value = schedule.objective(chosen.arrivals_s, kind)
         if best is None or value < best.value_s:
-            best = Allocation(widths.copy(), schedule.order, value)
+            best = RackAllocation(widths.copy(), schedule.order, value)
         if not np.isfinite(current.max()):
             return best
         longest = int(np.argmax(current))
@@ -84,7 +86,7 @@ def provision_literally(problem: RackProblem, kind: Objective, choose_s: Floats 
         if (widths == racks).all():
             schedule = prioritise(chosen, widths)
             value = schedule.objective(chosen.arrivals_s, kind)
-            return Allocation(widths, schedule.order, value) if value < best.value_s else best
+            return RackAllocation(widths, schedule.order, value) if value < best.value_s else best
 
 
 def _with_response(problem: RackProblem, response_s: Floats) -> RackProblem:
@@ -110,13 +112,13 @@ class Evaluator:
         ends = starts + lengths
         return float(ends.max() if self.kind == "makespan" else (ends - self.problem.arrivals_s).mean())
 
-    def allocation(self, widths: Ints, order: Ints | None = None) -> Allocation:
-        """Allocation with its objective; the source's order unless one is given."""
+    def allocation(self, widths: Ints, order: Ints | None = None) -> RackAllocation:
+        """RackAllocation with its objective; the source's order unless one is given."""
         order = source_order(self.problem, widths) if order is None else order
-        return Allocation(widths, order, self.value(widths, order))
+        return RackAllocation(widths, order, self.value(widths, order))
 
 
-def provision_on_path(evaluator: Evaluator) -> Allocation:
+def provision_on_path(evaluator: Evaluator) -> RackAllocation:
     """Best step of the source's path, without evaluating every one.
 
     There are two cases:
@@ -144,10 +146,10 @@ def provision_on_path(evaluator: Evaluator) -> Allocation:
     return best
 
 
-def _by_bound(evaluator: Evaluator, path: Ints) -> Allocation:
+def _by_bound(evaluator: Evaluator, path: Ints) -> RackAllocation:
     problem = evaluator.problem
     bounds = _step_bounds(problem, path)
-    best: Allocation | None = None
+    best: RackAllocation | None = None
     for looks, step in enumerate(np.argsort(bounds, kind="stable").tolist()):
         if best is not None and (bounds[step] >= best.value_s or looks >= MAX_PATH_LOOKS):
             break
@@ -185,7 +187,7 @@ def widths_at_price(problem: RackProblem, price: float) -> Ints:
     return 1 + cheapest
 
 
-def provision_by_price(evaluator: Evaluator, base: Floats | None = None) -> Allocation:
+def provision_by_price(evaluator: Evaluator, base: Floats | None = None) -> RackAllocation:
     """Best allocation over prices of rack time, in the source's order and with the least work first.
 
     The path of the source makes long jobs equally long. One price for all lets each job have the number of
@@ -196,7 +198,7 @@ def provision_by_price(evaluator: Evaluator, base: Floats | None = None) -> Allo
     """
     problem = evaluator.problem
     prices = np.concatenate([[0.0], np.geomspace(1e-4, 10.0, PRICES)]) if base is None else base
-    best: Allocation | None = None
+    best: RackAllocation | None = None
     best_price = 0.0
     for prices_of_round in (prices, None):
         tried = prices_of_round

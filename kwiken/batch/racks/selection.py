@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from kwiken.batch.racks.tree import RackTree, Reservation
+from kwiken.batch.racks.tree import RackTree, TreeReservation
 
 SelectionPolicy = Literal["balanced", "random", "time", "base", "fastest"]
 
@@ -33,7 +33,7 @@ class TupleChoice:
     """Chosen tuple, where it is reserved, and its imbalance."""
 
     offer: TupleOffer
-    reservation: Reservation
+    reservation: TreeReservation
     imbalance: float
 
 

@@ -14,7 +14,7 @@ ROUNDING = 1e-9  # of a link's bandwidth
 
 
 @dataclass(frozen=True, eq=False)
-class Reservation:
+class TreeReservation:
     """Virtual cluster in a tree: slots on machines, and bandwidth on the links that separate them.
 
     Attributes:
@@ -91,7 +91,7 @@ class RackTree:
         allowed = np.floor(link / bandwidth + ROUNDING).astype(np.int64)
         return np.where(most >= size - allowed, most, np.minimum(most, allowed))
 
-    def reserve(self, size: int, bandwidth: float, *, exact: bool = True) -> Reservation | None:
+    def reserve(self, size: int, bandwidth: float, *, exact: bool = True) -> TreeReservation | None:
         """Find slots in the lowest subtree that has room, without taking them; None if there are none.
 
         Inside the subtree children are filled in order, each as far as it can be. Where that fails, since a
@@ -107,7 +107,7 @@ class RackTree:
         whole = np.flatnonzero(machine >= size)
         if len(whole):
             best = whole[np.argmin(self.free[whole])]
-            return Reservation(size, bandwidth, np.array([best]), np.array([size]))
+            return TreeReservation(size, bandwidth, np.array([best]), np.array([size]))
         for groups, inside in (
             (self.rack_of, np.bincount(self.rack_of, machine, minlength=len(rack))),
             (self.machine_pod, np.bincount(self.pod_of, rack, minlength=len(pod))),
@@ -122,7 +122,7 @@ class RackTree:
 
     def _filled(
         self, members: Ints, machine: Ints, rack: Ints, pod: Ints, size: int, bandwidth: float
-    ) -> Reservation | None:
+    ) -> TreeReservation | None:
         """Fill the machines of a subtree in order, racks and pods no further than their links allow."""
         order = members[np.lexsort((-machine[members], self.rack_of[members], self.machine_pod[members]))]
         counts = machine[order].copy()
@@ -142,10 +142,10 @@ class RackTree:
             return None
         kept = counts > 0
         sort = np.argsort(order[kept])
-        found = Reservation(size, bandwidth, order[kept][sort], counts[kept][sort])
+        found = TreeReservation(size, bandwidth, order[kept][sort], counts[kept][sort])
         return found if self.has_room(found) else None
 
-    def _by_sums(self, size: int, bandwidth: float) -> Reservation | None:
+    def _by_sums(self, size: int, bandwidth: float) -> TreeReservation | None:
         """Exact search: numbers of slots that each subtree can take, as sums over its children."""
         leaves = [
             {
@@ -182,7 +182,7 @@ class RackTree:
                 for leaf, count in self._split(racks[own_racks[place]], [leaves[m] for m in own], of_rack):
                     counts[own[leaf]] = count
         machines = np.array(sorted(machine for machine, count in counts.items() if count), dtype=np.int64)
-        return Reservation(size, bandwidth, machines, np.array([counts[m] for m in machines.tolist()]))
+        return TreeReservation(size, bandwidth, machines, np.array([counts[m] for m in machines.tolist()]))
 
     def _fits(self, level: int, place: int, count: int, size: int, bandwidth: float) -> bool:
         return bool(min(count, size - count) * bandwidth <= self.links[level][place] * (1 + ROUNDING))
@@ -206,7 +206,7 @@ class RackTree:
             yield place, count
             left -= count
 
-    def demands(self, found: Reservation) -> list[tuple[Ints, Floats]]:
+    def demands(self, found: TreeReservation) -> list[tuple[Ints, Floats]]:
         """Bandwidth that a reservation needs on links: by level, the places and the bandwidth of each."""
         out = []
         groups: Ints = found.machines
@@ -219,7 +219,7 @@ class RackTree:
             out.append((groups, np.minimum(counts, found.size - counts) * found.bandwidth))
         return out
 
-    def has_room(self, found: Reservation) -> bool:
+    def has_room(self, found: TreeReservation) -> bool:
         """Whether all slots and links of a reservation are free."""
         if (self.free[found.machines] < found.counts).any():
             return False
@@ -228,13 +228,13 @@ class RackTree:
             for level, (places, need) in enumerate(self.demands(found))
         )
 
-    def take(self, found: Reservation, sign: int = 1) -> None:
+    def take(self, found: TreeReservation, sign: int = 1) -> None:
         """Take the slots and links of a reservation; with a sign of -1 give them back."""
         self.free[found.machines] -= sign * found.counts
         for level, (places, need) in enumerate(self.demands(found)):
             self.links[level][places] -= sign * need
 
-    def imbalance(self, found: Reservation, resources: str = "changed") -> float:
+    def imbalance(self, found: TreeReservation, resources: str = "changed") -> float:
         """Sum of (1 - utilisation) squared after a reservation that is not taken yet.
 
         Args:

@@ -10,10 +10,10 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import linprog
 
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import RackProblem, plan_racks, problem_of, rack_plan
+from kwiken.batch.racks import plan_racks, problem_of, rack_plan
 from kwiken.batch.racks.bounds import batch_bound_s, bound_s, mean_bound_s, online_bound_as_printed_s
 from kwiken.batch.racks.exchanges import exchange
-from kwiken.batch.racks.problem import penalised, shuffle_share
+from kwiken.batch.racks.problem import RackProblem, penalised, shuffle_share
 from kwiken.batch.racks.provisioning import (
     Evaluator,
     path_of,

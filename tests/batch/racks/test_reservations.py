@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.racks import RackTree, Reservation, TupleOffer, select_tuple
+from kwiken.batch.racks import RackTree, TreeReservation, TupleOffer, select_tuple
 
 
 def one_rack() -> RackTree:
@@ -39,7 +39,7 @@ def test_links_carry_the_smaller_part() -> None:
     whole = tree.reserve(4, 200.0)
     assert whole is not None
     assert tree.demands(whole)[0][1].tolist() == [0.0]
-    split = Reservation(4, 200.0, np.array([0, 1]), np.array([2, 2]))
+    split = TreeReservation(4, 200.0, np.array([0, 1]), np.array([2, 2]))
     assert tree.demands(split)[0][1].tolist() == [400.0, 400.0]
 
 
@@ -67,9 +67,9 @@ def test_a_reservation_is_found_exactly_where_there_is_one(seed: int) -> None:
         assert tree.has_room(found)
 
 
-def _reservation(size: int, bandwidth: float, counts: tuple[int, ...]) -> Reservation:
+def _reservation(size: int, bandwidth: float, counts: tuple[int, ...]) -> TreeReservation:
     numbers = np.array(counts, dtype=np.int64)
-    return Reservation(size, bandwidth, np.flatnonzero(numbers), numbers[numbers > 0])
+    return TreeReservation(size, bandwidth, np.flatnonzero(numbers), numbers[numbers > 0])
 
 
 def test_what_is_given_back_restores_everything() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
-from kwiken.batch.racks import RackTree, Reservation, SelectionPolicy, TupleOffer, select_tuple
+from kwiken.batch.racks import RackTree, SelectionPolicy, TreeReservation, TupleOffer, select_tuple
 
 MBPS: Final = 1e6 / 8
 GBPS: Final = 1e9 / 8
@@ -159,7 +159,7 @@ def _least_bandwidth(times: Floats, asked_s: float, sizes: Ints, bands: Floats) 
 
 
 @dataclass(frozen=True)
-class Admission:
+class RequestAdmission:
     """What became of the requests.
 
     Attributes:
@@ -187,7 +187,7 @@ def admitted(
     oversubscription: float = 10.0,
     outliers: bool = False,
     oracle: bool = False,
-) -> Admission:
+) -> RequestAdmission:
     """Let a cluster take requests one by one under a policy.
 
     Args:
@@ -198,7 +198,7 @@ def admitted(
     tree = tree_of(oversubscription)
     chance = np.random.default_rng([seed, 12])
     running: list[tuple[float, int]] = []
-    held: dict[int, Reservation] = {}
+    held: dict[int, TreeReservation] = {}
     ratios: list[float] = []
     goodput, rejected = 0.0, 0
     for number, request in enumerate(requests):
@@ -221,7 +221,7 @@ def admitted(
         goodput += request.input_bytes
         ratios.append(took / request.base.time_s)
     found = np.array(ratios or [1.0])
-    return Admission(
+    return RequestAdmission(
         rejected=rejected / len(requests),
         goodput=goodput,
         late=float((found > LATE).mean()),
@@ -230,7 +230,7 @@ def admitted(
     )
 
 
-def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 10.0) -> Admission:
+def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 10.0) -> RequestAdmission:
     """Let a cluster take requests by slots alone, with links shared fairly among the jobs that cross them.
 
     Each job asks for the slots of its base tuple, which are taken as near together as they are free. A job's
@@ -240,7 +240,7 @@ def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 
     tree = tree_of(oversubscription)
     crossing = [np.zeros(len(link)) for link in tree.links]
     running: list[tuple[float, int]] = []
-    held: dict[int, Reservation] = {}
+    held: dict[int, TreeReservation] = {}
     ratios: list[float] = []
     goodput, rejected = 0.0, 0
     for number, request in enumerate(requests):
@@ -266,7 +266,7 @@ def shared_fairly(requests: list[DeadlineRequest], *, oversubscription: float = 
         goodput += request.input_bytes
         ratios.append(took / request.base.time_s)
     times = np.array(ratios or [1.0])
-    return Admission(
+    return RequestAdmission(
         rejected=rejected / len(requests),
         goodput=goodput,
         late=float((times > LATE).mean()),
@@ -280,6 +280,6 @@ FAIR_FLOOR: Final = 0.7  # of the wanted time that a job takes with any bandwidt
 FAIR_CEILING: Final = 5.0
 
 
-def _flows_of(found: Reservation) -> Reservation:
+def _flows_of(found: TreeReservation) -> TreeReservation:
     """The reservation with one unit of bandwidth, which counts what crosses each link."""
-    return Reservation(found.size, 1.0, found.machines, found.counts)
+    return TreeReservation(found.size, 1.0, found.machines, found.counts)

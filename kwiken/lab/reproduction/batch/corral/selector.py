@@ -11,7 +11,7 @@ from kwiken.batch.racks import RackTree, SelectionPolicy
 from kwiken.lab.reproduction.batch.corral.requests import (
     DISK,
     MEAN_BANDWIDTH,
-    Admission,
+    RequestAdmission,
     RequestSettings,
     admitted,
     drawn_requests,
@@ -49,7 +49,7 @@ CASES: Final = (
 TESTBED: Final = RequestSettings(disk=250.0, requests=100)
 
 
-def selected(kind: str, value: float, seed: int) -> dict[str, Admission]:
+def selected(kind: str, value: float, seed: int) -> dict[str, RequestAdmission]:
     """Admissions at one point of a sweep, by policy."""
     seed += FIRST_SEED
     settings = RequestSettings()
@@ -110,7 +110,7 @@ def _example(results: list[list[float]]) -> Findings:
     )
 
 
-def _rows(results: list[list[dict[str, Admission]]]) -> Findings:
+def _rows(results: list[list[dict[str, RequestAdmission]]]) -> Findings:
     by_case = dict(zip(CASES, results, strict=True))
     rows = [
         *_rejections(by_case, "Figure 4.4a", "occupancy", OCCUPANCIES),
@@ -138,7 +138,7 @@ def _rows(results: list[list[dict[str, Admission]]]) -> Findings:
     return Findings(tuple(rows), plots)
 
 
-Cases = dict[tuple[str, float], list[dict[str, Admission]]]
+Cases = dict[tuple[str, float], list[dict[str, RequestAdmission]]]
 
 
 def _rejections(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) -> list[ReproducedRow]:
