@@ -95,7 +95,7 @@ def workers_by_rack(workers: Mapping[str, Any]) -> dict[str, set[str]]:
     """Addresses of the workers of each rack.
 
     Args:
-        workers: result of `workers_of`.
+        workers: what `workers_of` returns, by address.
     """
     found: dict[str, set[str]] = {}
     for address, worker in workers.items():

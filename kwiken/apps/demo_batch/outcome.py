@@ -14,7 +14,7 @@ class BatchArm(msgspec.Struct, frozen=True, kw_only=True):
     """Eight jobs run one way, beside the service.
 
     Attributes:
-        name: way of scheduling.
+        name: way in which the jobs were scheduled, for tables.
         makespan_s: time from the first submission to the last end, seconds.
         ended: number of jobs that ended.
         crossing_mb: megabytes that workers fetched from other racks.
@@ -47,7 +47,7 @@ class BatchDemo(msgspec.Struct, frozen=True, kw_only=True):
         lost: the jobs when a rack is stopped.
         lost_rack: name of that rack.
         again: number of jobs that were submitted anew.
-        jobs: number of jobs.
+        jobs: number of jobs that are submitted in each arm.
     """
 
     limited: bool

@@ -32,7 +32,7 @@ class PlannedJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         further_rack: name of the rack that holds the other replicas of its input.
         priority: rank by start, from 0, which is the highest.
         arrival_s: moment from which it may start, seconds.
-        start_s: planned start, seconds.
+        start_s: moment at which the plan starts it, seconds from the first arrival.
         took_s: planned time from start to end, seconds.
     """
 
@@ -55,7 +55,7 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         objective_s: makespan or mean time from arrival to end, seconds.
         heuristic_s: the same by the published heuristic alone, seconds.
         bound_s: value that no plan of whole racks goes below, seconds.
-        jobs: jobs by priority.
+        jobs: all planned jobs, the highest priority first.
     """
 
     version: int = RACK_PLAN_VERSION

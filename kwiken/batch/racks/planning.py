@@ -56,7 +56,7 @@ def plan_racks(
     by exchanges. Numbers of racks are chosen with the penalty of data, and reported without.
 
     Args:
-        kind: objective to minimise.
+        kind: makespan or mean time from arrival to end.
         alpha_s_per_byte: weight of the balance of data over racks, seconds per byte; 0 for none.
         exchanges: number of exchanges to try after provisioning, 0 or more.
         seed: seed of the exchanges.

@@ -121,7 +121,7 @@ def assumed_cluster(
     """Equal racks of options.
 
     Args:
-        racks: number of racks.
+        racks: number of equal racks, 1 or more.
         machines: number of machines in a rack.
         slots: number of slots of a machine.
         nic_gbps: bandwidth of a machine's link, Gbit per second.

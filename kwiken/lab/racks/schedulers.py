@@ -38,7 +38,7 @@ class JobScheduler(Protocol):
         """Where a job runs.
 
         Args:
-            racks: number of racks.
+            racks: number of racks of the cluster, 1 or more.
             waiting_slots: (R,) number of tasks that run on each rack now.
         """
 

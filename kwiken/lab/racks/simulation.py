@@ -351,7 +351,7 @@ def simulate_racks(
     """Run jobs on equal racks.
 
     Args:
-        racks: number of racks.
+        racks: number of equal racks, 1 or more.
         rack: one rack; its uplink is what the jobs may use of it.
         scheduler: decides where a job's tasks run.
         rates: rule by which flows share links.

@@ -69,7 +69,7 @@ class RequestSettings:
         bandwidth: mean bandwidth of the base tuples, Mbit per second.
         disk: bandwidth of a virtual machine's disk, Mbit per second.
         slack: share of the wanted time that a request asks to end early.
-        requests: number of requests.
+        requests: number of requests in a run, 1 or more.
     """
 
     occupancy: float = 0.75

@@ -53,7 +53,7 @@ def map_reduce(
 
     Args:
         arrival_s: arrival, seconds.
-        maps: number of maps.
+        maps: number of its maps, 1 or more.
         block: input of a map, bytes.
         shuffled: bytes of the shuffle.
         written: bytes that the reduces write.
