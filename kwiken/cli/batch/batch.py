@@ -20,7 +20,7 @@ COMMANDS: Final = {
         "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
     ),
     "run": LazyCommand(
-        "kwiken.cli.batch.batch_run", "Run planned jobs on Dask, on the workers of their racks."
+        "kwiken.cli.batch.racks.batch_run", "Run planned jobs on Dask, on the workers of their racks."
     ),
     "plan": LazyCommand(
         "kwiken.cli.batch.batch_plan",

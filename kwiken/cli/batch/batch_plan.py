@@ -149,7 +149,7 @@ def command(
         write_text(out, document.to_json())
         note_written(out)
     if picture is not None:
-        from kwiken.cli.batch.plan_picture import draw_plan
+        from kwiken.cli.batch.racks import draw_plan
 
         write_text(picture, draw_plan(document))
         note_written(picture)

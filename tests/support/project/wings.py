@@ -219,6 +219,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.allocate",
         "kwiken.cli.packing",
         "kwiken.cli.storage",
+        "kwiken.cli.batch.racks",
         "kwiken.cli.batch",
     ),
     "door": ("kwiken",),
