@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan, a placement, a provision, lines, racks or a whole service, as settings of others."""
+"""`kwiken export`: a plan, a placement, a provision, lines, racks or a whole service, for other programs."""
 
 from __future__ import annotations
 
