@@ -36,6 +36,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.tail.planning",
         "kwiken.tail.evaluation",
         "kwiken.tail.diagnosis",
+        "kwiken.tail.autopilot",
         "kwiken.tail.advice",
         "kwiken.tail",
     ),

@@ -1,0 +1,101 @@
+"""Proposal of a plan: learned from earlier requests, judged on later ones beside the plan in force."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.plan import Budgets, Ladder, Plan
+from kwiken.model.profile import Profile, part_of
+from kwiken.tail.evaluation import PLAN, judge
+from kwiken.tail.planning import PlanSettings, study_plan
+
+LEARN_SHARE: Final = 2 / 3  # of the requests, the earlier ones; a plan is judged on the others
+MIN_LEARN: Final = 600  # requests from which a plan is learned, and half as many on which it is judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A plan, with what it and the plan in force would have done for requests that neither was learned from.
+
+    Attributes:
+        learned: number of requests that the plan was learned from.
+        judged: number of later requests that it was judged on.
+        none_p99_ms: p99 of these without any plan, milliseconds.
+        in_force_p99_ms: p99 with the plan in force, milliseconds; that without a plan where none is.
+        plan_p99_ms: p99 with the new plan, milliseconds.
+        surely: whether the new plan cuts p99 within the confidence interval of the judgement.
+        spent: extra work of the new plan, as a share of all work.
+    """
+
+    plan: Plan
+    learned: int
+    judged: int
+    none_p99_ms: float
+    in_force_p99_ms: float
+    plan_p99_ms: float
+    surely: bool
+    spent: float
+
+    @property
+    def gain(self) -> float:
+        """Share by which p99 falls below that of the plan in force; below 0 where it rises."""
+        return 1.0 - self.plan_p99_ms / self.in_force_p99_ms if self.in_force_p99_ms > 0 else 0.0
+
+
+def propose(
+    profile: Profile,
+    in_force: Plan | None,
+    *,
+    budget: float,
+    created: str,
+    sampled: float = 1.0,
+    seed: int = 0,
+) -> Proposal:
+    """Make a plan from the earlier two thirds of the requests, and judge it on the others.
+
+    Args:
+        profile: recent requests.
+        in_force: plan in force; None for none.
+        budget: reissue budget, a share above 0 and at most 1.
+        created: RFC 3339 time to note in the plan.
+        sampled: share of the service's requests that the profile holds, above 0 and at most 1.
+        seed: seed of all draws.
+
+    Raises:
+        InputError: there are too few requests, or no plan can be made of them.
+    """
+    needed = MIN_LEARN + MIN_LEARN // 2
+    if profile.requests < needed:
+        raise InputError(f"{profile.requests} requests are known, and {needed} are needed", where="profile")
+    order = np.argsort(profile.started_s, kind="stable")
+    cut = int(LEARN_SHARE * len(order))
+    earlier, later = part_of(profile, order[:cut]), part_of(profile, order[cut:])
+    settings = PlanSettings(budgets=Budgets(reissue=budget), created=created, seed=seed)
+    plan = study_plan(earlier, settings).plan
+    judged = judge(plan, later, earlier=earlier, sampled=sampled, correlations=(None,), alone=True, seed=seed)
+    arm = judged.arm(PLAN)
+    return Proposal(
+        plan=plan,
+        learned=earlier.requests,
+        judged=later.requests,
+        none_p99_ms=judged.before.p99_ms,
+        in_force_p99_ms=_with(in_force, later, judged.before, sampled=sampled, seed=seed),
+        plan_p99_ms=arm.after.p99_ms,
+        surely=arm.cuts["p99_ms"].low > 0,
+        spent=arm.spent,
+    )
+
+
+def _with(plan: Plan | None, later: Profile, without: Ladder, *, sampled: float, seed: int) -> float:
+    """The p99 of later requests with a plan, milliseconds; one that does not fit them changes nothing."""
+    if plan is None:
+        return without.p99_ms
+    try:
+        judged = judge(plan, later, sampled=sampled, correlations=(None,), alone=True, seed=seed)
+    except (InputError, DefinitionError, KeyError):
+        return without.p99_ms
+    return judged.arm(PLAN).after.p99_ms

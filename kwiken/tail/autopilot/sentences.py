@@ -1,0 +1,109 @@
+"""Reasons of an autopilot's decisions, one sentence each."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from kwiken.model.plan import Plan
+from kwiken.tail.autopilot.comparison import Comparison
+from kwiken.tail.autopilot.proposal import Proposal
+
+
+def _judged(proposal: Proposal, which: str) -> str:
+    new, now = _ms(proposal.plan_p99_ms), _ms(proposal.in_force_p99_ms)
+    seen = f"on {proposal.judged} requests that it has not seen"
+    return f"{seen} {which} has a p99 of {new} where the present setting has {now}"
+
+
+def expected(proposal: Proposal, *, share: float, limit: int, back: int) -> str:
+    """Why a plan is tried, and how long at most."""
+    harm = f"about {back} if it puts twice as many beyond p99"
+    return (
+        f"{_judged(proposal, 'the new plan')}, so {share:.0%} of the requests get it, for at most {limit} "
+        f"requests, and {harm}"
+    )
+
+
+def no_gain(proposal: Proposal, least: float) -> str:
+    """Why a new plan is not tried."""
+    return f"{_judged(proposal, 'a new plan')}, which is no sure cut of {least:.0%}"
+
+
+def beyond_budget(proposal: Proposal, budget: float) -> str:
+    """Why a plan with other budgets than the loop's is never applied."""
+    wanted = proposal.plan.budgets.reissue
+    return f"a plan with a budget of {wanted:.2%} was proposed, and {budget:.2%} is allowed"
+
+
+def enough_seen(found: Comparison) -> str:
+    """Why a plan gets more of the requests."""
+    count = found.tried_requests
+    return f"{count} requests with the tried plan show no harm: {_beyond(found)}, so half of all get it"
+
+
+def proven(found: Comparison) -> str:
+    """Why a tried plan is kept."""
+    return f"the tried plan is better by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
+
+
+def worse(found: Comparison) -> str:
+    """Why a tried plan is taken back at once."""
+    return f"the tried plan is worse by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
+
+
+def unproven(found: Comparison, limit: int) -> str:
+    """Why a tried plan is taken back at its limit."""
+    return f"{limit} requests did not show that the tried plan is better: p99 is {_both(found)}"
+
+
+def better_so_far(found: Comparison, limit: int) -> str:
+    """What a trial shows before it is decided."""
+    done = found.tried_requests + found.other_requests
+    return f"a plan is tried, so far {done} of at most {limit} requests: p99 is {_both(found)}"
+
+
+def withdrawn(found: Comparison) -> str:
+    """Why the plan in force is taken back."""
+    why = f"{_beyond(found)}, and p99 is {_both(found)}"
+    return f"the plan in force is worse than none by more than chance: {why}"
+
+
+def held(plan: Plan | None) -> str:
+    """Why the loop changes nothing while a person acts."""
+    what = f"put plan {plan.digest} in force" if plan is not None else "removed the plan"
+    return f"a person {what}, so nothing is changed until `kwiken autopilot --resume`"
+
+
+def resumed(plan: Plan | None, *, over: bool) -> str:
+    """What the loop goes on from after a person let it."""
+    if over:
+        return "a person let the loop go on; the plan in force is beyond its budget, so it is taken back"
+    what = f"plan {plan.digest}" if plan is not None else "no plan"
+    return f"a person let the loop go on, from {what}"
+
+
+def too_soon(limit: int, left: int, in_vain: int) -> str:
+    """Why no other plan is tried yet."""
+    vain = f", and the last {in_vain} changes were in vain" if in_vain else ""
+    told = f"a change of 10% in p99 takes {limit} requests to tell"
+    return f"{told}{vain}, so the next change waits for {left} more"
+
+
+def enough(limit: int) -> str:
+    """Why another plan may be tried."""
+    return (
+        f"a change of 10% in p99 takes {limit} requests to tell, and as many have come since the last change"
+    )
+
+
+def _beyond(found: Comparison) -> str:
+    tried, other = f"{found.tried_beyond:.2%}", f"{found.other_beyond:.2%}"
+    return f"{tried} of its requests are beyond the p99 of all, and {other} of the others"
+
+
+def _both(found: Comparison) -> str:
+    return f"{_ms(found.tried_p99_ms)} with it and {_ms(found.other_p99_ms)} without"
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.4g} ms" if isfinite(milliseconds) else "more than any answer"
