@@ -42,6 +42,9 @@ FOLDERS = {
         "apply": "Put a plan in force at a running gateway.",
         "load": "Send open-loop load to a gateway.",
     },
+    "steering": {
+        "autopilot": "Try plans on a running service, keep them or take them back.",
+    },
     "allocate": {
         "probe": "Measure this machine's contention, and stages in a sandbox.",
         "classify": "Predict workloads' performance on every node from a few measurements.",
@@ -68,7 +71,7 @@ FOLDERS = {
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
-    *("serve", "stage", "up", "upkeep", "down", "status", "apply", "load", "probe"),
+    *("serve", "stage", "up", "upkeep", "autopilot", "down", "status", "apply", "load", "probe"),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
     *("fleet", "demo-place", "demo-batch", "reproduce"),

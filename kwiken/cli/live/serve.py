@@ -19,6 +19,7 @@ from kwiken.cli.live.server_options import (
     trace_options,
 )
 from kwiken.cli.shared import load_service
+from kwiken.cli.steering import AutopilotSettings, autopilot_command, autopilot_options
 
 if TYPE_CHECKING:
     from kwiken.model.service import Service
@@ -53,6 +54,14 @@ if TYPE_CHECKING:
     help="File with the token of the control routes, or set KWIKEN_TOKEN. Without a token the control "
     "routes are closed.",
 )
+@autopilot_options
+@click.option(
+    "--autopilot-state",
+    metavar="DIR",
+    default=".kwiken",
+    show_default=True,
+    help="Folder of the autopilot's history and lease.",
+)
 @allowed_hosts_option
 def command(
     *,
@@ -64,6 +73,8 @@ def command(
     local: bool,
     plan: str | None,
     token_file: str | None,
+    autopilot: AutopilotSettings,
+    autopilot_state: str,
     allowed_hosts: tuple[str, ...],
 ) -> None:
     """Run the gateway of SERVICE until told to stop.
@@ -75,10 +86,13 @@ def command(
     Requests go to POST /v1/request as JSON, and with --grpc-port to /kwiken.v1.Gateway/Ask too. Other routes
     are /livez, /readyz, and / for the service's page.
     """
+    autopilot.check(plan=plan, trace=trace.mode)
     service = load_service(server.target)
     own = [text for text in replicas if not _is_foreign(service, text)]
     if local and own:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
+    has_token = token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
+    steering = _steering(autopilot, service.name, server.traces, autopilot_state, has_token=has_token)
     import socket
 
     from kwiken.runtime.gateway.control import parse_endpoint
@@ -92,9 +106,7 @@ def command(
         port=server.port,
         grpc_port=grpc_port,
         local=local,
-        replicas=endpoints_of(
-            service, replicas, later=local or token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
-        ),
+        replicas=endpoints_of(service, replicas, later=local or has_token),
         plan=plan,
         token_file=token_file,
         traces=server.traces,
@@ -109,8 +121,28 @@ def command(
         allowed_hosts=list(allowed_hosts),
         siblings=list(siblings),
         name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",
+        autopilot=steering,
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
+
+
+def _steering(
+    settings: AutopilotSettings, service: str, traces: str | None, state: str, *, has_token: bool
+) -> list[str]:
+    """Command of the autopilot; empty if none is wanted.
+
+    Raises:
+        InputError: the autopilot could not reach the gateway, or would have nothing to learn from.
+    """
+    if not settings.wanted:
+        return []
+    if not has_token:
+        raise InputError(
+            "needs the control routes: give --token-file, or set KWIKEN_TOKEN", where="--autopilot"
+        )
+    if traces is None:
+        raise InputError("needs --traces, the folder of what is learned from", where="--autopilot")
+    return autopilot_command(settings, service, traces=traces, state=state)
 
 
 def _is_foreign(service: Service, text: str) -> bool:

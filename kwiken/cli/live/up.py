@@ -29,6 +29,7 @@ from kwiken.cli.live.server_options import (
     transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service
+from kwiken.cli.steering import AutopilotSettings, autopilot_command, autopilot_options, steered
 from kwiken.runtime.base.log_events import Event, about
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
+TRACES: Final = "traces"  # in the folder of the state, for an autopilot without --traces
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
@@ -70,6 +72,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
 )
 @plan_option
+@autopilot_options
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
     "--unresponsive-after",
@@ -92,6 +95,7 @@ def command(
     grpc_port: int | None,
     state: str,
     plan: str | None,
+    autopilot: AutopilotSettings,
     detach: bool,
     unresponsive_s: float,
     allowed_hosts: tuple[str, ...],
@@ -106,6 +110,7 @@ def command(
     into one such command: targets are kept by one ledger of the nodes, and a second command on the same nodes
     is refused.
     """
+    autopilot.check(plan=plan, trace=trace.mode)
     targets = [server.target, *others]
     services = load_services(targets)
     if len(services) > 1:
@@ -138,6 +143,7 @@ def command(
         words += ["--gateways", str(gateways)]
         words += placing.arguments()
         words += ["--plan", plan] if plan is not None else []
+        words += autopilot.arguments()
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
@@ -155,9 +161,12 @@ def command(
 
     set_up_logs(server.log_format, "supervisor", level=logging.INFO)
     LOG.setLevel(logging.INFO)
+    traces = server.traces
+    if autopilot.wanted and traces is None:
+        traces = str(Path(state) / TRACES)
     settings = ClusterSettings(
         host=server.host,
-        traces=_path(server.traces),
+        traces=_path(traces),
         otlp=server.otlp,
         trace=trace.mode,
         trace_share=trace.share,
@@ -186,7 +195,7 @@ def command(
 
     starts = {service.name: functools.partial(start, place) for place, service in enumerate(services)}
     try:
-        asyncio.run(_run(starts, placed, files, warnings))
+        asyncio.run(_run(starts, placed, files, warnings, functools.partial(_steering, autopilot, traces)))
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -296,8 +305,13 @@ async def _run(
     placed: Placed | None,
     files: Sequence[StateFiles],
     warnings: Mapping[Event, str],
+    steering: Callable[[Cluster, StateFiles], contextlib.AbstractAsyncContextManager[None]],
 ) -> None:
-    """Serve until told to stop, on the nodes of a placement if there is one."""
+    """Serve until told to stop, on the nodes of a placement if there is one.
+
+    Args:
+        steering: keeps the autopilot of a cluster, if it has one.
+    """
     import asyncio
 
     stop = asyncio.Event()
@@ -329,6 +343,7 @@ async def _run(
             count = sum(len(those) for those in cluster.replicas.values())
             line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
             _log(Event.CLUSTER_UP, line)
+            await stack.enter_async_context(steering(cluster, each))
         for cluster in clusters.values():
             say(cluster.gateway_url)
         sys.stdout.flush()
@@ -338,6 +353,20 @@ async def _run(
             await _keep(upkeep, stop)
         verb = "is" if len(clusters) == 1 else "are"
         _log(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
+
+
+@contextlib.asynccontextmanager
+async def _steering(
+    autopilot: AutopilotSettings, traces: str | None, cluster: Cluster, files: StateFiles
+) -> AsyncIterator[None]:
+    """Autopilot of a cluster, if it is wanted."""
+    if not autopilot.wanted or traces is None:
+        yield
+        return
+    name = cluster.service.name
+    command = autopilot_command(autopilot, name, traces=traces, state=str(files.folder))
+    async with steered(command, urls=cluster.gateway_urls, token=cluster.token):
+        yield
 
 
 @contextlib.asynccontextmanager

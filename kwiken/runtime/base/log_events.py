@@ -48,6 +48,10 @@ class Event(StrEnum):
     NODES_PLAYED = "nodes_played"
     UPKEEP_ACTED = "upkeep_acted"
     UPKEEP_FAILED = "upkeep_failed"
+    AUTOPILOT_ACTED = "autopilot_acted"
+    AUTOPILOT_FAILED = "autopilot_failed"
+    AUTOPILOT_ENDED = "autopilot_ended"
+    AUTOPILOT_RECORD_UNREADABLE = "autopilot_record_unreadable"
     GATEWAY_NOT_TOLD = "gateway_not_told"
     STATE_NOT_SAVED = "state_not_saved"
     # Within a process.

@@ -111,6 +111,11 @@ class Cluster:
         return self._listening.url
 
     @property
+    def gateway_urls(self) -> list[str]:
+        """URL of each gateway, for its control routes."""
+        return [self._listening.url_of(number) for number in range(self._settings.gateways)]
+
+    @property
     def _listening(self) -> GatewaySockets:
         assert self._sockets is not None, "use the cluster as an asynchronous context manager"
         return self._sockets
@@ -214,7 +219,7 @@ class Cluster:
             sockets=self._listening.files_of(number),
             port=self._listening.port,
             grpc_port=self._listening.grpc_port,
-            shown=[self._listening.url_of(each) for each in range(self._settings.gateways)],
+            shown=self.gateway_urls,
             kept=self._opened.files.plan,
             takes_over=self._ready,
             known=self._processes.addresses(),

@@ -225,24 +225,45 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
             raise InputError("catches up at a cost, but has none in the plan", where=f"stage {name!r}")
 
 
-def retune(ledger: Ledger, states: Mapping[str, StageState], program: Program, *, service: Service) -> None:
-    """Set the bounds of the accounts by a program; earnings and spends stay.
+def retune(ledger: Ledger, states: Mapping[str, StageState], *programs: Program, service: Service) -> None:
+    """Set the bounds of the accounts by what is in force; earnings and spends stay.
 
     Args:
         states: state of each stage, by name.
-        program: program that comes into force; without a plan, stages' own policies have a budget of 10%.
+        programs: programs that requests run under, one or more; of several each bound is the widest one.
+            Without a plan, stages' own policies have a budget of 10%.
     """
-    plan = program.plan
-    terms = plan.ledger if plan is not None else LedgerTerms()
-    ledger.floor.retune(terms.floor_per_s)
-    budget = plan.budgets.reissue * (1 - RESERVE_SHARE) if plan is not None else UNSTATED_SHARE
+    of_plans = [program.plan.ledger for program in programs if program.plan is not None] or [LedgerTerms()]
+    terms = of_plans[-1]
+    ledger.floor.retune(max(each.floor_per_s for each in of_plans))
     ledger.service.retune(
-        terms.service_bounds(budget if program.reissues else 0.0, least_burst=program.dearest_copy)
+        terms.service_bounds(
+            max(_reissue_budget(program) for program in programs),
+            least_burst=max(program.dearest_copy for program in programs),
+        )
     )
-    budget = plan.budgets.catch_up * (1 - RESERVE_SHARE) if plan is not None else 0.0
     ledger.catch_up.retune(
-        terms.service_bounds(budget if program.catches_up else 0.0, least_burst=program.dearest_catch_up)
+        terms.service_bounds(
+            max(_catch_up_budget(program) for program in programs),
+            least_burst=max(program.dearest_catch_up for program in programs),
+        )
     )
-    ledger.utility.retune(terms.utility_bounds(plan.budgets.utility_loss if plan is not None else 0.0))
+    losses = (each.plan.budgets.utility_loss if each.plan is not None else 0.0 for each in programs)
+    ledger.utility.retune(terms.utility_bounds(max(losses)))
     for name, state in states.items():
-        state.account.retune(terms.stage_bounds(reissue_of(service, plan, name)))
+        bounds = [terms.stage_bounds(reissue_of(service, program.plan, name)) for program in programs]
+        state.account.retune(max(bounds, key=lambda each: (each.fraction, each.peak)))
+
+
+def _reissue_budget(program: Program) -> float:
+    """Share of the work that copies may spend, less the reserve."""
+    if not program.reissues:
+        return 0.0
+    return UNSTATED_SHARE if program.plan is None else program.plan.budgets.reissue * (1 - RESERVE_SHARE)
+
+
+def _catch_up_budget(program: Program) -> float:
+    """Share of the work that catch-up may spend, less the reserve."""
+    if program.plan is None or not program.catches_up:
+        return 0.0
+    return program.plan.budgets.catch_up * (1 - RESERVE_SHARE)

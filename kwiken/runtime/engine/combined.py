@@ -92,6 +92,7 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
         ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
     ),
     **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
+    **dict.fromkeys(("author", "trial", "trial_share", "control_share", "autopilot"), _first),
     "ejected": any,
     "replicas": _replicas,
 }

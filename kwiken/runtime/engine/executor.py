@@ -34,6 +34,7 @@ from kwiken.runtime.decisions import (
     compile_program,
     retune,
 )
+from kwiken.runtime.engine.arms import Arms
 from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.hedged_call import Request, Shared
 from kwiken.runtime.engine.metrics import families
@@ -126,31 +127,57 @@ class Executor:
             admission=Admission(limits),
             sampler=sampler if observer is not None else None,
         )
-        self._program = self._compile(None)
+        self._arms = self._compile(None, None, trial_share=0.0, control_share=control_share)
 
-    def _compile(self, plan: Plan | None) -> Program:
+    def _compile(
+        self, plan: Plan | None, trial: Plan | None, *, trial_share: float, control_share: float
+    ) -> Arms:
         program = compile_program(self._service, plan, self._states)
-        retune(self._shared.ledger, self._states, program, service=self._service)
-        return program
+        tried = compile_program(self._service, trial, self._states) if trial is not None else None
+        programs = [program] if tried is None else [program, tried]
+        retune(self._shared.ledger, self._states, *programs, service=self._service)
+        return Arms(program, tried, trial_share=trial_share, control_share=control_share)
 
-    def apply(self, plan: Plan | None) -> None:
+    def apply(
+        self,
+        plan: Plan | None,
+        *,
+        trial: Plan | None = None,
+        trial_share: float = 0.0,
+        control_share: float | None = None,
+    ) -> None:
         """Put a plan in force, or none, for new requests; requests in context keep theirs.
 
-        Spends and earnings so far still count, so that changing plans buys no extra budget.
+        Spends and earnings so far still count, so that changing plans buys no extra budget. While a second
+        plan is tried, both spend from the same accounts, whose bounds are the wider ones of both.
 
         Args:
             plan: plan to put in force; None for none.
+            trial: plan that a share of the requests, drawn at random, run under instead; None for none.
+            trial_share: that share, 0 to 1.
+            control_share: share of the requests that run without any plan, 0 to 1; None for that of the
+                constructor.
 
         Raises:
-            InputError, DefinitionError: the plan does not fit the service; the old one stays in force.
+            InputError, DefinitionError: a plan does not fit the service; the old one stays in force.
         """
-        self._program = self._compile(plan)
+        share = self._control_share if control_share is None else control_share
+        self._arms = self._compile(plan, trial, trial_share=trial_share, control_share=share)
         self._counts.plans += 1
 
     @property
     def plan(self) -> Plan | None:
         """Plan in force; None without a plan."""
         return self._program.plan
+
+    @property
+    def trial(self) -> Plan | None:
+        """Plan that is tried on a share of the requests; None for none."""
+        return self._arms.trial.plan if self._arms.trial is not None else None
+
+    @property
+    def _program(self) -> Program:
+        return self._arms.program
 
     def set_replicas(self, stage: str, replicas: Sequence[Replica]) -> None:
         """Replace a stage's replicas; calls in context go on.
@@ -204,7 +231,8 @@ class Executor:
 
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        return status(self._program, self._states, self._shared, self._counts, now=self._now())
+        figures = status(self._program, self._states, self._shared, self._counts, now=self._now())
+        return figures | self._arms.status()
 
     def metrics(self) -> list[Family]:
         """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
@@ -273,6 +301,7 @@ class Executor:
                 shared.admission.leave(end, took=end - now, allowed=allowed)
             latencies = counts.latencies[outcome_of(error)]
             latencies.add(end - now)
+            self._arms.note(context.program, end - now, control=context.control, answered=error is None)
             if context.visits is not None:
                 record = self._record(context, parent, end, error, latencies, wanted=note)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
@@ -290,8 +319,13 @@ class Executor:
     def _begin(
         self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float
     ) -> Request:
-        program = self._program
-        control = program.levers and self._rng.random() < self._control_share
+        arms = self._arms
+        program, trial, control = arms.program, arms.trial, False
+        if program.levers or trial is not None:
+            draw = self._rng.random()
+            control = draw < arms.control_share
+            if trial is not None and not control and draw < arms.control_share + arms.trial_share:
+                program = trial
         self._counts.control += control
         asked = parent is not None and parent.sampled
         trace_id, span_id = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE

@@ -22,6 +22,7 @@ from kwiken.runtime.decisions import TraceSampler
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
 from kwiken.runtime.gateway.control import (
+    Author,
     Control,
     NameResolver,
     PlanFile,
@@ -36,12 +37,14 @@ from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
+from kwiken.runtime.steering import AutopilotProcess
 from kwiken.runtime.wire.foreign import ForeignTransport
 from kwiken.runtime.wire.grpc import RemoteTransport
 from kwiken.runtime.wire.transport import LocalTransport, Transport, local_replicas, log_handler_error
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_TOKEN: Final = 4096  # bytes
+TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
 DOORS: Final = 2  # of a gateway that takes requests over gRPC too
 
 
@@ -138,6 +141,9 @@ async def _serve(
             try:
                 await gateway.start()
                 announce(gateway.url)
+                if spec.autopilot:
+                    command = [*spec.autopilot, "--url", gateway.url]
+                    critical_tasks.add(AutopilotProcess(command, _token_variable(spec)).keep())
                 await stop.wait()
             finally:
                 await gateway.stop(grace_s=spec.grace_s)
@@ -176,8 +182,9 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
     kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
-        def save(plan: bytes, *, must: bool) -> None:
-            kept.save(plan, plan_file.seen if plan_file is not None else None, must=must)
+        def save(plan: bytes, *, author: Author | None, must: bool) -> None:
+            stamp = plan_file.seen if plan_file is not None else None
+            kept.save(plan, stamp, author=author, must=must)
 
         control.save_plan = save
         control.unsaved_reason = lambda: kept.trouble
@@ -213,10 +220,16 @@ async def _own_transport(
         yield remote
 
 
+def _token_variable(spec: GatewaySpec) -> dict[str, str]:
+    """Variable that hands the token of the control routes to a process beside the gateway."""
+    token = _token(spec.token_file)
+    return {TOKEN_VARIABLE: token} if token is not None else {}
+
+
 def _token(path: str | None) -> str | None:
     """Token of the control routes: from the file, else from the environment, else None."""
     if path is None:
-        return os.environ.get("KWIKEN_TOKEN", "").strip() or None
+        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
     try:
         token = read_file(Path(path), MAX_TOKEN).decode("utf-8").strip()
     except OSError as error:

@@ -78,6 +78,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         siblings: `HOST:PORT` of other gateways, which learn of plans from one another; host names are looked
             up repeatedly.
         name: name of this gateway in its log, its status and its metrics; empty for one by its machine.
+        autopilot: command of an autopilot that runs beside the gateway, but for its `--url`; empty for none.
     """
 
     target: str
@@ -106,6 +107,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     gateways: list[str] = []
     siblings: list[str] = []
     name: str = ""
+    autopilot: list[str] = []
     log_format: LogFormat = "text"
 
 

@@ -27,6 +27,7 @@ from kwiken.tail.autopilot.comparison import (
 from kwiken.tail.autopilot.proposal import Proposal as Proposal, propose as propose
 from kwiken.tail.autopilot.record import (
     ACTIONS as ACTIONS,
+    MAX_REASON as MAX_REASON,
     MAX_RECORD as MAX_RECORD,
     Action as Action,
     AutopilotRecord as AutopilotRecord,

@@ -18,3 +18,12 @@ from kwiken.runtime.gateway.control.siblings import (
     is_alone as is_alone,
     whole_body as whole_body,
 )
+from kwiken.runtime.gateway.control.steering import (
+    AUTOPILOT as AUTOPILOT,
+    MAX_LINES as MAX_LINES,
+    PERSON as PERSON,
+    Author as Author,
+    AutopilotNote as AutopilotNote,
+    NoteLine as NoteLine,
+    Setting as Setting,
+)

@@ -17,6 +17,15 @@ from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
 from kwiken.runtime.engine import Executor, combined_status, gateway_lines
 from kwiken.runtime.gateway.control.metrics import targets_of
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
+from kwiken.runtime.gateway.control.steering import (
+    AUTOPILOT,
+    PERSON,
+    Author,
+    AutopilotNote,
+    Setting,
+    read_note,
+    read_setting,
+)
 from kwiken.runtime.wire.transport import Replica, wire
 
 MAX_REPLICAS: Final = 10_000
@@ -37,8 +46,8 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
 class SavePlan(Protocol):
     """Function that saves a plan for a gateway that takes over."""
 
-    def __call__(self, plan: bytes, *, must: bool) -> None:
-        """Save a plan; raises PlanNotSavedError if `must` is set and the plan cannot be saved."""
+    def __call__(self, plan: bytes, *, author: Author | None, must: bool) -> None:
+        """Save a plan and who put it in force; raises PlanNotSavedError if it must be saved and cannot be."""
 
 
 class Control:
@@ -68,6 +77,9 @@ class Control:
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
+        self.author: Author | None = None  # who put the plan in force
+        self.note: AutopilotNote | None = None  # the autopilot's last one
+        self._epoch = 0  # of the autopilot's lease
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def authorise(self, headers: Any) -> None:
@@ -109,11 +121,12 @@ class Control:
                 f"the plan is in force here, and not at {'; '.join(answers.silent)}; apply it again"
             )
 
-    def apply(self, text: bytes, *, where: str, must: bool = False) -> None:
+    def apply(self, text: bytes, *, where: str, author: Author | None = PERSON, must: bool = False) -> None:
         """Put a plan in force, whole or not at all.
 
         Args:
             text: plan as JSON; null for no plan.
+            author: who puts it in force; None for nobody.
             must: whether to refuse a plan that cannot be saved for a gateway that takes over.
 
         Raises:
@@ -121,30 +134,103 @@ class Control:
             DefinitionError: the plan does not fit the service; names the stage.
             PlanNotSavedError: the plan must be saved and cannot be.
         """
-        before = self._executor.plan
-        plan = self.adopt(text, where=where)
+        before = self._executor.plan, self.author
+        plan = self._put(text, where, author)
         if self.save_plan is None:
             return
         try:
-            self.save_plan(msgspec.json.encode(plan), must=must and plan is not None)
+            self.save_plan(msgspec.json.encode(plan), author=author, must=must and plan is not None)
         except PlanNotSavedError:
-            self._executor.apply(before)  # no request has run in between
+            self._executor.apply(before[0])  # no request has run in between
+            self.author = before[1]
             raise
 
-    def adopt(self, text: bytes, *, where: str) -> Plan | None:
-        """Put a plan in force that is saved already, whole or not at all; returns it.
+    def _put(self, text: bytes, where: str, author: Author | None) -> Plan | None:
+        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
+        self._executor.apply(plan)
+        self.author = author
+        return plan
+
+    def adopt(self, text: bytes, *, where: str, author: Author | None = PERSON) -> None:
+        """Put a plan in force that is saved already, whole or not at all; the one in force goes on as it is.
 
         Args:
             text: plan as JSON; null for no plan.
+            author: who put it in force; None for nobody.
 
         Raises:
             InputError: the text is not a plan, or a plan for another service.
             DefinitionError: the plan does not fit the service; names the stage.
         """
-        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
-        plan = None if text.strip() == b"null" else Plan.from_json(text, where=where)
-        self._executor.apply(plan)
-        return plan
+        if text == msgspec.json.encode(self._executor.plan) and AUTOPILOT in (author, self.author):
+            self._hand_to(author)
+        else:
+            self._put(text, where, author)
+
+    def _hand_to(self, author: Author | None) -> None:
+        """Note who acts from now on; where a person does, nothing is tried any longer."""
+        if author == PERSON and self._executor.trial is not None:
+            self._executor.apply(self._executor.plan)
+        self.author = author
+
+    async def autopilot(self, request: web.BaseRequest) -> Any:
+        """GET who put the plan in force and the autopilot's note, or PUT a setting of the autopilot."""
+        if request.method == "PUT":
+            self.steer(read_setting(await request.read()))
+        return {"author": self.author, "note": self.note}
+
+    def steer(self, setting: Setting) -> None:
+        """Put a setting of an autopilot in force, whole or not at all.
+
+        A setting that cannot be saved is in force all the same: the autopilot puts it again after a restart.
+
+        Raises:
+            InputError: a person put the plan in force, another leader's setting came later, or a plan does
+                not fit.
+            DefinitionError: a plan does not fit the service; names the stage.
+        """
+        if self.author == PERSON:
+            raise InputError(
+                "a person put the plan in force; kwiken autopilot --resume lets the loop go on",
+                where="autopilot",
+            )
+        if setting.epoch < self._epoch:
+            raise InputError(
+                f"lease {self._epoch} has come after lease {setting.epoch}: another process leads now",
+                where="autopilot",
+            )
+        self._executor.apply(
+            setting.plan,
+            trial=setting.trial,
+            trial_share=setting.trial_share,
+            control_share=setting.control_share,
+        )
+        self._epoch, self.author = setting.epoch, AUTOPILOT
+        self._save()
+
+    async def resume(self, request: web.BaseRequest) -> Any:
+        """PUT: let the autopilot go on from the plan in force, whoever put it there."""
+        del request
+        self._hand_to(AUTOPILOT)
+        self._save()
+        return {"author": self.author}
+
+    async def hold(self, request: web.BaseRequest) -> Any:
+        """PUT: keep the plan in force as it is, as if a person had put it there; a trial ends."""
+        del request
+        self._hand_to(PERSON)
+        self._save()
+        return {"author": self.author}
+
+    async def take_note(self, request: web.BaseRequest) -> Any:
+        """PUT a note of the autopilot, which the status, the page and the metrics show."""
+        self.note = read_note(await request.read())
+        return {}
+
+    def _save(self) -> None:
+        if self.save_plan is not None:
+            self.save_plan(msgspec.json.encode(self._executor.plan), author=self.author, must=False)
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""
@@ -185,7 +271,7 @@ class Control:
 
     async def status(self, request: web.BaseRequest) -> Any:
         """GET the figures of all gateways together, with a line for each; of this one alone if told so."""
-        own = {**self._status(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
+        own = {**self._status(), **self.steered(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
         if not self.siblings.any or is_alone(request.rel_url.query):
             return own
         answers = await self.siblings.ask("/v1/status")
@@ -195,6 +281,10 @@ class Control:
             "gateways": gateway_lines(all_of_them),
             "gateways_silent": answers.silent,
         }
+
+    def steered(self) -> dict[str, Any]:
+        """Who put the plan in force, and the autopilot's note, as plain JSON types."""
+        return {"author": self.author, "autopilot": msgspec.to_builtins(self.note)}
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

@@ -109,4 +109,4 @@ class SharedPlan:
             if note is not None:
                 self._kept.restore(note, self._control.adopt)
             elif stamp is None:
-                self._control.adopt(b"null", where=str(self._kept.path))
+                self._control.adopt(b"null", where=str(self._kept.path), author=None)

@@ -15,6 +15,7 @@ from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine import open_own, read_file, replace_own
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.gateway.control.steering import Author
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_FILE: Final = 17 << 20  # bytes; the longest plan with some room to spare
@@ -26,10 +27,12 @@ class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         stamp: version of the plan's source file when it was last read; None without a source file.
         plan: plan as JSON; null for none.
+        author: who put it in force; None for nobody.
     """
 
     stamp: tuple[int, int, int] | None
     plan: msgspec.Raw
+    author: Author | None = None
 
 
 class PlanStore:
@@ -43,7 +46,14 @@ class PlanStore:
         self.path = path
         self.trouble: str | None = None
 
-    def save(self, plan: bytes, stamp: tuple[int, int, int] | None, *, must: bool = False) -> None:
+    def save(
+        self,
+        plan: bytes,
+        stamp: tuple[int, int, int] | None,
+        *,
+        author: Author | None = None,
+        must: bool = False,
+    ) -> None:
         """Save a plan; logs a warning if that fails.
 
         After a failure no older plan stays in the file: a gateway that takes over should rather start without
@@ -51,12 +61,13 @@ class PlanStore:
         plan than with one that was withdrawn.
 
         Args:
+            author: who put the plan in force; None for nobody.
             must: whether to raise on a failure, and to leave the older plan in the file.
 
         Raises:
             PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
         """
-        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan)))
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan), author))
         try:
             self._write(text)
         except OSError as error:
@@ -122,10 +133,11 @@ class PlanStore:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
-            apply: puts a plan in force; takes its text and, as `where`, the name of the source in errors.
+            apply: puts a plan in force; takes its text, as `where` the name of the source in errors, and its
+                author.
         """
         try:
-            apply(bytes(note.plan), where=str(self.path))
+            apply(bytes(note.plan), where=str(self.path), author=note.author)
         except KwikenError as error:
             LOG.error(  # noqa: TRY400 - an input error needs no traceback
                 "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
