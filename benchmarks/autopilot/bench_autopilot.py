@@ -46,9 +46,11 @@ def rows_of(seed: int, day_s: float) -> list[Row]:
     for step in steps(seed, day_s=day_s):
         for way in ways.values():
             way.take(step, rng)
+        told = len(pilot.decisions)
         pilot.take(step, rng)
-    for at_s, decision in pilot.decisions:
-        print(f"{seed}: {at_s / 3600:5.2f} h {decision.action}: {decision.reason}", file=sys.stderr)
+        for at_s, decision in pilot.decisions[told:]:
+            told_at = f"{seed}: {at_s / 3600:5.2f} h"
+            print(f"{told_at} {decision.action}: {decision.reason}", file=sys.stderr, flush=True)
     p99 = {name: _p99(way.latency_ms) for name, way in ways.items()} | {"autopilot": _p99(pilot.latency_ms)}
     none = p99["no plan"]
     rows = [Row(name=f"day {seed}: p99, {name}", ours=value, unit="ms") for name, value in p99.items()]

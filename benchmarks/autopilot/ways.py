@@ -31,7 +31,7 @@ from kwiken.tail.planning import PlanSettings, study_plan
 BUDGET: Final = 0.05
 SERVICE: Final = "day"
 WINDOW_S: Final = 1800.0  # of the requests that the autopilot learns from and judges on
-KEPT_SHARE: Final = 0.2  # of the requests, whose calls are known, as a sampler of traces keeps them
+KEPT_SHARE: Final = 0.1  # of the requests, whose calls are known, as a sampler of traces keeps them
 MAX_PAIRS: Final = 5_000  # of a stage, the latest
 CONTROL, PLANNED, TRIED = range(3)
 

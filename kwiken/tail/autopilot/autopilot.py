@@ -55,7 +55,7 @@ CONTROL_SHARE: Final = 0.05  # of the requests, that have no plan as long as the
 FIRST_REQUESTS: Final = 200  # with the tried plan, before it gets more
 MIN_GAIN: Final = 0.10  # by which a new plan must cut p99 on requests that it has not seen
 MIN_LIMIT, MAX_LIMIT = 10_000, 250_000  # requests of a trial
-PROPOSALS_PER_LIMIT: Final = 2  # as long as none is tried
+PROPOSAL_REQUESTS: Final = 15_000  # between two proposals, as long as none is tried
 MAX_BACK_OFF: Final = 8  # times as long until the next trial, after several in vain
 PERSON: Final = "person"
 
@@ -211,7 +211,7 @@ class Autopilot:
         left = max(0, wait - record.since_change) if record.changes else 0
         if left:
             return Decision(action="wait", reason=too_soon(limit, left, record.useless_in_row), earliest=left)
-        if self._since_proposal is not None and self._since_proposal < limit // PROPOSALS_PER_LIMIT:
+        if self._since_proposal is not None and self._since_proposal < PROPOSAL_REQUESTS:
             last = record.entries[-1].reason if record.entries else enough(limit)
             return Decision(action="wait", reason=last)
         return Decision(action="wait", reason=enough(limit), wants_proposal=True)
