@@ -18,6 +18,7 @@ PREFIX = "bench_"
 ONLY_WHEN_NAMED = frozenset(
     {"demo", "rented", "replica_choice_live", "size_live", "zones"}
     {"demo", "rented", "replica_choice_live", "size_live", "autopilot"}
+    {"demo", "rented", "replica_choice_live", "size_live", "autopilot", "autopilot_live"}
 )  # they load this machine, for minutes or for hours
 
 

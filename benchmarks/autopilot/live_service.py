@@ -26,7 +26,7 @@ class Ask(Struct, frozen=True):
 
 START_S = float(os.environ.get("KWIKEN_DAY_START", "0"))
 DAY_S = float(os.environ.get("KWIKEN_DAY_S", "0"))
-RNG = random.Random()  # noqa: S311 - times of calls
+RNG = random.Random()
 day = Service("day")
 
 

@@ -14,6 +14,7 @@ from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway import (
     GATEWAYS,
     STAGES,
+    autopilot_lines,
     figures_of,
     gateway_rows,
     remote_gateway,
@@ -340,6 +341,7 @@ def _state(replica: dict[str, Any]) -> str:
 def _spend(figures: dict[str, Any]) -> Iterable[str]:
     """Lines on the plan, the spend of each lever, the counts of requests, and the traces kept."""
     yield f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
+    yield from autopilot_lines(figures)
     yield from _reissues(figures["ledger"])
     yield from _levers(figures)
     yield (

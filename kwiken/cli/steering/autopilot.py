@@ -97,7 +97,8 @@ def command(
         return
     if traces is None:
         raise InputError("is needed: the folder or address of the gateways' traces", where="--traces")
-    asyncio.run(_steer(gateways, service, traces=traces, state=Path(state), budget=budget))
+    folder = Path(traces) if Path(traces).is_dir() else None
+    asyncio.run(_steer(gateways, service, traces=traces, folder=folder, state=Path(state), budget=budget))
 
 
 def _named(service: str | None) -> str:
@@ -137,9 +138,23 @@ async def _let(gateways: Gateways, *, go_on: bool) -> None:
                 raise InputError(f"the gateway does not answer: {error}", where=url) from error
 
 
-async def _steer(gateways: Gateways, service: str | None, *, traces: str, state: Path, budget: float) -> None:
+async def _steer(
+    gateways: Gateways,
+    service: str | None,
+    *,
+    traces: str,
+    folder: Path | None,
+    state: Path,
+    budget: float,
+) -> None:
+    """Steer until told to stop.
+
+    Args:
+        folder: folder of the traces, for the spans of the decisions; None where it is no folder.
+    """
     import asyncio
 
+    from kwiken.otel.write import DecisionSpans
     from kwiken.runtime.base.tasks import cancel_and_wait
     from kwiken.runtime.steering import Steering, SteeringSettings
 
@@ -152,12 +167,15 @@ async def _steer(gateways: Gateways, service: str | None, *, traces: str, state:
             return
         holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         settings = SteeringSettings(service=name, traces=traces, state=state, budget=budget, holder=holder)
-        steering = Steering(settings, gateways, say=lambda line: note(f"{name}: {line}"))
+        spans = DecisionSpans(name, folder) if folder is not None else None
+        steering = Steering(settings, gateways, say=lambda line: note(f"{name}: {line}"), spans=spans)
         tasks = [asyncio.create_task(steering.run()), asyncio.create_task(stop.wait())]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await cancel_and_wait(tasks)
+            if spans is not None:
+                await asyncio.to_thread(spans.close)
 
 
 async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:

@@ -423,6 +423,39 @@ PLAN_INFO = _add(
         question="Which plan is in force?",
     ),
 )
+PLAN_TRIAL = _add(
+    GATEWAY,
+    Metric(
+        name="kw.plan.trial.share",
+        kind=Kind.GAUGE,
+        unit="1",
+        labels=("kw.plan",),
+        help="Share of the requests that get a plan that the autopilot tries; no value without a trial.",
+        question="Is a plan tried, and on how many requests?",
+    ),
+)
+AUTOPILOT_DECISIONS = _add(
+    GATEWAY,
+    Metric(
+        name="kw.autopilot.decisions",
+        kind=Kind.COUNTER,
+        unit="{decision}",
+        labels=("kw.autopilot.action",),
+        help="Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
+        question="How often does the autopilot act, and how often in vain?",
+    ),
+)
+AUTOPILOT_LAST = _add(
+    GATEWAY,
+    Metric(
+        name="kw.autopilot.last",
+        kind=Kind.INFO,
+        unit="",
+        labels=("kw.autopilot.action", "kw.autopilot.reason"),
+        help="Last decision of the autopilot with its reason, cut at 128 characters.",
+        question="What did the autopilot do last, and why?",
+    ),
+)
 PLAN_CHANGES = _add(
     GATEWAY,
     Metric(

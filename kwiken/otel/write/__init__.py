@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from kwiken.otel.write.endpoint import collector_url as collector_url
     from kwiken.otel.write.labels import OTHER as OTHER, shorten as shorten
     from kwiken.otel.write.observer import (
+        DecisionRecord as DecisionRecord,
+        DecisionSpans as DecisionSpans,
         ServerSpans as ServerSpans,
         make_observer as make_observer,
         resource as resource,

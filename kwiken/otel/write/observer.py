@@ -17,7 +17,14 @@ from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
 from kwiken.otel.write.records import ExceptionRecord, RequestRecord
 from kwiken.otel.write.rotating_files import LineFiles
-from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans
+from kwiken.otel.write.span_model import (
+    INTERNAL,
+    CallRecord,
+    Server,
+    SpanData,
+    call_span,
+    request_spans,
+)
 
 if TYPE_CHECKING:
     from kwiken.otel.write.collector import Collector
@@ -189,6 +196,57 @@ class ServerSpans(SpanWriter[CallRecord]):
     def record(self, call: CallRecord) -> None:
         """Queue the record of one call; returns at once."""
         self._pipeline.put(call)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DecisionRecord:
+    """One decision of an autopilot, for a span of its own.
+
+    Attributes:
+        at_ns: moment of the decision, nanoseconds since 1970.
+        action: what was done, such as `apply` or `roll_back`.
+        reason: why, in one sentence.
+        plan: digest of the plan that the decision is about; None for none.
+    """
+
+    at_ns: int
+    action: str
+    reason: str
+    plan: str | None
+
+
+class DecisionSpans(SpanWriter[DecisionRecord]):
+    """Writer of a span for every decision of an autopilot; their service is `SERVICE-autopilot`.
+
+    Args:
+        service: name of the service that is steered.
+        traces: folder for OTLP JSON lines.
+
+    Raises:
+        InputError: the folder cannot be made.
+    """
+
+    def __init__(self, service: str, traces: Path) -> None:
+        rng = random.Random()  # noqa: S311 - identifiers, not secrets
+        name = f"{service}-autopilot"
+        shared = {**resource(name), **machine()}
+
+        def spans_of(record: DecisionRecord) -> list[SpanData]:
+            attributes: list[tuple[str, Value]] = [
+                ("kw.autopilot.action", record.action),
+                ("kw.autopilot.reason", record.reason),
+                *([("kw.plan", record.plan)] if record.plan is not None else []),
+            ]
+            ids = rng.getrandbits(128) or 1, rng.getrandbits(64) or 1
+            title = f"autopilot {record.action}"
+            return [SpanData(*ids, None, title, INTERNAL, record.at_ns, record.at_ns, attributes)]
+
+        files, collector = _outputs(name, shared, traces, None)
+        super().__init__(Pipeline(spans_of, shared, files=files, collector=collector))
+
+    def decided(self, record: DecisionRecord) -> None:
+        """Queue one decision; returns at once."""
+        self._pipeline.put(record)
 
 
 def make_observer(service: str, *, traces: Path | None = None, otlp: str | None = None) -> RequestSpans:

@@ -176,6 +176,11 @@ class Executor:
         return self._arms.trial.plan if self._arms.trial is not None else None
 
     @property
+    def trial_share(self) -> float:
+        """Share of the requests that the trial gets, 0 to 1."""
+        return self._arms.trial_share
+
+    @property
     def _program(self) -> Program:
         return self._arms.program
 

@@ -80,7 +80,8 @@ class Gateway:
             most=max_connections(doors=settings.doors),
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
-        live = LivePage(service, executor, SystemClock())
+        self.control = Control(service, executor, token=settings.token, status=self._figures)
+        live = LivePage(service, executor, SystemClock(), steered=self.control.steered)
         self._measured = SelfMeasurement(
             executor,
             live,
@@ -91,11 +92,11 @@ class Gateway:
             executor,
             lags=self._measured.lag.lags,
             instance=f"{service.name}-gateway-{os.getpid()}",
+            control=self.control,
         )
         self._started = time.monotonic()
         self._stopping = False
         self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
-        self.control = Control(service, executor, token=settings.token, status=self._figures)
         self._routes = self._routes_to(
             Pages(service.page, live, MetricsPage(self.metrics.shown), self.control, settings.name)
         )

@@ -14,6 +14,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan import Plan
+from kwiken.otel.write import DecisionRecord, DecisionSpans
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.gateway.control import MAX_LINES, PERSON, AutopilotNote, NoteLine, Setting
@@ -21,7 +22,16 @@ from kwiken.runtime.steering.gateways import NO_ANSWER, Answers, Figures, Gatewa
 from kwiken.runtime.steering.learning import learn
 from kwiken.runtime.steering.lease import Lease
 from kwiken.runtime.steering.record_file import RecordFile
-from kwiken.tail.autopilot import ACTIONS, CONTROL_SHARE, MAX_REASON, Autopilot, Decision, Proposal, Seen
+from kwiken.tail.autopilot import (
+    ACTIONS,
+    CONTROL_SHARE,
+    MAX_REASON,
+    Autopilot,
+    Decision,
+    Entry,
+    Proposal,
+    Seen,
+)
 
 LOG = logging.getLogger("kwiken.autopilot")
 POLL_S: Final = 2.0  # between two looks at the gateways
@@ -54,12 +64,21 @@ class Steering:
     Args:
         gateways: opened client of the gateways.
         say: told each decision with its reason, as one line.
+        spans: writes a span for each decision; None for none.
     """
 
-    def __init__(self, settings: SteeringSettings, gateways: Gateways, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        settings: SteeringSettings,
+        gateways: Gateways,
+        *,
+        say: Callable[[str], None],
+        spans: DecisionSpans | None = None,
+    ) -> None:
         self._settings = settings
         self._gateways = gateways
         self._say = say
+        self._spans = spans
         self._file = RecordFile(settings.state / f"{settings.service}.autopilot")
         self._lease = Lease(settings.state / f"{settings.service}.lease", settings.holder)
         self._pilot: Autopilot | None = None  # while this process leads
@@ -226,11 +245,20 @@ class Steering:
         changed = decision.action != "wait"
         if changed:
             self._say(f"{decision.action.replace('_', ' ')}: {decision.reason}")
+            self._trace(pilot.record.entries[-1])
         self._sentence = decision.reason
         if changed or time.monotonic() >= self._saved_at + SAVE_S:
             self._saved_at = time.monotonic()
             if not self._file.save(pilot.record):
                 self._sentence = f"{decision.reason}; the record cannot be saved ({self._file.trouble})"
+
+    def _trace(self, entry: Entry) -> None:
+        """Write the span of a decision."""
+        if self._spans is not None:
+            at_ns = round(entry.at_s * 1e9)
+            self._spans.decided(
+                DecisionRecord(at_ns=at_ns, action=entry.action, reason=entry.reason, plan=entry.plan)
+            )
 
     async def _follow(self, pilot: Autopilot, answers: Answers) -> None:
         """Put the setting in force at each gateway that has another one."""

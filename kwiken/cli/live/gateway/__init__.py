@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kwiken.cli.live.gateway.status_tables import (
         GATEWAYS as GATEWAYS,
         STAGES as STAGES,
+        autopilot_lines as autopilot_lines,
         gateway_rows as gateway_rows,
         replica_columns as replica_columns,
         replica_rows as replica_rows,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
 
 OK: Final = 200
+MAX_TIME_S: Final = 253_402_300_799  # the last second of year 9999
 
 
 class _Replica(msgspec.Struct):
@@ -63,6 +64,25 @@ class _Stage(msgspec.Struct):
     ledger: _Budget
 
 
+class _Line(msgspec.Struct):
+    """One decision of an autopilot."""
+
+    at_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_TIME_S)]
+    action: str
+    reason: str
+
+
+class _Note(msgspec.Struct):
+    """What an autopilot does, and its last decisions."""
+
+    phase: str
+    sentence: str
+    budget: float
+    changes: int
+    useless: int
+    history: list[_Line]
+
+
 class _Figures(msgspec.Struct):
     """Fields of a gateway's status that `kwiken status` needs; the answer has more."""
 
@@ -81,6 +101,9 @@ class _Figures(msgspec.Struct):
     utility: _Budget
     stages: dict[str, _Stage]
     plan_unkept: str | None = None
+    trial: str | None = None
+    trial_share: float = 0.0
+    autopilot: _Note | None = None
 
 
 def figures_of(url: str, token: str, *, alone: bool = False) -> dict[str, Any] | None:

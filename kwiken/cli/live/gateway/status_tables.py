@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "in flight", "copies", "denied", "spent")
 GATEWAYS: Final = ("gateway", "requests", "/s", "p50 ms", "p99 ms", "failed", "turned away")
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
+
+SHOWN_DECISIONS: Final = 3
 
 Rows = list[tuple[str, ...]]
 
@@ -81,6 +84,23 @@ def _node(replica: dict[str, Any]) -> tuple[str, ...]:
     if replica.get("node") is None:
         return "-", "-", "-", "-"
     return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
+
+
+def autopilot_lines(figures: dict[str, Any]) -> Iterator[str]:
+    """What an autopilot does and why, and its last decisions; nothing where none has left a note."""
+    note = figures.get("autopilot")
+    if note is None:
+        return
+    trial = figures.get("trial")
+    tried = f", plan {trial} on {figures['trial_share']:.0%} of the requests" if trial is not None else ""
+    yield f"autopilot {note['phase']}{tried}: {note['sentence']}"
+    yield (
+        f"autopilot budget {note['budget']:.2%}, {note['changes']} plans tried, "
+        f"{note['useless']} of them taken back"
+    )
+    for line in note["history"][-SHOWN_DECISIONS:]:
+        when = datetime.fromtimestamp(line["at_s"], UTC)
+        yield f"  {when:%H:%M:%S} {line['action'].replace('_', ' ')}: {line['reason']}"
 
 
 def number(value: float | None) -> str:

@@ -15,7 +15,6 @@ from kwiken.model.plan import Plan
 from kwiken.model.service import Service
 from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
 from kwiken.runtime.engine import Executor, combined_status, gateway_lines
-from kwiken.runtime.gateway.control.metrics import targets_of
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
 from kwiken.runtime.gateway.control.steering import (
     AUTOPILOT,
@@ -26,6 +25,7 @@ from kwiken.runtime.gateway.control.steering import (
     read_note,
     read_setting,
 )
+from kwiken.runtime.gateway.control.targets import targets_of
 from kwiken.runtime.wire.transport import Replica, wire
 
 MAX_REPLICAS: Final = 10_000

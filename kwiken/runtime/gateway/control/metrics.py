@@ -1,18 +1,17 @@
-"""Metrics of a gateway, and the list of replicas for Prometheus's service discovery."""
+"""Metrics of a gateway."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
-from urllib.parse import urlsplit
 
 from kwiken.model.service import Service
-from kwiken.otel.metrics import Family, catalog, family
+from kwiken.otel.metrics import Family, Rising, catalog, family
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.engine import Executor
+from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.metrics import HttpRequests, distribution, process_families, resource_of, target_family
-from kwiken.runtime.wire.transport import Replica, wire
+from kwiken.runtime.wire.transport import wire
 
 
 class GatewayMetrics:
@@ -20,6 +19,7 @@ class GatewayMetrics:
 
     Args:
         instance: name of the process, unique among those of the service.
+        control: control routes, which know what the autopilot does.
 
     Attributes:
         http: times of its HTTP requests.
@@ -32,8 +32,11 @@ class GatewayMetrics:
         *,
         lags: LatencyHistogram,
         instance: str,
+        control: Control,
     ) -> None:
         self._executor = executor
+        self._control = control
+        self._rising = Rising()
         self.http = HttpRequests(wire.REQUEST_PATH)
         self._lags = lags
         self._service = service.name
@@ -47,35 +50,26 @@ class GatewayMetrics:
     def collect(self) -> Iterator[Family]:
         """Read all metrics, as they are now."""
         yield from self._executor.metrics()
+        yield from self._of_autopilot()
         yield family(catalog.LOOP_LAG, [((), distribution(self._lags))])
         yield from self.http.families()
         yield from process_families()
+
+    def _of_autopilot(self) -> Iterator[Family]:
+        note, trial = self._control.note, self._executor.trial
+        if trial is not None:
+            yield family(catalog.PLAN_TRIAL, [((trial.digest,), self._executor.trial_share)])
+        if note is None:
+            return
+        yield family(
+            catalog.AUTOPILOT_DECISIONS,
+            (((action,), self._rising((action,), count)) for action, count in note.decided.items()),
+        )
+        if note.history:
+            last = note.history[-1]
+            yield family(catalog.AUTOPILOT_LAST, [((last.action, last.reason), 1)])
 
     def shown(self) -> Iterator[Family]:
         """Metrics for readers without OpenTelemetry's resources: the resource is a metric of its own."""
         yield target_family(self.resource)
         yield from self.collect()
-
-
-def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]]:
-    """Gateways and replicas as targets of Prometheus's HTTP service discovery.
-
-    Args:
-        gateways: URL of each gateway of the cluster.
-        replicas: replicas by stage; those that serve another protocol than HTTP show no metrics.
-    """
-    # Each is read by itself: its metrics must not hold its siblings' too.
-    alone = {"__param_alone": "1"} if len(gateways) > 1 else {}
-    fronts = [
-        {"targets": [urlsplit(url).netloc], "labels": {"kw_gateway": str(number), **alone}}
-        for number, url in enumerate(gateways)
-    ]
-    return fronts + [
-        {
-            "targets": [urlsplit(replica.address).netloc],
-            "labels": {"kw_stage": stage, "kw_replica": replica.id, "kw_node": replica.node},
-        }
-        for stage, those in replicas.items()
-        for replica in those
-        if replica.address.startswith("http://")
-    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
 
@@ -21,12 +22,23 @@ class LivePage:
     """What a gateway's live page shows.
 
     Requests are recorded for the page only while somebody looks at it.
+
+    Args:
+        steered: returns who put the plan in force, and the autopilot's note, as fields of the status.
     """
 
-    def __init__(self, service: Service, executor: Executor, clock: Clock) -> None:
+    def __init__(
+        self,
+        service: Service,
+        executor: Executor,
+        clock: Clock,
+        *,
+        steered: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
         self._service = service
         self._executor = executor
         self._clock = clock
+        self._steered = steered
         self._history = History()
         self._slow: SlowRequestTable | None = None
         self._asked_at = 0.0
@@ -77,7 +89,7 @@ class LivePage:
                 }
                 for name, stage in self._service.stages.items()
             ],
-            "status": self._executor.status(),
+            "status": self._steered() | self._executor.status(),
             "samples": self._history.after(samples_after),
             "slow": self._slow.after(slow_after),
             "plans": list(self._history.plans),

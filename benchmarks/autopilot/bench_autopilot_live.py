@@ -1,0 +1,203 @@
+"""Benchmark of the autopilot with real processes: the day's phases in minutes, all ways side by side.
+
+Each way has a gateway of its own, with all stages in its process, and a load of its own; all run at the
+same time, so a busy machine slows all of them. Handlers wait as the generator says and hardly compute. First
+a short day without any plan is traced: hindsight plans are made of each of its phases, and the fixed plan and
+the even spread of its first eighth. `KWIKEN_LIVE_S` is the length of the day in seconds: 300 by default, 1800
+for the half hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.autopilot.bench_autopilot import EVEN, FIRST_SHARE, FIXED, GOAL_SHARE, MAX_USELESS, PHASE
+from benchmarks.autopilot.day import PHASES, phase_at
+from benchmarks.autopilot.ways import BUDGET, plan_of
+from benchmarks.harness import Row
+from kwiken.base.errors import InputError
+from kwiken.model.plan import LedgerTerms, Plan
+from kwiken.model.profile import Profile, part_of
+from kwiken.otel.fit import fit_profile
+from kwiken.runtime.steering import Gateways
+
+DAY_S: Final = 300.0
+LEARN_S: Final = 120.0
+QUICK_S: Final = 30.0
+RATE_PER_S: Final = 40.0
+TOKEN: Final = "live-benchmark"
+READY_S: Final = 60.0
+SERVICE: Final = "benchmarks.autopilot.live_service:day"
+NONE, PILOT = "no plan", "autopilot"
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    day_s = QUICK_S if quick else float(os.environ.get("KWIKEN_LIVE_S", str(DAY_S)))
+    return asyncio.run(_run(day_s, QUICK_S if quick else LEARN_S))
+
+
+async def _run(day_s: float, learn_s: float) -> list[Row]:
+    with tempfile.TemporaryDirectory(prefix="kwiken-live-") as name:
+        folder = Path(name)
+        await _day([NONE], {}, learn_s, folder / "first", traced=True)
+        plans = _plans(folder / "first" / "0" / "traces", learn_s)
+        ways = [NONE, FIXED, EVEN, PHASE, PILOT]
+        found = await _day(ways, plans, day_s, folder / "day", traced=False)
+    return _rows(found, day_s)
+
+
+def _plans(traces: Path, learn_s: float) -> dict[str, list[Plan]]:
+    """Plans of each way by phase, from a day without a plan; a single plan holds in all phases."""
+    profile = fit_profile([traces])
+    start_s = float(profile.started_s.min())
+    phase = [phase_at(at_s - start_s, learn_s) for at_s in profile.started_s.tolist()]
+    first = _part(profile, [at_s - start_s < FIRST_SHARE * learn_s for at_s in profile.started_s.tolist()])
+    parts = [_part(profile, [one == number for one in phase]) for number in range(len(PHASES))]
+    return {
+        FIXED: [plan_of(first)],
+        EVEN: [plan_of(first, spread="equal")],
+        PHASE: [plan_of(part, insurance=0.0) for part in parts],
+    }
+
+
+def _part(profile: Profile, wanted: Sequence[bool]) -> Profile:
+    import numpy as np
+
+    return part_of(profile, np.flatnonzero(wanted))
+
+
+async def _day(
+    ways: Sequence[str], plans: Mapping[str, list[Plan]], day_s: float, folder: Path, *, traced: bool
+) -> dict[str, dict[str, Any]]:
+    """Run a day with all ways at once; returns the load's results and the last status of each way."""
+    start_s = time.time() + 5.0 + 3.0 * len(ways)  # for the gateways to start
+    env = {
+        **os.environ,
+        "KWIKEN_TOKEN": TOKEN,
+        "KWIKEN_DAY_START": str(start_s),
+        "KWIKEN_DAY_S": str(day_s),
+    }
+    gateways, urls = [], []
+    try:
+        for number, way in enumerate(ways):
+            process, url = await _gateway(way, folder / str(number), env, traced=traced)
+            gateways.append(process)
+            urls.append(url)
+        await asyncio.sleep(max(0.0, start_s - time.time()))
+        client = Gateways(urls, TOKEN)
+        async with client:
+            changing = [
+                asyncio.create_task(_follow(client, url, plans[way], start_s, day_s))
+                for way, url in zip(ways, urls, strict=True)
+                if way in plans
+            ]
+            loads = await asyncio.gather(*(_load(url, day_s, number) for number, url in enumerate(urls)))
+            await asyncio.gather(*changing)
+            statuses = [json.loads(await client.request("GET", url, "/v1/status")) for url in urls]
+        return {
+            way: {"load": load, "status": status}
+            for way, load, status in zip(ways, loads, statuses, strict=True)
+        }
+    finally:
+        for process in gateways:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+        for process in gateways:
+            await process.wait()
+
+
+async def _gateway(
+    way: str, folder: Path, env: Mapping[str, str], *, traced: bool
+) -> tuple[asyncio.subprocess.Process, str]:
+    words = ["serve", SERVICE, "--local", "--port", "0", "--traces", str(folder / "traces")]
+    words += ["--trace", "all" if traced else "sampled", "--trace-share", "0.2"]
+    if way == PILOT:
+        words += ["--autopilot", "--budget", str(BUDGET), "--autopilot-state", str(folder / "state")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kwiken.cli", *words, env=dict(env), stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(READY_S):
+        while line := (await process.stderr.readline()).decode():
+            if " at http://" in line:
+                drained = asyncio.create_task(_drain(process.stderr, way))
+                drained.add_done_callback(lambda _: None)
+                return process, line.split(" at ", 1)[1].strip()
+    raise InputError("the gateway did not start", where=way)
+
+
+async def _drain(stream: asyncio.StreamReader, way: str) -> None:
+    while line := (await stream.readline()).decode():
+        if way == PILOT and "request_turned_away" not in line:
+            print(line.rstrip(), file=sys.stderr, flush=True)
+
+
+async def _follow(client: Gateways, url: str, plans: Sequence[Plan], start_s: float, day_s: float) -> None:
+    """Put the plan of each phase in force as the phase begins."""
+    hours = sum(phase.hours for phase in PHASES)
+    since_s = 0.0
+    for number, plan in enumerate(plans):
+        await asyncio.sleep(max(0.0, start_s + since_s - time.time()))
+        await client.request("PUT", url, "/v1/plan", msgspec.json.encode(plan))
+        since_s += PHASES[number].hours / hours * day_s
+
+
+async def _load(url: str, day_s: float, seed: int) -> dict[str, Any]:
+    words = ["load", url, "--rate", str(RATE_PER_S), "--duration", str(day_s), "--seed", str(seed), "--json"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "kwiken.cli",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    text, _ = await process.communicate()
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _rows(found: Mapping[str, dict[str, Any]], day_s: float) -> list[Row]:
+    p99 = {way: float(each["load"]["latency_ms"]["p99"]) for way, each in found.items()}
+    rows = [Row(name=f"live, {day_s:g} s: p99, {way}", ours=value, unit="ms") for way, value in p99.items()]
+    best = p99[NONE] - p99[PHASE]
+    share = (p99[NONE] - p99[PILOT]) / best if best > 0 else 0.0
+    status = found[PILOT]["status"]
+    note, ledger = status["autopilot"] or {}, status["ledger"]
+    rows.append(
+        Row(
+            name=f"live, {day_s:g} s: cut of the autopilot over that of {PHASE}",
+            ours=100 * share,
+            unit="%",
+            target=100 * GOAL_SHARE,
+            met=share >= GOAL_SHARE,
+        )
+    )
+    peak = LedgerTerms().peak(BUDGET)
+    return [
+        *rows,
+        Row(
+            name=f"live, {day_s:g} s: worst 10 s",
+            ours=100 * (ledger["worst_10s"] or 0.0),
+            unit="%",
+            target=100 * peak,
+        ),
+        Row(name=f"live, {day_s:g} s: changes", ours=note.get("changes", 0), unit="plans tried"),
+        Row(
+            name=f"live, {day_s:g} s: changes in vain",
+            ours=note.get("useless", 0),
+            unit="plans",
+            target=MAX_USELESS,
+        ),
+    ]
