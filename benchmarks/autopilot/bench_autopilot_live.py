@@ -38,7 +38,7 @@ QUICK_S: Final = 30.0
 RATE_PER_S: Final = 40.0
 TOKEN: Final = "live-benchmark"
 READY_S: Final = 60.0
-SERVICE: Final = "benchmarks.autopilot.live_service:day"
+TRACED: Final = 0.2  # of ordinary requests
 NONE, PILOT = "no plan", "autopilot"
 
 
@@ -88,11 +88,12 @@ async def _day(
         "KWIKEN_DAY_START": str(start_s),
         "KWIKEN_DAY_S": str(day_s),
     }
-    gateways, urls = [], []
+    processes: list[asyncio.subprocess.Process] = []
+    urls = []
     try:
         for number, way in enumerate(ways):
-            process, url = await _gateway(way, folder / str(number), env, traced=traced)
-            gateways.append(process)
+            started, url = await _gateway(way, folder / str(number), env, traced=traced)
+            processes += started
             urls.append(url)
         await asyncio.sleep(max(0.0, start_s - time.time()))
         client = Gateways(urls, TOKEN)
@@ -110,37 +111,34 @@ async def _day(
             for way, load, status in zip(ways, loads, statuses, strict=True)
         }
     finally:
-        for process in gateways:
+        for process in processes:
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-        for process in gateways:
+        for process in processes:
             await process.wait()
 
 
 async def _gateway(
     way: str, folder: Path, env: Mapping[str, str], *, traced: bool
-) -> tuple[asyncio.subprocess.Process, str]:
-    words = ["serve", SERVICE, "--local", "--port", "0", "--traces", str(folder / "traces")]
-    words += ["--trace", "all" if traced else "sampled", "--trace-share", "0.2"]
-    if way == PILOT:
-        words += ["--autopilot", "--budget", str(BUDGET), "--autopilot-state", str(folder / "state")]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kwiken.cli", *words, env=dict(env), stderr=asyncio.subprocess.PIPE
+) -> tuple[list[asyncio.subprocess.Process], str]:
+    """Start the gateway of a way, with its autopilot if it has one; returns the processes and the address."""
+    words = ["-m", "benchmarks.autopilot.live_gateway", "--traces", str(folder / "traces")]
+    words += ["--share", "1" if traced else str(TRACED), "--token", TOKEN]
+    pipe = asyncio.subprocess.PIPE
+    gateway = await asyncio.create_subprocess_exec(
+        sys.executable, *words, env=dict(env), stdout=pipe, stderr=asyncio.subprocess.DEVNULL
     )
-    assert process.stderr is not None
+    assert gateway.stdout is not None
     async with asyncio.timeout(READY_S):
-        while line := (await process.stderr.readline()).decode():
-            if " at http://" in line:
-                drained = asyncio.create_task(_drain(process.stderr, way))
-                drained.add_done_callback(lambda _: None)
-                return process, line.split(" at ", 1)[1].strip()
-    raise InputError("the gateway did not start", where=way)
-
-
-async def _drain(stream: asyncio.StreamReader, way: str) -> None:
-    while line := (await stream.readline()).decode():
-        if way == PILOT and "request_turned_away" not in line:
-            print(line.rstrip(), file=sys.stderr, flush=True)
+        url = (await gateway.stdout.readline()).decode().strip()
+    if not url:
+        raise InputError("the gateway did not start", where=way)
+    if way != PILOT:
+        return [gateway], url
+    words = ["-m", "kwiken.cli", "autopilot", "--url", url, "--traces", str(folder / "traces")]
+    words += ["--state", str(folder / "state"), "--budget", str(BUDGET)]
+    pilot = await asyncio.create_subprocess_exec(sys.executable, *words, env=dict(env))
+    return [pilot, gateway], url
 
 
 async def _follow(client: Gateways, url: str, plans: Sequence[Plan], start_s: float, day_s: float) -> None:
@@ -169,7 +167,7 @@ async def _load(url: str, day_s: float, seed: int) -> dict[str, Any]:
 
 
 def _rows(found: Mapping[str, dict[str, Any]], day_s: float) -> list[Row]:
-    p99 = {way: float(each["load"]["latency_ms"]["p99"]) for way, each in found.items()}
+    p99 = {way: float(each["load"]["latency"]["p99_ms"]) for way, each in found.items()}
     rows = [Row(name=f"live, {day_s:g} s: p99, {way}", ours=value, unit="ms") for way, value in p99.items()]
     best = p99[NONE] - p99[PHASE]
     share = (p99[NONE] - p99[PILOT]) / best if best > 0 else 0.0
