@@ -21,7 +21,7 @@ from kwiken.cli.steering.options import DEFAULT_BUDGET
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.runtime.steering import Gateways
+    from kwiken.runtime.gateway.steering import Gateways
 
 
 @click.command(short_help="Try plans on a running service, keep them or take them back.")
@@ -88,7 +88,7 @@ def command(
     found, token = _gateways(Path(state), service, urls, token_file)
     import asyncio
 
-    from kwiken.runtime.steering import Gateways
+    from kwiken.runtime.gateway.steering import Gateways
 
     gateways = Gateways(found, token)
     if resume or hold:
@@ -156,7 +156,7 @@ async def _steer(
 
     from kwiken.otel.write import DecisionSpans
     from kwiken.runtime.base.tasks import cancel_and_wait
-    from kwiken.runtime.steering import Steering, SteeringSettings
+    from kwiken.runtime.gateway.steering import Steering, SteeringSettings
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -95,14 +95,14 @@ async def steered(command: Sequence[str], *, urls: Sequence[str], token: str) ->
     """Keep an autopilot running beside gateways, in a process of its own.
 
     Args:
-        command: command of `autopilot_command`.
+        command: words that `autopilot_command` returned, which lack only the addresses.
         urls: address of each gateway.
         token: token of their control routes.
     """
     import asyncio
 
     from kwiken.runtime.base.tasks import cancel_and_wait
-    from kwiken.runtime.steering import AutopilotProcess
+    from kwiken.runtime.gateway.steering import AutopilotProcess
 
     words = [*command, *(word for url in urls for word in ("--url", url))]
     keeping = asyncio.create_task(AutopilotProcess(words, {"KWIKEN_TOKEN": token}).keep())

@@ -48,7 +48,6 @@ class Event(StrEnum):
     NODES_PLAYED = "nodes_played"
     UPKEEP_ACTED = "upkeep_acted"
     UPKEEP_FAILED = "upkeep_failed"
-    AUTOPILOT_ACTED = "autopilot_acted"
     AUTOPILOT_FAILED = "autopilot_failed"
     AUTOPILOT_ENDED = "autopilot_ended"
     AUTOPILOT_RECORD_UNREADABLE = "autopilot_record_unreadable"

@@ -33,11 +33,11 @@ from kwiken.runtime.gateway.control import (
     parse_endpoint,
 )
 from kwiken.runtime.gateway.observation import watch_replicas
+from kwiken.runtime.gateway.steering import AutopilotProcess
 from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
-from kwiken.runtime.steering import AutopilotProcess
 from kwiken.runtime.wire.foreign import ForeignTransport
 from kwiken.runtime.wire.grpc import RemoteTransport
 from kwiken.runtime.wire.transport import LocalTransport, Transport, local_replicas, log_handler_error

@@ -25,14 +25,14 @@ from kwiken.tail.autopilot.arms import ArmCounts
 from kwiken.tail.autopilot.comparison import (
     BETTER,
     WORSE,
-    Comparison,
+    ArmComparison,
     compare,
     look_points,
     requests_to_take_back,
     requests_to_tell,
 )
-from kwiken.tail.autopilot.proposal import Proposal
-from kwiken.tail.autopilot.record import Action, AutopilotRecord, Entry
+from kwiken.tail.autopilot.proposal import PlanProposal
+from kwiken.tail.autopilot.record import Action, AutopilotRecord, LoggedDecision
 from kwiken.tail.autopilot.sentences import (
     better_so_far,
     beyond_budget,
@@ -150,7 +150,7 @@ class Autopilot:
             return Decision(action="wait", reason="the gateways have yet to follow the last decision")
         return self._try_on(seen) if record.phase == "trying" else self._watch(seen)
 
-    def consider(self, proposal: Proposal, seen: Seen) -> Decision:
+    def consider(self, proposal: PlanProposal, seen: Seen) -> Decision:
         """Decide on a plan that was proposed because `observe` wanted one.
 
         Args:
@@ -216,7 +216,7 @@ class Autopilot:
             return Decision(action="wait", reason=last)
         return Decision(action="wait", reason=enough(limit), wants_proposal=True)
 
-    def _withdraw(self, seen: Seen, found: Comparison) -> Decision:
+    def _withdraw(self, seen: Seen, found: ArmComparison) -> Decision:
         """Take back the plan in force."""
         plan = self.record.in_force
         self._set(in_force=None, since_change=0)
@@ -240,7 +240,7 @@ class Autopilot:
                 return decision
         return Decision(action="wait", reason=better_so_far(found, record.limit))
 
-    def _look(self, seen: Seen, found: Comparison, *, widens: bool, ended: bool) -> Decision | None:
+    def _look(self, seen: Seen, found: ArmComparison, *, widens: bool, ended: bool) -> Decision | None:
         """Decide on the tried plan, or on nothing yet."""
         record = self.record
         if found.verdict == WORSE:
@@ -253,7 +253,7 @@ class Autopilot:
             return self._end_trial(seen, "roll_back", unproven(found, record.limit))
         return None
 
-    def _widen(self, seen: Seen, found: Comparison) -> Decision:
+    def _widen(self, seen: Seen, found: ArmComparison) -> Decision:
         plan = self.record.trial
         self._set(trial_share=TRIAL_SHARE)
         self._looked = 0
@@ -305,7 +305,7 @@ class Autopilot:
         self.record = msgspec.structs.replace(self.record, **changes)
 
     def _note(self, action: Action, reason: str, at_s: float, plan: Plan | None) -> Decision:
-        entry = Entry(at_s=at_s, action=action, reason=reason, plan=_digest(plan))
+        entry = LoggedDecision(at_s=at_s, action=action, reason=reason, plan=_digest(plan))
         self.record = self.record.with_entry(entry)
         return Decision(action=action, reason=reason)
 

@@ -1,4 +1,4 @@
-"""Comparison of two arms of a trial by their slowest requests, with a bound on the chance of a wrong verdict.
+"""Comparison of two arms of a trial by their slowest requests, with a bound on the chance of error.
 
 Every request draws its arm at random. If the plan changed nothing, the slow requests would be divided
 between the arms by chance alone, whatever made them slow and however many were slow at the same moments. So
@@ -32,7 +32,7 @@ _NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ArmComparison:
     """Two arms beside one another.
 
     Attributes:
@@ -61,7 +61,7 @@ class Comparison:
         return 1.0 - self.tried_p99_ms / self.other_p99_ms if self.other_p99_ms > 0 else 0.0
 
 
-def compare(tried: ArmCounts, other: ArmCounts, *, error: float = ERROR_OF_LOOK) -> Comparison:
+def compare(tried: ArmCounts, other: ArmCounts, *, error: float = ERROR_OF_LOOK) -> ArmComparison:
     """Compare a tried plan with what it is to replace.
 
     Args:
@@ -80,7 +80,7 @@ def compare(tried: ArmCounts, other: ArmCounts, *, error: float = ERROR_OF_LOOK)
             verdict = BETTER
         elif float(drawn.sf(slow - 1)) <= error:
             verdict = WORSE
-    return Comparison(
+    return ArmComparison(
         verdict=verdict,
         tried_p99_ms=tried.quantile_ms(P99),
         other_p99_ms=other.quantile_ms(P99),

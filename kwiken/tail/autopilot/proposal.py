@@ -18,7 +18,7 @@ MIN_LEARN: Final = 600  # requests from which a plan is learned, and half as man
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proposal:
+class PlanProposal:
     """A plan, with what it and the plan in force would have done for requests that neither was learned from.
 
     Attributes:
@@ -54,11 +54,11 @@ def propose(
     created: str,
     sampled: float = 1.0,
     seed: int = 0,
-) -> Proposal:
+) -> PlanProposal:
     """Make a plan from the earlier two thirds of the requests, and judge it on the others.
 
     Args:
-        profile: recent requests.
+        profile: recent requests, whatever plans they ran with.
         in_force: plan in force; None for none.
         budget: reissue budget, a share above 0 and at most 1.
         created: RFC 3339 time to note in the plan.
@@ -78,7 +78,7 @@ def propose(
     plan = _planned(earlier, settings)
     judged = judge(plan, later, earlier=earlier, sampled=sampled, correlations=(None,), alone=True, seed=seed)
     arm = judged.arm(PLAN)
-    return Proposal(
+    return PlanProposal(
         plan=plan,
         learned=earlier.requests,
         judged=later.requests,

@@ -20,7 +20,7 @@ ACTIONS: Final[tuple[Action, ...]] = ("apply", "keep", "widen", "roll_back", "wa
 Phase = Literal["watching", "trying", "held"]
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LoggedDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One decision, with its reason.
 
     Attributes:
@@ -72,7 +72,7 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     changes: int = 0
     useless: int = 0
     useless_in_row: int = 0
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LoggedDecision, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the version, the shares, and that the phase fits the plans."""
@@ -111,7 +111,7 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             )
         return found
 
-    def with_entry(self, entry: Entry) -> AutopilotRecord:
+    def with_entry(self, entry: LoggedDecision) -> AutopilotRecord:
         """The record with one more decision; one that only repeats the last one takes its place."""
         before = self.entries
         if before and entry.action == "keep" and (before[-1].action, before[-1].plan) == ("keep", entry.plan):

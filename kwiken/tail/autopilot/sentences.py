@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import isfinite
 
 from kwiken.model.plan import Plan
-from kwiken.tail.autopilot.comparison import Comparison
-from kwiken.tail.autopilot.proposal import Proposal
+from kwiken.tail.autopilot.comparison import ArmComparison
+from kwiken.tail.autopilot.proposal import PlanProposal
 
 
-def _judged(proposal: Proposal, which: str) -> str:
+def _judged(proposal: PlanProposal, which: str) -> str:
     new, now = _ms(proposal.plan_p99_ms), _ms(proposal.in_force_p99_ms)
     seen = f"on {proposal.judged} requests that it has not seen"
     return f"{seen} {which} has a p99 of {new} where the present setting has {now}"
 
 
-def expected(proposal: Proposal, *, share: float, limit: int, back: int) -> str:
+def expected(proposal: PlanProposal, *, share: float, limit: int, back: int) -> str:
     """Why a plan is tried, and how long at most."""
     harm = f"about {back} if it puts twice as many beyond p99"
     return (
@@ -24,45 +24,45 @@ def expected(proposal: Proposal, *, share: float, limit: int, back: int) -> str:
     )
 
 
-def no_gain(proposal: Proposal, least: float) -> str:
+def no_gain(proposal: PlanProposal, least: float) -> str:
     """Why a new plan is not tried."""
     return f"{_judged(proposal, 'a new plan')}, which is no sure cut of {least:.0%}"
 
 
-def beyond_budget(proposal: Proposal, budget: float) -> str:
+def beyond_budget(proposal: PlanProposal, budget: float) -> str:
     """Why a plan with other budgets than the loop's is never applied."""
     wanted = proposal.plan.budgets.reissue
     return f"a plan with a budget of {wanted:.2%} was proposed, and {budget:.2%} is allowed"
 
 
-def enough_seen(found: Comparison) -> str:
+def enough_seen(found: ArmComparison) -> str:
     """Why a plan gets more of the requests."""
     count = found.tried_requests
     return f"{count} requests with the tried plan show no harm: {_beyond(found)}, so half of all get it"
 
 
-def proven(found: Comparison) -> str:
+def proven(found: ArmComparison) -> str:
     """Why a tried plan is kept."""
     return f"the tried plan is better by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
 
 
-def worse(found: Comparison) -> str:
+def worse(found: ArmComparison) -> str:
     """Why a tried plan is taken back at once."""
     return f"the tried plan is worse by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
 
 
-def unproven(found: Comparison, limit: int) -> str:
+def unproven(found: ArmComparison, limit: int) -> str:
     """Why a tried plan is taken back at its limit."""
     return f"{limit} requests did not show that the tried plan is better: p99 is {_both(found)}"
 
 
-def better_so_far(found: Comparison, limit: int) -> str:
+def better_so_far(found: ArmComparison, limit: int) -> str:
     """What a trial shows before it is decided."""
     done = found.tried_requests + found.other_requests
     return f"a plan is tried, so far {done} of at most {limit} requests: p99 is {_both(found)}"
 
 
-def withdrawn(found: Comparison) -> str:
+def withdrawn(found: ArmComparison) -> str:
     """Why the plan in force is taken back."""
     why = f"{_beyond(found)}, and p99 is {_both(found)}"
     return f"the plan in force is worse than none by more than chance: {why}"
@@ -96,12 +96,12 @@ def enough(limit: int) -> str:
     )
 
 
-def _beyond(found: Comparison) -> str:
+def _beyond(found: ArmComparison) -> str:
     tried, other = f"{found.tried_beyond:.2%}", f"{found.other_beyond:.2%}"
     return f"{tried} of its requests are beyond the p99 of all, and {other} of the others"
 
 
-def _both(found: Comparison) -> str:
+def _both(found: ArmComparison) -> str:
     return f"{_ms(found.tried_p99_ms)} with it and {_ms(found.other_p99_ms)} without"
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
 from kwiken.model.service import Reissue
-from kwiken.tail.autopilot import CONTROL_SHARE, ArmCounts, Autopilot, Proposal, Seen, bucket_of
+from kwiken.tail.autopilot import CONTROL_SHARE, ArmCounts, Autopilot, PlanProposal, Seen
+from kwiken.tail.autopilot.arms import bucket_of
 
 SERVICE = "shop"
 MEDIAN_MS, SLOW_MS = 10.0, 500.0
@@ -27,9 +28,9 @@ def plan_named(name: str, *, budget: float = 0.05) -> Plan:
     )
 
 
-def proposal_of(plan: Plan, *, gain: float = 0.5) -> Proposal:
+def proposal_of(plan: Plan, *, gain: float = 0.5) -> PlanProposal:
     """Proposal whose judgement promises a cut of p99."""
-    return Proposal(
+    return PlanProposal(
         plan=plan,
         learned=2000,
         judged=1000,

@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.tail.autopilot import (
+from kwiken.tail.autopilot import ArmCounts
+from kwiken.tail.autopilot.arms import bucket_of
+from kwiken.tail.autopilot.comparison import (
     BETTER,
+    ERROR,
+    ERROR_OF_LOOK,
+    LOOKS,
+    MAX_LOOKS,
     OPEN,
     WORSE,
-    ArmCounts,
-    bucket_of,
     compare,
     look_points,
     requests_to_take_back,
     requests_to_tell,
 )
-from kwiken.tail.autopilot.comparison import ERROR, ERROR_OF_LOOK, LOOKS, MAX_LOOKS
 
 CELLS = st.dictionaries(st.integers(-200, 100), st.integers(0, 500), max_size=20)
 ARMS = st.builds(ArmCounts, cells=CELLS, failed=st.integers(0, 20))

@@ -8,19 +8,10 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kwiken.base.errors import InputError
-from kwiken.tail.autopilot import (
-    FIRST_SHARE,
-    MAX_LIMIT,
-    MIN_LIMIT,
-    PERSON,
-    TRIAL_SHARE,
-    Autopilot,
-    AutopilotRecord,
-    Decision,
-    look_points,
-    requests_to_take_back,
-)
-from kwiken.tail.autopilot.record import MAX_ENTRIES, Entry
+from kwiken.tail.autopilot import Autopilot, AutopilotRecord, Decision
+from kwiken.tail.autopilot.autopilot import FIRST_SHARE, MAX_LIMIT, MIN_LIMIT, PERSON, TRIAL_SHARE
+from kwiken.tail.autopilot.comparison import look_points, requests_to_take_back
+from kwiken.tail.autopilot.record import MAX_ENTRIES, LoggedDecision
 from tests.support.models.autopilots import SERVICE, CountingGateway, plan_named, proposal_of
 
 STEP = 200  # requests between two observations
@@ -206,7 +197,9 @@ def test_a_bad_record_is_refused(text: bytes, told: str) -> None:
 def test_the_history_is_bounded() -> None:
     record = AutopilotRecord(service=SERVICE, budget=0.05)
     for number in range(MAX_ENTRIES + 50):
-        record = record.with_entry(Entry(at_s=float(number), action="apply", reason="because", plan=None))
+        record = record.with_entry(
+            LoggedDecision(at_s=float(number), action="apply", reason="because", plan=None)
+        )
     assert len(record.entries) == MAX_ENTRIES
     assert record.entries[-1].at_s == MAX_ENTRIES + 49
 

@@ -19,11 +19,10 @@ from kwiken.runtime.gateway.control.siblings import (
     whole_body as whole_body,
 )
 from kwiken.runtime.gateway.control.steering import (
-    AUTOPILOT as AUTOPILOT,
     MAX_LINES as MAX_LINES,
     PERSON as PERSON,
     Author as Author,
     AutopilotNote as AutopilotNote,
     NoteLine as NoteLine,
-    Setting as Setting,
+    SteeredSetting as SteeredSetting,
 )

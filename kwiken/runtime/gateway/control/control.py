@@ -21,7 +21,7 @@ from kwiken.runtime.gateway.control.steering import (
     PERSON,
     Author,
     AutopilotNote,
-    Setting,
+    SteeredSetting,
     read_note,
     read_setting,
 )
@@ -180,7 +180,7 @@ class Control:
             self.steer(read_setting(await request.read()))
         return {"author": self.author, "note": self.note}
 
-    def steer(self, setting: Setting) -> None:
+    def steer(self, setting: SteeredSetting) -> None:
         """Put a setting of an autopilot in force, whole or not at all.
 
         A setting that cannot be saved is in force all the same: the autopilot puts it again after a restart.

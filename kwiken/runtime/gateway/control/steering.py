@@ -18,7 +18,7 @@ MAX_LINES: Final = 20  # of the history, in a note
 MAX_COUNTED: Final = 16  # kinds of decisions
 
 
-class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SteeredSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What an autopilot puts in force at a gateway.
 
     Attributes:
@@ -104,11 +104,11 @@ class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ValueError(f"decisions are of at most {MAX_COUNTED} kinds")
 
 
-_READ_SETTING: Final = msgspec.json.Decoder(Setting)
+_READ_SETTING: Final = msgspec.json.Decoder(SteeredSetting)
 _READ_NOTE: Final = msgspec.json.Decoder(AutopilotNote)
 
 
-def read_setting(body: bytes) -> Setting:
+def read_setting(body: bytes) -> SteeredSetting:
     """Read the body of a request that puts a setting in force.
 
     Raises:

@@ -22,15 +22,22 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.autopilot.bench_autopilot import EVEN, FIRST_SHARE, FIXED, GOAL_SHARE, MAX_USELESS, PHASE
-from benchmarks.autopilot.day import PHASES, phase_at
-from benchmarks.autopilot.ways import BUDGET, plan_of
 from benchmarks.harness import Row
+from benchmarks.plans.autopilot.bench_autopilot import (
+    EVEN,
+    FIRST_SHARE,
+    FIXED,
+    GOAL_SHARE,
+    MAX_USELESS,
+    PHASE,
+)
+from benchmarks.plans.autopilot.day import PHASES, phase_at
+from benchmarks.plans.autopilot.ways import BUDGET, plan_of
 from kwiken.base.errors import InputError
 from kwiken.model.plan import LedgerTerms, Plan
 from kwiken.model.profile import Profile, part_of
 from kwiken.otel.fit import fit_profile
-from kwiken.runtime.steering import Gateways
+from kwiken.runtime.gateway.steering import Gateways
 
 DAY_S: Final = 300.0
 LEARN_S: Final = 120.0
@@ -122,7 +129,7 @@ async def _gateway(
     way: str, folder: Path, env: Mapping[str, str], *, traced: bool
 ) -> tuple[list[asyncio.subprocess.Process], str]:
     """Start the gateway of a way, with its autopilot if it has one; returns the processes and the address."""
-    words = ["-m", "benchmarks.autopilot.live_gateway", "--traces", str(folder / "traces")]
+    words = ["-m", "benchmarks.plans.autopilot.live_gateway", "--traces", str(folder / "traces")]
     words += ["--share", "1" if traced else str(TRACED), "--token", TOKEN]
     pipe = asyncio.subprocess.PIPE
     gateway = await asyncio.create_subprocess_exec(

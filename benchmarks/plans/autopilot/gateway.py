@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.autopilot.day import STAGES, Step
+from benchmarks.plans.autopilot.day import STAGES, Step
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.plan import BY_FLOOR, REQUEST, RESERVE_SHARE, Account, Floor, Plan, grant
 from kwiken.model.service import Reissue

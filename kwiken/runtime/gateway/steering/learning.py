@@ -9,7 +9,7 @@ from typing import Final
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Plan
 from kwiken.otel.fit import fit_profile
-from kwiken.tail.autopilot import Proposal, propose
+from kwiken.tail.autopilot import PlanProposal, propose
 
 WINDOW_S: Final = 900.0  # of the requests that are learned from and judged on
 MAX_SPANS: Final = 2_000_000  # of the window
@@ -18,7 +18,7 @@ MAX_FILES: Final = 1000  # in the folder of traces
 
 def learn(
     traces: str, service: str, in_force: Plan | None, *, budget: float, now_s: float, rate_per_s: float
-) -> Proposal:
+) -> PlanProposal:
     """Propose a plan from the requests of the last quarter of an hour.
 
     Args:

@@ -14,7 +14,7 @@ import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan import Plan
-from kwiken.runtime.gateway.control import PERSON, AutopilotNote, Setting
+from kwiken.runtime.gateway.control import PERSON, AutopilotNote, SteeredSetting
 from kwiken.tail.autopilot import ArmCounts
 
 TIMEOUT_S: Final = 5.0  # of a request to a gateway
@@ -151,7 +151,7 @@ class Gateways:
         text = await self.request("GET", url, "/v1/plan")
         return None if text.strip() == b"null" else Plan.from_json(text, where=url)
 
-    async def put(self, url: str, setting: Setting) -> None:
+    async def put(self, url: str, setting: SteeredSetting) -> None:
         """Put a setting in force at a gateway.
 
         Raises:

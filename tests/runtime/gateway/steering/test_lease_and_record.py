@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.steering import LEASE_S, Lease, RecordFile
+from kwiken.runtime.gateway.steering.lease import LEASE_S, Lease
+from kwiken.runtime.gateway.steering.record_file import RecordFile
 from kwiken.tail.autopilot import AutopilotRecord
 from tests.support.models.autopilots import SERVICE, plan_named
 

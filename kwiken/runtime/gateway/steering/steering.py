@@ -17,19 +17,19 @@ from kwiken.model.plan import Plan
 from kwiken.otel.write import DecisionRecord, DecisionSpans
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.gateway.control import MAX_LINES, PERSON, AutopilotNote, NoteLine, Setting
-from kwiken.runtime.steering.gateways import NO_ANSWER, Answers, Figures, Gateways
-from kwiken.runtime.steering.learning import learn
-from kwiken.runtime.steering.lease import Lease
-from kwiken.runtime.steering.record_file import RecordFile
+from kwiken.runtime.gateway.control import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
+from kwiken.runtime.gateway.steering.gateways import NO_ANSWER, Answers, Figures, Gateways
+from kwiken.runtime.gateway.steering.learning import learn
+from kwiken.runtime.gateway.steering.lease import Lease
+from kwiken.runtime.gateway.steering.record_file import RecordFile
 from kwiken.tail.autopilot import (
     ACTIONS,
     CONTROL_SHARE,
     MAX_REASON,
     Autopilot,
     Decision,
-    Entry,
-    Proposal,
+    LoggedDecision,
+    PlanProposal,
     Seen,
 )
 
@@ -82,7 +82,7 @@ class Steering:
         self._file = RecordFile(settings.state / f"{settings.service}.autopilot")
         self._lease = Lease(settings.state / f"{settings.service}.lease", settings.holder)
         self._pilot: Autopilot | None = None  # while this process leads
-        self._learning: asyncio.Task[Proposal] | None = None
+        self._learning: asyncio.Task[PlanProposal] | None = None
         self._learn_after = 0.0  # moment by the monotonic clock
         self._saved_at = 0.0  # likewise
         self._sentence = ""
@@ -226,7 +226,7 @@ class Steering:
             return Decision(action="wait", reason=why)
         return decided
 
-    async def _learn(self, pilot: Autopilot, answers: Answers) -> Proposal:
+    async def _learn(self, pilot: Autopilot, answers: Answers) -> PlanProposal:
         settings = self._settings
         return await asyncio.to_thread(
             learn,
@@ -252,7 +252,7 @@ class Steering:
             if not self._file.save(pilot.record):
                 self._sentence = f"{decision.reason}; the record cannot be saved ({self._file.trouble})"
 
-    def _trace(self, entry: Entry) -> None:
+    def _trace(self, entry: LoggedDecision) -> None:
         """Write the span of a decision."""
         if self._spans is not None:
             at_ns = round(entry.at_s * 1e9)
@@ -265,7 +265,7 @@ class Steering:
         record = pilot.record
         if record.phase == "held":
             return
-        setting = Setting(
+        setting = SteeredSetting(
             plan=record.in_force,
             trial=record.trial,
             trial_share=record.trial_share,

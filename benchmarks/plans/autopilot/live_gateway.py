@@ -1,4 +1,4 @@
-"""Gateway of the live day: all stages in this process. Run as `python -m benchmarks.autopilot.live_gateway`.
+"""Gateway of the live day, with all stages in its process; a program of its own.
 
 `kwiken serve --local` would count the time for which a handler waits as work, and nothing would seem to be
 gained by copies of calls that stall. Here no work is stated, as by services of others.
@@ -12,7 +12,7 @@ import random
 import signal
 from pathlib import Path
 
-from benchmarks.autopilot.live_service import day
+from benchmarks.plans.autopilot.live_service import day
 from kwiken.otel.write import make_observer
 from kwiken.runtime import SystemClock
 from kwiken.runtime.decisions import TraceSampler

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.autopilot.day import STAGES, Step
-from benchmarks.autopilot.gateway import Played, SimulatedLedger, play
+from benchmarks.plans.autopilot.day import STAGES, Step
+from benchmarks.plans.autopilot.gateway import Played, SimulatedLedger, play
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Plan, SpanMatch
@@ -23,9 +23,9 @@ from kwiken.tail.autopilot import (
     AutopilotRecord,
     Decision,
     Seen,
-    bucket_of,
     propose,
 )
+from kwiken.tail.autopilot.arms import bucket_of
 from kwiken.tail.planning import PlanSettings, study_plan
 
 BUDGET: Final = 0.05

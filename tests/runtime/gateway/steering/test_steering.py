@@ -19,7 +19,7 @@ from kwiken.otel.write import DecisionSpans, make_observer
 from kwiken.runtime import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.steering import Gateways, Steering, SteeringSettings
+from kwiken.runtime.gateway.steering import Gateways, Steering, SteeringSettings
 from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
 from kwiken.tail.autopilot import AutopilotRecord
 from tests.support.services.http import plan_for, service as echo

@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.autopilot.day import DAY_S, PHASES, Step, steps
-from benchmarks.autopilot.gateway import SimulatedLedger, play
-from benchmarks.autopilot.ways import (
+from benchmarks.harness import Row
+from benchmarks.plans.autopilot.day import DAY_S, PHASES, Step, steps
+from benchmarks.plans.autopilot.gateway import SimulatedLedger, play
+from benchmarks.plans.autopilot.ways import (
     BUDGET,
     AutopilotWay,
     Part,
@@ -21,7 +22,6 @@ from benchmarks.autopilot.ways import (
     plan_of,
     profile_of,
 )
-from benchmarks.harness import Row
 from kwiken.model.plan import LedgerTerms
 
 SEEDS: Final = (3501,)

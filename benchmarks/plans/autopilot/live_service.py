@@ -14,7 +14,7 @@ import time
 
 from msgspec import Struct
 
-from benchmarks.autopilot.day import PHASES, STAGES, STALL_MS, STALL_SHARE, Phase, phase_at
+from benchmarks.plans.autopilot.day import PHASES, STAGES, STALL_MS, STALL_SHARE, Phase, phase_at
 from kwiken.model.service import Service
 
 
