@@ -430,7 +430,7 @@ PLAN_TRIAL = _add(
         kind=Kind.GAUGE,
         unit="1",
         labels=("kw.plan",),
-        help="Share of the requests that get a plan that the autopilot tries; no value without a trial.",
+        help="Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
         question="Is a plan tried, and on how many requests?",
     ),
 )
@@ -452,7 +452,7 @@ AUTOPILOT_LAST = _add(
         kind=Kind.INFO,
         unit="",
         labels=("kw.autopilot.action", "kw.autopilot.reason"),
-        help="Last decision of the autopilot with its reason, cut at 128 characters.",
+        help="Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
         question="What did the autopilot do last, and why?",
     ),
 )

@@ -10,6 +10,7 @@ from kwiken.otel.metrics import Family, Rising, catalog, family
 from kwiken.runtime.decisions import LatencyHistogram
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.steering import ACTIONS
 from kwiken.runtime.metrics import HttpRequests, distribution, process_families, resource_of, target_family
 from kwiken.runtime.wire.transport import wire
 
@@ -57,17 +58,16 @@ class GatewayMetrics:
 
     def _of_autopilot(self) -> Iterator[Family]:
         note, trial = self._control.note, self._executor.trial
-        if trial is not None:
-            yield family(catalog.PLAN_TRIAL, [((trial.digest,), self._executor.trial_share)])
-        if note is None:
-            return
+        digest = trial.digest if trial is not None else ""
+        decided = dict.fromkeys(ACTIONS, 0) if note is None else note.decided
+        last = note.history[-1] if note is not None and note.history else None
+        yield family(catalog.PLAN_TRIAL, [((digest,), self._executor.trial_share)])
         yield family(
             catalog.AUTOPILOT_DECISIONS,
-            (((action,), self._rising((action,), count)) for action, count in note.decided.items()),
+            (((action,), self._rising((action,), count)) for action, count in decided.items()),
         )
-        if note.history:
-            last = note.history[-1]
-            yield family(catalog.AUTOPILOT_LAST, [((last.action, last.reason), 1)])
+        told = (last.action, last.reason) if last is not None else ("", "")
+        yield family(catalog.AUTOPILOT_LAST, [(told, 1)])
 
     def shown(self) -> Iterator[Family]:
         """Metrics for readers without OpenTelemetry's resources: the resource is a metric of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -13,9 +13,11 @@ PERSON: Final = "person"
 AUTOPILOT: Final = "autopilot"
 Author = Literal["person", "autopilot"]
 
+Action = Literal["apply", "keep", "widen", "roll_back", "wait"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
 MAX_SENTENCE: Final = 400  # characters
 MAX_LINES: Final = 20  # of the history, in a note
-MAX_COUNTED: Final = 16  # kinds of decisions
 
 
 class SteeredSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,7 +61,7 @@ class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     at_s: float
-    action: Literal["apply", "keep", "widen", "roll_back", "wait"]
+    action: Action
     reason: str
     plan: str | None
 
@@ -91,7 +93,7 @@ class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     limit: int
     changes: int
     useless: int
-    decided: dict[str, int]
+    decided: dict[Action, int]
     history: list[NoteLine]
 
     def __post_init__(self) -> None:
@@ -100,8 +102,6 @@ class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise ValueError(f"a sentence has at most {MAX_SENTENCE} characters")
         if len(self.history) > MAX_LINES:
             raise ValueError(f"a history has at most {MAX_LINES} lines")
-        if len(self.decided) > MAX_COUNTED:
-            raise ValueError(f"decisions are of at most {MAX_COUNTED} kinds")
 
 
 _READ_SETTING: Final = msgspec.json.Decoder(SteeredSetting)

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -282,7 +282,7 @@ class Steering:
 
     async def _note(self, pilot: Autopilot, answers: Answers, now_s: float) -> None:
         record = pilot.record
-        decided: Mapping[str, int] = Counter(entry.action for entry in record.entries)
+        decided = Counter(entry.action for entry in record.entries)
         note = AutopilotNote(
             at_s=now_s,
             phase=record.phase,
