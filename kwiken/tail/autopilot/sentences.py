@@ -70,8 +70,8 @@ def withdrawn(found: ArmComparison) -> str:
 
 def held(plan: Plan | None) -> str:
     """Why the loop changes nothing while a person acts."""
-    what = f"put plan {plan.digest} in force" if plan is not None else "removed the plan"
-    return f"a person {what}, so nothing is changed until `kwiken autopilot --resume`"
+    what = f"plan {plan.digest}" if plan is not None else "no plan"
+    return f"a person keeps {what} in force, so nothing is changed until `kwiken autopilot --resume`"
 
 
 def resumed(plan: Plan | None, *, over: bool) -> str:

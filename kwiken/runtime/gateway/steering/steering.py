@@ -86,6 +86,7 @@ class Steering:
         self._learn_after = 0.0  # moment by the monotonic clock
         self._saved_at = 0.0  # likewise
         self._sentence = ""
+        self._told: LoggedDecision | None = None  # the last one that was said and saved
         self._trouble = ""  # of learning
 
     async def run(self) -> None:
@@ -145,6 +146,7 @@ class Steering:
             self._once(f"{self._lease.leader} leads, and this process waits for its place")
         elif self._pilot is None:
             self._pilot = Autopilot(self._file.read(self._settings.service, self._settings.budget))
+            self._told = self._pilot.record.entries[-1] if self._pilot.record.entries else None
             self._once(f"this process leads, with lease {self._lease.epoch}")
         return leads
 
@@ -242,10 +244,12 @@ class Steering:
 
     def _tell(self, pilot: Autopilot, decision: Decision) -> None:
         """Say a decision, and save the record where it changed."""
-        changed = decision.action != "wait"
-        if changed:
+        last = pilot.record.entries[-1] if pilot.record.entries else None
+        changed = last is not None and last is not self._told
+        if changed and last is not None:
             self._say(f"{decision.action.replace('_', ' ')}: {decision.reason}")
-            self._trace(pilot.record.entries[-1])
+            self._trace(last)
+            self._told = last
         self._sentence = decision.reason
         if changed or time.monotonic() >= self._saved_at + SAVE_S:
             self._saved_at = time.monotonic()
