@@ -271,7 +271,12 @@ class Control:
 
     async def status(self, request: web.BaseRequest) -> Any:
         """GET the figures of all gateways together, with a line for each; of this one alone if told so."""
-        own = {**self._status(), **self.steered(), "plan_unkept": self.unsaved_reason(), **self._executor.status()}
+        own = {
+            **self._status(),
+            **self.steered(),
+            "plan_unkept": self.unsaved_reason(),
+            **self._executor.status(),
+        }
         if not self.siblings.any or is_alone(request.rel_url.query):
             return own
         answers = await self.siblings.ask("/v1/status")

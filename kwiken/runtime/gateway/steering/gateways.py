@@ -134,7 +134,7 @@ class Gateways:
         """Status of one gateway, or why there is none."""
         try:
             return msgspec.json.decode(
-                await self.request("GET", url, "/v1/status"), type=Figures, strict=False
+                await self.request("GET", url, "/v1/status?alone=1"), type=Figures, strict=False
             )
         except msgspec.MsgspecError as error:
             return f"answers with another status than a gateway's: {error}"
