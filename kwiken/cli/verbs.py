@@ -58,6 +58,10 @@ FOLDERS = {
     "storage": {
         "storage": "Learn and replay the load of disks, and place data sets on nodes.",
     },
+    "queue": {
+        "submit": "Give the cluster a batch job.",
+        "queue": "Show the cluster's batch jobs.",
+    },
     "packing": {
         "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
     },
@@ -71,7 +75,20 @@ FOLDERS = {
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
-    *("serve", "stage", "up", "upkeep", "autopilot", "down", "status", "apply", "load", "probe"),
+    *(
+        "serve",
+        "stage",
+        "up",
+        "upkeep",
+        "autopilot",
+        "down",
+        "status",
+        "apply",
+        "load",
+        "submit",
+        "queue",
+        "probe",
+    ),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
     *("fleet", "demo-place", "demo-batch", "reproduce"),

@@ -11,4 +11,5 @@ from kwiken.allocator.adaptation.actions import (
     Stop as Stop,
 )
 from kwiken.allocator.adaptation.adaptation import Adaptation as Adaptation
+from kwiken.allocator.adaptation.job_room import JobRoom as JobRoom, NodeRoom as NodeRoom
 from kwiken.allocator.adaptation.watch import WINDOW_S as WINDOW_S, Observation as Observation

@@ -13,6 +13,7 @@ from typing import Final
 
 from kwiken.allocator.adaptation.actions import Action, Revision
 from kwiken.allocator.adaptation.drift import WorkDrift
+from kwiken.allocator.adaptation.job_room import JobRoom
 from kwiken.allocator.adaptation.lost_nodes import LostNodes
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
@@ -64,6 +65,14 @@ class Adaptation:
     def keys(self) -> Mapping[str, Sequence[tuple[str, str, float]]]:
         """Key, node and cores of every replica, by workload."""
         return self._replicas.places()
+
+    def job_room(self, speeds: Mapping[str, float]) -> JobRoom:
+        """Room that jobs may draw beside the replicas.
+
+        Args:
+            speeds: speed of each node as a share of the fastest one's, above 0 and at most 1, by name.
+        """
+        return JobRoom(self._replicas, speeds)
 
     @property
     def lost(self) -> list[str]:

@@ -22,11 +22,13 @@ class DrawKind(StrEnum):
         REPLICA: a replica of a workload.
         REISSUES: copies of calls that its replica is expected to serve, as extra load.
         CATCH_UP: threads that its replica adds for late requests.
+        JOB: a job that runs once and ends.
     """
 
     REPLICA = "replica"
     REISSUES = "reissues"
     CATCH_UP = "catch-up"
+    JOB = "job"
 
 
 # A struct, because schedulers make and drop many while they compare placements.

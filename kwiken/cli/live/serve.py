@@ -14,6 +14,7 @@ from kwiken.cli.live.server_options import (
     TraceSettings,
     allowed_hosts_option,
     grpc_port_option,
+    lines_option,
     plan_option,
     server_options,
     trace_options,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     help="Folder of the autopilot's history and lease.",
 )
 @allowed_hosts_option
+@lines_option
 def command(
     *,
     server: ServerSettings,
@@ -76,6 +78,7 @@ def command(
     autopilot: AutopilotSettings,
     autopilot_state: str,
     allowed_hosts: tuple[str, ...],
+    lines: str | None,
 ) -> None:
     """Run the gateway of SERVICE until told to stop.
 
@@ -122,6 +125,7 @@ def command(
         siblings=list(siblings),
         name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",
         autopilot=steering,
+        lines=lines,
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 

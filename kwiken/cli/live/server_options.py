@@ -235,3 +235,23 @@ allowed_hosts_option = click.option(
     metavar="NAME",
     help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
 )
+
+
+def _check_lines(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx, param
+    if value is not None:
+        from kwiken.model.service import NO_LINES, RequestKinds
+
+        if value != NO_LINES:
+            RequestKinds.parse(value, where="--lines")
+    return value
+
+
+lines_option = click.option(
+    "--lines",
+    metavar="PLACE",
+    callback=_check_lines,
+    help="Let kinds of requests wait in lines of their own, so that heavy ones do not hold up light ones. "
+    "Kinds are named by header:NAME or field:NAME; with field:NAME=small,large these alone are told apart; "
+    "off overrides the service.",
+)

@@ -13,10 +13,12 @@ from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway import (
     GATEWAYS,
+    LINES,
     STAGES,
     autopilot_lines,
     figures_of,
     gateway_rows,
+    line_rows,
     remote_gateway,
     replica_columns,
     replica_rows,
@@ -302,6 +304,9 @@ def _show_runtime(cluster: dict[str, Any]) -> None:
     for silent in cluster["runtime"].get("gateways_silent") or ():
         note(f"kwiken: {cluster['service']}: no answer from gateway {silent}")
     print_table("", STAGES, stage_rows(cluster["runtime"]))
+    if lines := cluster["runtime"].get("lines"):
+        limit = "all" if lines["limit"] is None else str(lines["limit"])
+        print_table(f"lines of requests, {limit} run at once", LINES, line_rows(lines))
     for line in _spend(cluster["runtime"]):
         say(line)
     for each in cluster["replicas"]:

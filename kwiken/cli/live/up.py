@@ -23,6 +23,7 @@ from kwiken.cli.live.server_options import (
     TraceSettings,
     allowed_hosts_option,
     grpc_port_option,
+    lines_option,
     plan_option,
     server_options,
     trace_options,
@@ -35,11 +36,12 @@ from kwiken.runtime.base.log_events import Event, about
 if TYPE_CHECKING:
     import asyncio
 
+    from kwiken.allocator.adaptation import JobRoom
     from kwiken.model.service import Service
     from kwiken.runtime.cluster import Cluster, Layout
     from kwiken.runtime.cluster.state import StateFiles
     from kwiken.runtime.node_classes import NodeLimits
-    from kwiken.runtime.upkeep import RentedNodes, Upkeep
+    from kwiken.runtime.upkeep import JobRunner, RentedNodes, Upkeep
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -83,6 +85,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     help="Seconds without a sign of life after which a process is killed and replaced; 0: never.",
 )
 @allowed_hosts_option
+@lines_option
 def command(
     *,
     server: ServerSettings,
@@ -99,6 +102,7 @@ def command(
     detach: bool,
     unresponsive_s: float,
     allowed_hosts: tuple[str, ...],
+    lines: str | None,
 ) -> None:
     """Start the gateway and the replicas of SERVICE as processes, and replace those that die or hang.
 
@@ -131,11 +135,11 @@ def command(
         for service in services
     )
 
-    lines = {
+    notices = {
         Event.GATEWAY_EXPOSED: _exposed_line(server.host, allowed_hosts),
         Event.CLUSTER_CROWDED: crowd_line(processes, processors_given()),
     }
-    warnings = {event: line for event, line in lines.items() if line is not None}
+    warnings = {event: line for event, line in notices.items() if line is not None}
     if detach:
         from kwiken.cli.live.detach import start_detached
 
@@ -148,6 +152,7 @@ def command(
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
+        words += ["--lines", lines] if lines is not None else []
         urls = start_detached(files, words)
         for line in warnings.values():
             note(f"warning: {line}")
@@ -181,6 +186,7 @@ def command(
         log_format=server.log_format,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
+        lines=lines,
     )
 
     def start(place: int, layout: Layout | None) -> Cluster:
@@ -330,12 +336,12 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, halt)
     async with contextlib.AsyncExitStack() as stack:
-        upkeep = None
+        upkeep = jobs = None
         if placed is None:
             clusters = {name: await stack.enter_async_context(start(None)) for name, start in starts.items()}
         else:
             folder = files[0].folder
-            clusters, upkeep = await stack.enter_async_context(_on_nodes(starts, placed, folder))
+            clusters, upkeep, jobs = await stack.enter_async_context(_on_nodes(starts, placed, folder))
         up = True
         for event, line in warnings.items():
             _log(event, line, logging.WARNING)
@@ -350,7 +356,7 @@ async def _run(
         if upkeep is None:
             await stop.wait()
         else:
-            await _keep(upkeep, stop)
+            await _keep(upkeep, jobs, stop)
         verb = "is" if len(clusters) == 1 else "are"
         _log(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
 
@@ -372,8 +378,8 @@ async def _steering(
 @contextlib.asynccontextmanager
 async def _on_nodes(
     starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed, folder: Path
-) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None]]:
-    """Clusters on the nodes of a placement, and what keeps their targets, if there are any."""
+) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None, JobRunner | None]]:
+    """Clusters on the nodes of a placement, and what keeps their targets and runs jobs, if there are any."""
     from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
 
     adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
@@ -386,14 +392,38 @@ async def _on_nodes(
         async with clusters_on_nodes(starts, placed.nodes, placed.replicas, down=down) as running:
             _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
             if adaptation is None or assignment is None:
-                yield running.clusters, None
+                yield running.clusters, None, None
                 return
             tell = functools.partial(_log, Event.UPKEEP_ACTED)
+            speeds = {name: node.speed for name, node in placed.nodes.items()}
             with _renting(placed, running.limits, folder, tell) as rented:
-                yield (
-                    running.clusters,
-                    Upkeep(adaptation, assignment, running.clusters, running.limits, say=tell, rented=rented),
-                )
+                async with _jobs(folder, adaptation.job_room(speeds), running.limits) as jobs:
+                    upkeep = Upkeep(
+                        *(adaptation, assignment, running.clusters, running.limits),
+                        say=tell,
+                        rented=rented,
+                        jobs=jobs,
+                    )
+                    yield running.clusters, upkeep, jobs
+
+
+@contextlib.asynccontextmanager
+async def _jobs(folder: Path, room: JobRoom, limits: NodeLimits) -> AsyncIterator[JobRunner | None]:
+    """What runs the batch jobs of this folder of state; None if another program does."""
+    from kwiken.runtime.cluster.state.jobs import JobFolder
+    from kwiken.runtime.upkeep import JobRunner
+
+    jobs = JobFolder(folder)
+    if not jobs.lock():
+        note(f"note: another kwiken up takes the jobs of {jobs.folder}")
+        yield None
+        return
+    runner = JobRunner(jobs, room, limits, say=functools.partial(_log, Event.JOB))
+    try:
+        runner.resume()
+        yield runner
+    finally:
+        await runner.close()
 
 
 def _settle(folder: Path) -> None:
@@ -425,21 +455,24 @@ def _renting(
         rented.end(time.monotonic())
 
 
-async def _keep(upkeep: Upkeep, stop: asyncio.Event) -> None:
-    """Keep targets until told to stop; a failure ends the program."""
+async def _keep(upkeep: Upkeep, jobs: JobRunner | None, stop: asyncio.Event) -> None:
+    """Keep targets and run jobs until told to stop; a failure ends the program."""
     import asyncio
 
     from kwiken.runtime.base.tasks import cancel_and_wait
 
     await upkeep.start_best_effort()
     stopped = asyncio.create_task(stop.wait())
-    keeping = asyncio.create_task(upkeep.run())
+    keeping = [asyncio.create_task(upkeep.run())]
+    if jobs is not None:
+        keeping.append(asyncio.create_task(jobs.run()))
     try:
-        await asyncio.wait({stopped, keeping}, return_when=asyncio.FIRST_COMPLETED)
-        if keeping.done():
-            await keeping
+        await asyncio.wait({stopped, *keeping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in keeping:
+            if task.done():
+                await task
     finally:
-        await cancel_and_wait([stopped, keeping])
+        await cancel_and_wait([stopped, *keeping])
 
 
 def crowd_line(processes: int, processors: float) -> str | None:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
         input_names as input_names,
         templates_of as templates_of,
     )
+    from kwiken.model.service.request_kinds import (
+        NO_LINES as NO_LINES,
+        OTHER as OTHER,
+        RequestKinds as RequestKinds,
+    )
     from kwiken.model.service.service import MAX_STAGES as MAX_STAGES, Service as Service
     from kwiken.model.service.stage import (
         MAX_FANOUT as MAX_FANOUT,

@@ -17,11 +17,13 @@ from kwiken.base.extras import needs
 from kwiken.base.parsing import convert, parse_json, to_str
 from kwiken.model.service.document_lines import DocumentLines
 from kwiken.model.service.remote import Remote
+from kwiken.model.service.request_kinds import RequestKinds
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue, Stage
 
 VERSION: Final = 1
-_FIELDS: Final = {"version", "service", "stages"}
+_NEEDED: Final = {"version", "service", "stages"}
+_FIELDS: Final = _NEEDED | {"lines"}
 _FIRST_FIELD = re.compile(r"\w+(?=[:\[.])")  # of an error's message, such as `after[0]: Expected ...`
 
 
@@ -50,6 +52,7 @@ def service_to_dict(service: Service) -> dict[str, Any]:
     return {
         "version": VERSION,
         "service": service.name,
+        **({"lines": service.lines} if service.lines is not None else {}),
         "stages": [stage_to_dict(stage) for stage in service.stages.values()],
     }
 
@@ -85,14 +88,18 @@ def _service(raw: Any, source: DocumentLines) -> Service:
         raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=source.at("version"))
     for field in raw.keys() - _FIELDS:
         raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=source.at(field))
-    for field in _FIELDS - raw.keys():
+    for field in _NEEDED - raw.keys():
         raise InputError(f"the field {field!r} is missing", where=source.at())
     if not isinstance(raw["stages"], list):
         raise InputError("'stages' must be a list", where=source.at("stages"))
     name = convert(raw["service"], str, where=f"{source.at('service')}: service")
+    told = raw.get("lines")
+    lines = convert(told, str, where=f"{source.at('lines')}: lines") if told is not None else None
+    if lines is not None:
+        RequestKinds.parse(lines, where=source.at("lines"))
     stages = [_stage(stage, index, source) for index, stage in enumerate(raw["stages"])]
     with source.naming_lines({stage.name: index for index, stage in enumerate(stages)}):
-        return Service.of(name, stages)
+        return Service.of(name, stages, lines=lines)
 
 
 def _stage(raw: Any, index: int, source: DocumentLines) -> Stage:
@@ -196,7 +203,9 @@ def service_to_graph(service: Service) -> Any:
     with needs("kwiken.service_to_graph", "plan"):
         import networkx as nx
 
-    graph: Any = nx.DiGraph(version=VERSION, service=service.name)
+    graph: Any = nx.DiGraph(
+        **{name: value for name, value in service_to_dict(service).items() if name != "stages"}
+    )
     for stage in service.stages.values():
         settings = stage_to_dict(stage)
         graph.add_node(settings.pop("name"), **{key: settings[key] for key in settings if key != "after"})
@@ -234,7 +243,10 @@ def service_from_graph(graph: Any, *, name: str | None = None) -> Service:
         stages.append({"name": node, "after": _parents(graph, node), **settings})
     title = name if name is not None else graph.graph.get("service")
     version = graph.graph.get("version", VERSION)
-    return service_from_dict({"version": version, "service": title, "stages": stages}, where="graph")
+    document = {"version": version, "service": title, "stages": stages}
+    if (lines := graph.graph.get("lines")) is not None:
+        document["lines"] = lines
+    return service_from_dict(document, where="graph")
 
 
 def _parents(graph: Any, node: str) -> list[str]:

@@ -6,10 +6,11 @@ import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from kwiken.base.errors import DefinitionError
+from kwiken.base.errors import DefinitionError, InputError
 from kwiken.model.service.answer_types import can_become
 from kwiken.model.service.handler import Signature, check_handler, item_type, signature_of, type_name
 from kwiken.model.service.remote import SHARD, input_names, templates_of
+from kwiken.model.service.request_kinds import RequestKinds
 from kwiken.model.service.stage import NAME, Handler, Partial, Reissue, Stage
 from kwiken.model.service.template import missing_field
 
@@ -25,9 +26,11 @@ class Service:
     Args:
         name: name of the service; the same characters as a stage's name.
         page: HTML that the gateway serves at `/`; None for no page.
+        lines: place in which requests name their kind, as `RequestKinds.parse` reads it, so that each kind
+            waits in a line of its own at the gateway; None for no lines.
 
     Raises:
-        DefinitionError: for an invalid name.
+        DefinitionError: for an invalid name, or lines of another form.
 
     A service of one stage::
 
@@ -38,29 +41,38 @@ class Service:
             return f"hello, {name}"
     """
 
-    def __init__(self, name: str, *, page: str | None = None) -> None:
+    def __init__(self, name: str, *, page: str | None = None, lines: str | None = None) -> None:
         if not (isinstance(name, str) and NAME.match(name)):
             raise DefinitionError(
                 f"service {name!r}: a name starts with a letter; at most 64 letters, digits, '_', '-', '.'"
             )
         self.name = name
         self.page = page
+        self.lines = lines
+        if lines is not None:
+            try:
+                RequestKinds.parse(lines, where=f"service {name!r}: lines")
+            except InputError as error:
+                raise DefinitionError(str(error)) from error
         self._stages: dict[str, Stage] = {}
         self._view = types.MappingProxyType(self._stages)
         self._by_handler: dict[Handler, list[str]] = {}
 
     @classmethod
-    def of(cls, name: str, stages: Iterable[Stage], *, page: str | None = None) -> Service:
+    def of(
+        cls, name: str, stages: Iterable[Stage], *, page: str | None = None, lines: str | None = None
+    ) -> Service:
         """Make a service from stages in any order.
 
         Args:
             stages: all stages of the service.
             page: HTML that the gateway serves at `/`; None for no page.
+            lines: as for `Service`; None for no lines.
 
         Raises:
             DefinitionError: for a duplicate, an unknown parent, a cycle or a fan-out without merge.
         """
-        service = cls(name, page=page)
+        service = cls(name, page=page, lines=lines)
         waiting: dict[str, Stage] = {}
         for stage in stages:
             if stage.name in waiting:

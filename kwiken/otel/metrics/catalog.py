@@ -83,6 +83,60 @@ LOAD = _add(
         question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
     ),
 )
+LINES_LIMIT = _add(
+    GATEWAY,
+    Metric(
+        name="kw.lines.limit",
+        kind=Kind.GAUGE,
+        unit="{request}",
+        help="Requests that run at once before others wait in their lines; missing until it is known.",
+        question="How much work at once do the replicas bear?",
+    ),
+)
+LINE_WAITING = _add(
+    GATEWAY,
+    Metric(
+        name="kw.line.waiting",
+        kind=Kind.UP_DOWN_COUNTER,
+        unit="{request}",
+        labels=("kw.kind",),
+        help="Requests that wait in the line of their kind.",
+        question="Which kind of requests waits?",
+    ),
+)
+LINE_WAIT = _add(
+    GATEWAY,
+    Metric(
+        name="kw.line.wait",
+        kind=Kind.HISTOGRAM,
+        unit="s",
+        labels=("kw.kind",),
+        help="Time that started requests waited in the line of their kind.",
+        question="How long does each kind wait?",
+    ),
+)
+LINE_TURNED_AWAY = _add(
+    GATEWAY,
+    Metric(
+        name="kw.line.turned_away",
+        kind=Kind.COUNTER,
+        unit="{request}",
+        labels=("kw.kind",),
+        help="Requests turned away because they had waited too long in the line of their kind.",
+        question="Which kind waits in vain?",
+    ),
+)
+LINE_SERVICE = _add(
+    GATEWAY,
+    Metric(
+        name="kw.line.service_time",
+        kind=Kind.GAUGE,
+        unit="s",
+        labels=("kw.kind",),
+        help="Time that a request of a kind takes where it meets no others, as learned.",
+        question="Which kinds are heavy?",
+    ),
+)
 REQUESTS_CONTROL = _add(
     GATEWAY,
     Metric(

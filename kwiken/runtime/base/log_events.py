@@ -51,6 +51,7 @@ class Event(StrEnum):
     AUTOPILOT_FAILED = "autopilot_failed"
     AUTOPILOT_ENDED = "autopilot_ended"
     AUTOPILOT_RECORD_UNREADABLE = "autopilot_record_unreadable"
+    JOB = "job"
     GATEWAY_NOT_TOLD = "gateway_not_told"
     STATE_NOT_SAVED = "state_not_saved"
     # Within a process.

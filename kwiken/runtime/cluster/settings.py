@@ -33,6 +33,8 @@ class ClusterSettings:
         metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
             show theirs unless nobody may.
         metrics_otlp: endpoint for metrics; None for none.
+        lines: place in which requests name the kind by which they wait in lines at the gateway, or `off`;
+            None for what the service says.
         log: file that the processes' standard error is appended to; None for that of this process.
     """
 
@@ -53,4 +55,5 @@ class ClusterSettings:
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
+    lines: str | None = None
     log: Path | None = None

@@ -76,6 +76,7 @@ def gateway_spec(
         metrics_otlp=settings.metrics_otlp,
         gateways=list(shown),
         name=name,
+        lines=settings.lines,
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
         RequestBudget as RequestBudget,
         RetryAccount as RetryAccount,
     )
+    from kwiken.runtime.decisions.lines import (
+        KindLine as KindLine,
+        RequestLines as RequestLines,
+        Ticket as Ticket,
+    )
     from kwiken.runtime.decisions.program import (
         Limits as Limits,
         Program as Program,

@@ -123,6 +123,10 @@ class Admission:
         held = self.inside / (self._limits.shed_threshold(priority) + ROUNDING)
         self.room = min(self.room, max(1.0, held))
 
+    def leave_unserved(self) -> None:
+        """Record the end of a request that was admitted and never started; it tells nothing of the load."""
+        self.inside -= 1
+
     def note_line(self, line_s: float) -> None:
         """Record the present wait of a request for the event loop, in seconds, as measured."""
         self._wait_s = line_s

@@ -88,6 +88,7 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(
         ("load", "line_ms", "p50_ms", "p99_ms", "worst_10s", "latency_ms", "failing", "uptime_s"), max
     ),
+    **dict.fromkeys(("service_ms", "wait_p50_ms", "wait_p99_ms"), max),
     **dict.fromkeys(
         ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
     ),

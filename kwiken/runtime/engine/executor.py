@@ -13,7 +13,7 @@ import msgspec
 
 from kwiken.base.errors import KwikenError
 from kwiken.model.plan import REQUEST, Plan
-from kwiken.model.service import Service
+from kwiken.model.service import OTHER, Service
 from kwiken.otel.metrics import Family, Rising
 from kwiken.otel.write import Observer, RequestRecord, Sample
 from kwiken.runtime.base.clock import Clock
@@ -29,6 +29,7 @@ from kwiken.runtime.decisions import (
     RequestBudget,
     RetryAccount,
     StageState,
+    Ticket,
     TracedLatency,
     TraceSampler,
     compile_program,
@@ -37,6 +38,7 @@ from kwiken.runtime.decisions import (
 from kwiken.runtime.engine.arms import Arms
 from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.hedged_call import Request, Shared
+from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import Counts, outcome_of, status
@@ -78,6 +80,7 @@ class Executor:
         control_share: share of the requests, 0 to 1, that run without the plan, so that latencies without it
             stay known.
         limits: hard limits, whatever the plan says.
+        lines: whether requests wait in lines by their kind, so that heavy kinds do not hold up light ones.
 
     Raises:
         DefinitionError: the service cannot be run.
@@ -96,6 +99,7 @@ class Executor:
         sampler: TraceSampler | None = None,
         control_share: float = 0.01,
         limits: Limits = Limits(),  # noqa: B008 - frozen
+        lines: bool = False,
     ) -> None:
         service.check()
         for name in replicas:
@@ -115,6 +119,7 @@ class Executor:
         self._limits = limits
         self._counts = Counts()
         self._rising = Rising()
+        self._gate = LineGate(self._now) if lines else None
         self._states = {
             name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
             for name in service.stages
@@ -236,7 +241,9 @@ class Executor:
 
     def status(self) -> dict[str, Any]:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        figures = status(self._program, self._states, self._shared, self._counts, now=self._now())
+        figures = status(
+            self._program, self._states, self._shared, self._counts, now=self._now(), gate=self._gate
+        )
         return figures | self._arms.status()
 
     def metrics(self) -> list[Family]:
@@ -249,6 +256,7 @@ class Executor:
             self._counts,
             now=self._now(),
             rising=self._rising,
+            gate=self._gate,
         )
 
     async def run(
@@ -259,6 +267,7 @@ class Executor:
         priority: int = 0,
         parent: wire.Parent | None = None,
         note: bool = False,
+        kind: str = OTHER,
     ) -> Answer:
         """Run one request.
 
@@ -268,6 +277,7 @@ class Executor:
             parent: trace context of the caller; None for a new trace. A caller that does not record the
                 trace has no span to be the parent of the request's, which is then the root of the trace.
             note: whether to record the request even without an observer.
+            kind: kind of the request, by which it waits where there are lines.
 
         Raises:
             OverloadError: turned away before any work was done.
@@ -285,6 +295,7 @@ class Executor:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
         recording = note or self._observer is not None or self._watcher is not None
         context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
+        ticket = await self._turn(kind, now, allowed, priority) if self._gate is not None else None
         counts.requests += 1
         error: BaseException | None = None
         record: RequestRecord | None = None
@@ -300,6 +311,8 @@ class Executor:
             raise
         finally:
             end = self._now()
+            if ticket is not None and self._gate is not None:
+                self._gate.leave(ticket, served=error is None)
             if isinstance(error, UnavailableError) and error.full:
                 shared.admission.leave_full(priority)
             else:
@@ -320,6 +333,17 @@ class Executor:
             1.0 - utility, context.failed_weight / context.lost_weight if context.lost_weight else 0.0
         )
         return Answer(value, True, utility, record)
+
+    async def _turn(self, kind: str, now: float, allowed: float, priority: int) -> Ticket:
+        """Wait for the turn of a request that was admitted."""
+        assert self._gate is not None, "there are lines"
+        try:
+            return await self._gate.enter(kind, arrived_s=now, allowed_s=allowed, priority=priority)
+        except BaseException as error:
+            self._shared.admission.leave_unserved()
+            if isinstance(error, OverloadError):
+                self._shared.admission.count_shed(priority)
+            raise
 
     def _begin(
         self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float

@@ -12,11 +12,13 @@ from kwiken.otel.metrics import Distribution, Family, Metric, Rising, bounded, c
 from kwiken.runtime.decisions import (
     ATTEMPT_KINDS,
     ATTEMPT_OUTCOMES,
+    KindLine,
     Ledger,
     Program,
     StageState,
 )
 from kwiken.runtime.engine.hedged_call import Shared
+from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.status import Counts
 from kwiken.runtime.metrics import distribution
 
@@ -33,6 +35,7 @@ def families(
     *,
     now: float,
     rising: Rising,
+    gate: LineGate | None = None,
 ) -> list[Family]:
     """Read all metrics of an executor.
 
@@ -41,9 +44,11 @@ def families(
         shared: objects that all calls share.
         now: present moment, seconds.
         rising: returns the largest value of a counter so far, so that none falls between two readings.
+        gate: gate of the lines of requests by kind; None for none.
     """
     return [
         *_requests(shared, counts, now),
+        *_lines(gate),
         *_stages(service, states),
         *_budgets(states, shared.ledger, now, rising),
         *_replicas(states),
@@ -66,6 +71,24 @@ def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:
     yield family(catalog.REQUESTS_CONTROL, [((), counts.control)])
     yield family(catalog.REQUESTS_PARTIAL, [((), counts.partial)])
     yield family(catalog.UTILITY_LOST, (((cause,), lost) for cause, lost in counts.lost_utility.items()))
+
+
+def _lines(gate: LineGate | None) -> Iterator[Family]:
+    """Metrics of the lines; without lines they have no series."""
+    lines = gate.lines if gate is not None else None
+    by_name = lines.lines if lines is not None else {}
+    waits = gate.waits if gate is not None else {}
+    limit = lines.learner.limit if lines is not None else inf
+    service_s = lines.learner.service_s if lines is not None else {}
+
+    def by_kind(metric: Metric, value: Callable[[KindLine], float]) -> Family:
+        return family(metric, (((kind,), value(line)) for kind, line in by_name.items()))
+
+    yield family(catalog.LINES_LIMIT, [((), limit)] if limit < inf else [])
+    yield by_kind(catalog.LINE_WAITING, lambda line: line.waiting)
+    yield family(catalog.LINE_WAIT, (((kind,), distribution(those)) for kind, those in waits.items()))
+    yield by_kind(catalog.LINE_TURNED_AWAY, lambda line: line.turned_away)
+    yield family(catalog.LINE_SERVICE, (((kind,), seconds) for kind, seconds in service_s.items()))
 
 
 def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Family]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
@@ -16,6 +17,7 @@ from kwiken.runtime.decisions import (
     StageState,
 )
 from kwiken.runtime.engine.hedged_call import Shared
+from kwiken.runtime.engine.line_gate import LineGate
 
 ANSWERED: Final = "answered"
 CHOSEN: Final = "chosen"  # by a stop rule
@@ -90,8 +92,9 @@ def status(
     counts: Counts,
     *,
     now: float,
+    gate: LineGate | None = None,
 ) -> dict[str, Any]:
-    """Counters, budgets, load and replica states of an executor."""
+    """Counters, budgets, load, lines and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
     return {
         "plan": program.digest,
@@ -107,6 +110,7 @@ def status(
         "room": round(admission.room),
         "load": round(admission.load(now), 4),
         "line_ms": _ms(admission.line_s),
+        "lines": _lines(gate) if gate is not None else None,
         "reissues": sum(state.counts.copies for state in states.values()),
         "late_reissues": sum(state.counts.late_copies for state in states.values()),
         "retries": sum(state.retries.spent + state.counts.resends for state in states.values()),
@@ -119,6 +123,32 @@ def status(
         "stages": {
             stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
             for stage in program.stages
+        },
+    }
+
+
+def _lines(gate: LineGate) -> dict[str, Any]:
+    """Status of the lines: how many requests run and wait, and the waits of each kind."""
+    lines = gate.lines
+    none = LatencyHistogram()
+    limit = lines.learner.limit
+    return {
+        "limit": limit if limit < inf else None,
+        "running": lines.running,
+        "waiting": lines.waiting,
+        "kinds": {
+            kind: {
+                "running": line.running,
+                "waiting": line.waiting,
+                "started": line.started,
+                "waited": line.waited,
+                "turned_away": line.turned_away,
+                "left": line.left,
+                "service_ms": _ms(lines.learner.service_s.get(kind)),
+                "wait_p50_ms": _ms(gate.waits.get(kind, none).quantile(0.5)),
+                "wait_p99_ms": _ms(gate.waits.get(kind, none).quantile(0.99)),
+            }
+            for kind, line in lines.lines.items()
         },
     }
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import Mapping
 
-from kwiken.model.service import Service
+from kwiken.model.service import OTHER, RequestKinds, Service
 from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, Executor
@@ -20,6 +21,9 @@ LOG = logging.getLogger("kwiken.gateway")
 class FrontDoor:
     """Takes requests in until it is closed.
 
+    Args:
+        kinds: place in which requests name the kind by which they wait in lines; None for no lines.
+
     Attributes:
         answered: number of requests by HTTP status, whatever protocol they came by.
 
@@ -27,7 +31,8 @@ class FrontDoor:
         DefinitionError: requests of the service cannot be read.
     """
 
-    def __init__(self, service: Service, executor: Executor) -> None:
+    def __init__(self, service: Service, executor: Executor, kinds: RequestKinds | None = None) -> None:
+        self._kinds = kinds
         self._executor = executor
         self._reader = wire.RequestReader(service)
         self.answered: Counter[int] = Counter()
@@ -85,6 +90,7 @@ class FrontDoor:
         priority: int,
         parent: wire.Parent | None,
         timing: bool,
+        headers: Mapping[str, str],
     ) -> Answer:
         """Answer one request; call `turn_away` before its body is read.
 
@@ -93,6 +99,7 @@ class FrontDoor:
             priority: priority of the request; higher is more important.
             parent: trace context of the client; None for none.
             timing: whether to record where the time goes.
+            headers: headers or metadata of the request, by their names in small letters.
 
         Raises:
             OverloadError: the request was turned away.
@@ -107,6 +114,7 @@ class FrontDoor:
                 priority=priority,
                 parent=parent,
                 note=timing,
+                kind=self._kinds.of(request, headers) if self._kinds is not None else OTHER,
             )
         except Exception as error:
             status = status_of(error)

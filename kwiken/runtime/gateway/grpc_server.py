@@ -114,7 +114,12 @@ class GrpcGatewayServer:
                 door.note_unread(error, priority=priority, parent=parent)
                 raise
             answer = await door.answer(
-                payload_of(message), deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
+                payload_of(message),
+                deadline_ms=deadline_ms,
+                priority=priority,
+                parent=parent,
+                timing=timing,
+                headers=headers,
             )
             return _message_of(answer, timing=timing)
         except Exception as error:

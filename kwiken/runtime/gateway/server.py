@@ -66,7 +66,7 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
-        self.door = FrontDoor(service, executor)
+        self.door = FrontDoor(service, executor, settings.kinds)
         self.budget = ByteBudget(
             settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
         )
@@ -235,7 +235,7 @@ class Gateway:
             self.door.note_unread(error, priority=priority, parent=parent)
             raise
         answer = await self.door.answer(
-            body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing
+            body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing, headers=headers
         )
         return answer_of(answer, timing=timing)
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kwiken.model.service import RequestKinds
+
 MAX_REQUEST: Final = 4 << 20  # bytes
 
 MetricsAccess = Literal["open", "token", "off"]
@@ -27,6 +29,8 @@ class GatewaySettings:
         metrics: who may read `/metrics`: anybody, those with the token of the control routes, or nobody.
         doors: number of front doors, by as many protocols, that share the connections of the process.
         name: name of this gateway, in its status and its metrics; empty for none.
+        kinds: place in which requests name the kind by which they wait in lines; None for no lines. The
+            executor has lines too then.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
     """
 
@@ -40,4 +44,5 @@ class GatewaySettings:
     metrics: MetricsAccess = "open"
     doors: int = 1
     name: str = ""
+    kinds: RequestKinds | None = None
     sockets: Sequence[socket.socket] = ()

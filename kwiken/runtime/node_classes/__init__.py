@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.runtime.node_classes.adopted import AdoptedProcess as AdoptedProcess
 from kwiken.runtime.node_classes.limit import Limit as Limit
 from kwiken.runtime.node_classes.node_limits import (
     LimitMethod as LimitMethod,

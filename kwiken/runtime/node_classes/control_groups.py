@@ -17,6 +17,7 @@ from typing import Final, Self
 from kwiken.base.errors import KwikenError
 from kwiken.base.machine import group_folders
 from kwiken.runtime.base.process_id import Identity
+from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.launch import launched
 
 PREFIX: Final = "kwiken-nodes"
@@ -74,9 +75,14 @@ class ControlGroups:
     Args:
         folder: folder of the tree, which exists.
         version: version of control groups, 1 or 2.
+        way_out: file by which a process leaves the tree for the group of this process; None for none.
+
+    Attributes:
+        way_out: the same file, for those who start processes that are to outlive this one.
     """
 
-    def __init__(self, folder: Path, version: int) -> None:
+    def __init__(self, folder: Path, version: int, way_out: Path | None = None) -> None:
+        self.way_out = way_out
         self._folder = folder
         self._version = version
         self._groups: dict[str, Path] = {}
@@ -103,7 +109,7 @@ class ControlGroups:
             except OSError:
                 continue
             if _works(folder, version):
-                return cls(folder, version)
+                return cls(folder, version, places[-1] / "cgroup.procs")
             with contextlib.suppress(OSError):
                 folder.rmdir()
         return None
@@ -161,7 +167,7 @@ class ControlGroups:
         """Files by which a process joins a group."""
         return [self._groups[key] / "cgroup.procs"]
 
-    def started(self, key: str, process: asyncio.subprocess.Process) -> None:
+    def started(self, key: str, process: asyncio.subprocess.Process | AdoptedProcess) -> None:
         """Take note of a process that has joined a group; nothing is to be done."""
 
     async def remove(self, key: str) -> None:

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.runtime.base.process_id import family
+from kwiken.runtime.node_classes.adopted import AdoptedProcess
+
+LimitedProcess = asyncio.subprocess.Process | AdoptedProcess
 
 TICK_S: Final = 0.005  # interval of checks
 BURST_S: Final = 0.010  # time over which an unused share is kept, like the period of a quota
@@ -56,7 +59,7 @@ class Allowance:
 class _Member:
     """One process that was started, with its children."""
 
-    process: asyncio.subprocess.Process
+    process: LimitedProcess
     used_s: dict[int, float] = field(default_factory=dict)  # by pid
     stopped: bool = False
 
@@ -80,6 +83,8 @@ class _Group:
 class DutyCycles:
     """Groups of processes, each limited by pausing; a task in the running event loop keeps the limits."""
 
+    way_out: Path | None = None  # there are no groups to leave
+
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -102,7 +107,7 @@ class DutyCycles:
         del key
         return []
 
-    def started(self, key: str, process: asyncio.subprocess.Process) -> None:
+    def started(self, key: str, process: LimitedProcess) -> None:
         """Limit a process from now on.
 
         Args:

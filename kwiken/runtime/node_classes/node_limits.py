@@ -14,8 +14,10 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.base.process_id import family
+from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.control_groups import ControlGroups
-from kwiken.runtime.node_classes.duty_cycle import DutyCycles
+from kwiken.runtime.node_classes.duty_cycle import DutyCycles, LimitedProcess
 from kwiken.runtime.node_classes.launch import launched
 from kwiken.runtime.node_classes.limit import Limit
 
@@ -39,7 +41,9 @@ class _Limiter(Protocol):
 
     def joins(self, key: str) -> list[Path]: ...
 
-    def started(self, key: str, process: asyncio.subprocess.Process) -> None: ...
+    way_out: Path | None
+
+    def started(self, key: str, process: LimitedProcess) -> None: ...
 
     async def remove(self, key: str) -> None: ...
 
@@ -68,7 +72,7 @@ class NodeLimits:
         self._root = root
         self._limiter: _Limiter | None = None
         self._nodes: set[str] = set()
-        self._processes: dict[str, tuple[str | None, asyncio.subprocess.Process]] = {}
+        self._processes: dict[str, tuple[str | None, LimitedProcess]] = {}
         self.method = method or LimitMethod.SIGNALS
 
     async def __aenter__(self) -> Self:
@@ -156,6 +160,40 @@ class NodeLimits:
         limiter.started(key, process)
         return process
 
+    def adopt(self, process: AdoptedProcess, *, name: str, limit: Limit, node: str) -> None:
+        """Put a process that another program started under a limit, with its children.
+
+        Args:
+            process: process that leads a process group of its own.
+            name: name of the process, which no other one has that was not ended.
+            limit: limit of the process with its children.
+            node: name of its node.
+
+        Raises:
+            InputError: the name is taken, or the node does not exist.
+            KwikenError: the limit cannot be set.
+        """
+        limiter = self._opened
+        if name in self._processes:
+            raise InputError(f"process {name!r} exists already")
+        if node not in self._nodes:
+            raise InputError(f"no node {node!r}")
+        key = _process_key(name)
+        limiter.add(key, _node_key(node), limit.share)
+        for file in limiter.joins(key):
+            for pid in family(process.pid):
+                with contextlib.suppress(OSError):  # it has ended
+                    file.write_text(str(pid), encoding="ascii")
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGCONT)  # what limited it before may have paused it
+        self._processes[name] = node, process
+        limiter.started(key, process)
+
+    @property
+    def way_out(self) -> Path | None:
+        """File by which a process leaves its limits for the group of this process; None for no groups."""
+        return self._opened.way_out
+
     def resize(self, name: str, limit: Limit) -> None:
         """Change the limit of a process that runs.
 
@@ -230,7 +268,7 @@ def _process_key(name: str) -> str:
     return f"process {name}"
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+def _kill(process: LimitedProcess) -> None:
     """Kill a process and its process group."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.machine import read_file
-from kwiken.model.service import Service
+from kwiken.model.service import NO_LINES, RequestKinds, Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions import TraceSampler
@@ -66,6 +66,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     endpoints = {
         stage: [parse_endpoint(text) for text in those] for stage, those in (told | spec.replicas).items()
     }
+    kinds = _kinds(spec, service)
     clock = SystemClock()
     async with _own_transport(spec, service) as own, _transport(service, own) as transport:
         with request_observer(spec, service) as observer:
@@ -77,6 +78,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 rng=random.Random(),  # noqa: S311 - no secrets
                 observer=observer,
                 sampler=TraceSampler(spec.trace_share) if spec.trace == "sampled" else None,
+                lines=kinds is not None,
             )
             gateway = Gateway(
                 service,
@@ -91,6 +93,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     metrics=spec.metrics,
                     doors=DOORS if spec.grpc_port is not None else 1,
                     name=spec.name,
+                    kinds=kinds,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                 ),
             )
@@ -111,6 +114,12 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 watches = [siblings.watch] if spec.siblings else []
                 watches += [] if spec.local else [watch]
                 await _serve(spec, gateway, watches, names if endpoints else None, foreign, stop, announce)
+
+
+def _kinds(spec: GatewaySpec, service: Service) -> RequestKinds | None:
+    """Place in which requests name their kind: as specified, else as the service says; None for no lines."""
+    told = service.lines if spec.lines is None else spec.lines
+    return None if told in (None, NO_LINES) else RequestKinds.parse(told, where="--lines")
 
 
 async def _serve(

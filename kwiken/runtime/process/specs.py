@@ -79,6 +79,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             up repeatedly.
         name: name of this gateway in its log, its status and its metrics; empty for one by its machine.
         autopilot: command of an autopilot that runs beside the gateway, but for its `--url`; empty for none.
+        lines: place in which requests name the kind by which they wait in lines, as `RequestKinds.parse`
+            reads it, or `off`; None for what the service says.
     """
 
     target: str
@@ -108,6 +110,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     siblings: list[str] = []
     name: str = ""
     autopilot: list[str] = []
+    lines: str | None = None
     log_format: LogFormat = "text"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.upkeep.assignment import Assignment as Assignment
+from kwiken.runtime.upkeep.jobs import JobRunner as JobRunner
 from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes as clusters_on_nodes
 from kwiken.runtime.upkeep.rental_journal import RentalJournal as RentalJournal
 from kwiken.runtime.upkeep.rented_nodes import RentedNodes as RentedNodes

@@ -29,6 +29,7 @@ from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import ReplicaPlace
 from kwiken.runtime.node_classes import Limit
 from kwiken.runtime.upkeep.assignment import Assignment
+from kwiken.runtime.upkeep.jobs import JobRunner
 from kwiken.runtime.upkeep.readings import Readings
 from kwiken.runtime.upkeep.rented_nodes import RentedNodes
 from kwiken.runtime.upkeep.substrate import Ground, Substrate
@@ -50,6 +51,7 @@ class Upkeep:
         limits: nodes that all of them stand on.
         say: told each action with its reason, as one line.
         rented: nodes that come and go; None where all nodes are there.
+        jobs: batch jobs beside the services; None for none.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Upkeep:
         *,
         say: Callable[[str], None],
         rented: RentedNodes | None = None,
+        jobs: JobRunner | None = None,
     ) -> None:
         self._adaptation = adaptation
         self._assignment = assignment
@@ -68,6 +71,7 @@ class Upkeep:
         self._limits = limits
         self._say = say
         self._rented = rented
+        self._jobs = jobs
         self._readings = Readings()
         self._back_at_s: dict[str, float] = {}  # by lost node
 
@@ -222,8 +226,9 @@ class Upkeep:
         rented.seen(now_s)
 
     def _occupied(self) -> set[str]:
-        """Nodes that have replicas with a target."""
-        return {
+        """Nodes that have replicas with a target, or jobs."""
+        jobs = self._jobs.occupied if self._jobs is not None else set()
+        return jobs | {
             node
             for name, replicas in self._adaptation.keys.items()
             if not self._assignment.workloads[name].best_effort

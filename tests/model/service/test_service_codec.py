@@ -156,7 +156,7 @@ BAD: list[tuple[Any, str]] = [
     (changed(version=2), "version must be 1, not 2"),
     (changed(version="1"), "version must be 1, not '1'"),
     (changed(version=1.0), "version must be 1"),
-    (changed(colour="red"), "unknown field 'colour'; known: service, stages, version"),
+    (changed(colour="red"), "unknown field 'colour'; known: lines, service, stages, version"),
     ({"version": 1, "service": "demo"}, "'stages' is missing"),
     (changed(stages={"a": {}}), "'stages' must be a list"),
     (changed(service=5), "service: Expected `str`"),

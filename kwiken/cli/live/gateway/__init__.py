@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     )
     from kwiken.cli.live.gateway.status_tables import (
         GATEWAYS as GATEWAYS,
+        LINES as LINES,
         STAGES as STAGES,
         autopilot_lines as autopilot_lines,
         gateway_rows as gateway_rows,
+        line_rows as line_rows,
         replica_columns as replica_columns,
         replica_rows as replica_rows,
         stage_rows as stage_rows,

@@ -8,6 +8,10 @@ from typing import Any, Final
 
 STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "in flight", "copies", "denied", "spent")
 GATEWAYS: Final = ("gateway", "requests", "/s", "p50 ms", "p99 ms", "failed", "turned away")
+LINES: Final = (
+    *("kind", "running", "waiting", "started", "had to wait", "wait p50 ms", "wait p99 ms", "service ms"),
+    "turned away",
+)
 COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
 NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
 
@@ -45,6 +49,24 @@ def gateway_rows(lines: Sequence[dict[str, Any]]) -> Rows:
             str(line["shed"]),
         )
         for line in lines
+    ]
+
+
+def line_rows(lines: dict[str, Any]) -> Rows:
+    """Rows of the lines of requests, one for each kind."""
+    return [
+        (
+            kind,
+            str(line["running"]),
+            str(line["waiting"]),
+            str(line["started"]),
+            str(line["waited"]),
+            number(line["wait_p50_ms"]),
+            number(line["wait_p99_ms"]),
+            number(line["service_ms"]),
+            str(line["turned_away"]),
+        )
+        for kind, line in lines["kinds"].items()
     ]
 
 

@@ -1,0 +1,1 @@
+"""Verbs of batch jobs of a running cluster: `submit` and `queue`."""

@@ -1,0 +1,162 @@
+"""`kwiken queue`: shows batch jobs: lines, places, chances of a node, what runs and what ended."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.base.errors import InputError
+from kwiken.cli.shared import json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kwiken.cli.queue.chances_kept import ChanceBand
+    from kwiken.runtime.cluster.state.jobs import JobEvent, JobFolder, QueueView
+
+UNWELL: Final = 1
+MAX_ENDED: Final = 20  # jobs that ended, as shown
+
+
+@click.command(short_help="Show the cluster's batch jobs.")
+@click.option(
+    "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
+)
+@click.option("--cancel", metavar="JOB", help="Take this job out of its line, or end it if it runs.")
+@json_option
+def command(*, state: str, cancel: str | None, as_json: bool) -> int:
+    """Show the jobs of the cluster: the lines, who waits where, and the chance of a node.
+
+    The chance is that of a node within 1, 5 and 15 minutes; the last table says how often it came true.
+
+    Exit code 1 when no cluster takes jobs though some wait.
+    """
+    from kwiken.cli.queue.chances_kept import chance_bands
+    from kwiken.runtime.cluster.state.jobs import HORIZONS_S, JobFolder, read_events
+
+    folder = JobFolder(Path(state))
+    names = sorted(folder.names())
+    if cancel is not None:
+        _cancel(folder, cancel, names)
+        return 0
+    view, events = folder.view(), read_events(folder.journal)
+    alive = view is not None and view.owner.alive
+    shown = (
+        {one.job for one in view.waiting} | {one.job for one in view.running} if view is not None else set()
+    )
+    pending = [name for name in names if name not in shown or not alive]
+    bands = chance_bands(events, HORIZONS_S, time.time())
+    ended = [event for event in events if event.kind.final][-MAX_ENDED:]
+    if as_json:
+        print_json(_document(view if alive else None, pending, ended, bands))
+    else:
+        if view is not None and alive:
+            _show(view)
+        _show_ended(ended)
+        _show_bands(bands)
+        if not names and not ended:
+            say("no jobs; give the cluster one with: kwiken submit -- COMMAND")
+    if pending and alive:
+        note(f"note: not taken yet: {', '.join(pending)}")
+    elif pending:
+        note(f"kwiken: no kwiken up --nodes takes jobs from {folder.folder}; {len(pending)} wait or run on")
+    return UNWELL if pending and not alive else 0
+
+
+def _cancel(folder: JobFolder, job: str, names: Sequence[str]) -> None:
+    if job not in names:
+        raise InputError(f"no job {job[:80]!r} waits or runs", where="--cancel")
+    folder.ask_to_cancel(job)
+    view = folder.view()
+    if view is None or not view.owner.alive:
+        note("note: no kwiken up --nodes takes jobs from this folder now; the next one cancels the job")
+
+
+def _show(view: QueueView) -> None:
+    used = [line for line in view.lines if line.waiting or line.nodes or line.busy]
+    print_table(
+        f"lines of jobs (pid {view.owner.pid})",
+        ("line", "quality above", "waiting", "running", "nodes with room"),
+        [
+            (str(one.number), f"{one.above:g}", str(one.waiting), str(one.busy), ", ".join(one.nodes) or "-")
+            for one in used
+        ],
+    )
+    within = [f"{seconds / 60:g} min" for seconds in view.horizons_s]
+    if view.waiting:
+        print_table(
+            "jobs that wait; chance of a node within",
+            ("job", "line", "place", "quality", "cores", "waited", "any node in", *within, "moves"),
+            [
+                (
+                    one.job,
+                    str(one.line),
+                    str(one.place),
+                    f"{one.quality:.3g}",
+                    f"{one.cores:.3g}",
+                    _time(one.waited_s),
+                    _time(one.spent_after_s),
+                    *([_share(chance) for chance in one.chances] or ["-"] * len(within)),
+                    "; ".join(one.moves) or "-",
+                )
+                for one in sorted(view.waiting, key=lambda one: (one.line, one.place))
+            ],
+        )
+    if view.running:
+        print_table(
+            "jobs that run",
+            ("job", "node", "cores", "for"),
+            [(one.job, one.node, f"{one.cores:.3g}", _time(one.ran_s)) for one in view.running],
+        )
+
+
+def _show_ended(ended: Sequence[JobEvent]) -> None:
+    if ended:
+        rows = [
+            (one.job, one.kind.value, _number(one.code), one.node or "-", one.reason or "-") for one in ended
+        ]
+        print_table("last jobs that ended", ("job", "how", "exit code", "node", "reason"), rows)
+
+
+def _show_bands(bands: Sequence[ChanceBand]) -> None:
+    if bands:
+        print_table(
+            "chances told at arrival, and how often they came true",
+            ("within", "jobs", "told", "came true"),
+            [
+                (f"{one.within_s / 60:g} min", str(one.jobs), f"{one.told:.0%}", f"{one.came_true:.0%}")
+                for one in bands
+            ],
+        )
+
+
+def _document(
+    view: QueueView | None, pending: Sequence[str], ended: Sequence[JobEvent], bands: Sequence[ChanceBand]
+) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "queue": msgspec.to_builtins(view),
+        "not_taken": list(pending),
+        "ended": msgspec.to_builtins(ended),
+        "chances": msgspec.to_builtins(bands),
+    }
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _share(chance: float | None) -> str:
+    return "-" if chance is None else f"{chance:.0%}"
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,251 @@
+"""Documents of batch jobs: what is ordered, who runs it, how it ended, and what the queue shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.runtime.base.process_id import Identity
+
+ORDER_VERSION: Final = 1
+MAX_COMMAND: Final = 256  # words of a command
+MAX_WORD: Final = 4096  # characters of one word
+MAX_CORES: Final = 4096.0
+MAX_MEMORY_GB: Final = 1e6
+MAX_SECONDS: Final = 30 * 86_400.0  # that a job may wait or take
+MAX_PRIORITY: Final = 100
+WHOLE: Final = 100.0  # highest quality
+HORIZONS_S: Final = (60.0, 300.0, 900.0)  # times within which the chance of a node is told
+NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,79}\Z")
+
+
+class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Order of one job, as its submitter wrote it.
+
+    Attributes:
+        name: name that no other order has, now or later.
+        command: the program and its arguments, one word or more.
+        folder: folder in which the command runs.
+        cores: number of cores that it needs, above 0.
+        memory_gb: memory that it needs, in units of GB, 0 or more.
+        quality: quality of node that it needs, from 0 (any will do) to 100.
+        caused: pressure that it exerts on shared resources, a share from 0 to 1 by source.
+        wait_s: time that it may wait before it takes any node, seconds; None for none stated.
+        takes_s: expected time of its work, seconds; None if unknown.
+        priority: a larger one goes first within a line.
+        submitted_at: moment of the order, seconds since 1970.
+    """
+
+    version: int
+    name: str
+    command: list[str]
+    folder: str
+    cores: float
+    submitted_at: float
+    memory_gb: float = 0.0
+    quality: float = 0.0
+    caused: dict[str, float] = {}
+    wait_s: float | None = None
+    takes_s: float | None = None
+    priority: int = 0
+
+    def check(self, *, where: str, sources: Mapping[str, int] | None = None) -> None:
+        """Refuse what cannot be run.
+
+        Args:
+            where: option or file to name in errors.
+            sources: sources of contention that there are; None to take any.
+
+        Raises:
+            InputError: a field out of its range; names the field.
+        """
+        if self.version != ORDER_VERSION:
+            raise InputError(f"version: must be {ORDER_VERSION}, not {self.version}", where=where)
+        if not NAME.match(self.name):
+            raise InputError(
+                "name: starts with a letter and has at most 80 letters, digits, '_', '-', '.'", where=where
+            )
+        if not 0 < len(self.command) <= MAX_COMMAND or not self.command[0]:
+            raise InputError(f"command: must have 1 to {MAX_COMMAND} words", where=where)
+        if any(len(word) > MAX_WORD or "\0" in word for word in self.command):
+            raise InputError(
+                f"command: a word has at most {MAX_WORD} characters, and no NUL among them", where=where
+            )
+        _within("cores", self.cores, 0.0, MAX_CORES, where, above=True)
+        _within("memory_gb", self.memory_gb, 0.0, MAX_MEMORY_GB, where)
+        _within("quality", self.quality, 0.0, WHOLE, where)
+        _within("submitted_at", self.submitted_at, 0.0, math.inf, where)
+        for name, seconds in (("wait_s", self.wait_s), ("takes_s", self.takes_s)):
+            if seconds is not None:
+                _within(name, seconds, 0.0, MAX_SECONDS, where, above=name == "takes_s")
+        _within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY, where)
+        for source, share in self.caused.items():
+            if sources is not None and source not in sources:
+                raise InputError(
+                    f"no source of contention is named {source!r}; known: {', '.join(sources)}", where=where
+                )
+            _within(f"caused.{source}", share, 0.0, 1.0, where)
+
+
+def _within(name: str, value: float, low: float, high: float, where: str, *, above: bool = False) -> None:
+    if not (low < value if above else low <= value) or not (value <= high and math.isfinite(value)):
+        bounds = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
+        raise InputError(f"{name}: must be {bounds}, not {value}", where=where)
+
+
+class JobClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Claim of the process that runs a job; there is one at most, ever.
+
+    Attributes:
+        runner: process that runs the command and waits for its end.
+        node: node on which it runs.
+        started_at: moment of the start, seconds since 1970.
+    """
+
+    runner: Identity
+    node: str
+    started_at: float
+
+
+class JobResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a command ended.
+
+    Attributes:
+        code: exit code, or the negative number of the signal that ended it.
+        ended_at: moment of the end, seconds since 1970.
+    """
+
+    code: int
+    ended_at: float
+
+
+class EventKind(StrEnum):
+    """What happened to a job.
+
+    Attributes:
+        ARRIVED: it waits in a line.
+        MOVED: it changed its line.
+        PLACED: a node was taken for it, and its start was begun.
+        ENDED: its command ended.
+        INTERRUPTED: the process that ran it is gone and left no result; it is not run again.
+        CANCELLED: it was taken out of its line.
+    """
+
+    ARRIVED = "arrived"
+    MOVED = "moved"
+    PLACED = "placed"
+    ENDED = "ended"
+    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens to the job."""
+        return self in {EventKind.ENDED, EventKind.INTERRUPTED, EventKind.CANCELLED}
+
+
+class JobEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """One line of the journal.
+
+    Attributes:
+        at: moment of the event, seconds since 1970.
+        line: number of the line that the job is in, or came from.
+        to_line: number of the line that it entered.
+        node: node that was taken for it, or on which it ran.
+        pool: pool of that node at that moment.
+        waited_s: time that it had waited, seconds.
+        reason: why it was moved or ended.
+        code: exit code of its command.
+        chances: chance of a node within each of `HORIZONS_S`, as told at the arrival; empty if unknown.
+    """
+
+    at: float
+    job: str
+    kind: EventKind
+    line: int = -1
+    to_line: int = -1
+    node: str = ""
+    pool: int = -1
+    waited_s: float = 0.0
+    reason: str = ""
+    code: int | None = None
+    chances: list[float] = []
+
+
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that waits, as shown.
+
+    Attributes:
+        line: number of its line; 0 is for the most demanding jobs.
+        place: its place in the line, from 1.
+        waited_s: time since its arrival, seconds.
+        spent_after_s: time until it takes any node, seconds; 0 from then on.
+        chances: chance of a node within each of `HORIZONS_S`, None where no job has ended to learn from;
+            empty where too many wait to tell.
+        moves: its changes of line, as text.
+    """
+
+    job: str
+    line: int
+    place: int
+    quality: float
+    cores: float
+    waited_s: float
+    spent_after_s: float
+    chances: list[float | None]
+    moves: list[str]
+
+
+class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs, as shown.
+
+    Attributes:
+        cores: number of cores that it holds.
+        ran_s: time since its start, seconds.
+    """
+
+    job: str
+    node: str
+    cores: float
+    ran_s: float
+
+
+class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line with its pool, as shown.
+
+    Attributes:
+        number: number of the line; 0 is for the most demanding jobs.
+        above: quality above which its jobs need and its nodes offer, from 0 to 100.
+        waiting: number of jobs that wait.
+        nodes: nodes with room in its pool.
+        busy: number of jobs that run on nodes of its pool.
+    """
+
+    number: int
+    above: float
+    waiting: int
+    nodes: list[str]
+    busy: int
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue at one moment, written by the program that runs the jobs.
+
+    Attributes:
+        owner: process that runs the jobs.
+        seen_at: moment of this view, seconds since 1970.
+        horizons_s: times of the chances, seconds.
+    """
+
+    owner: Identity
+    seen_at: float
+    horizons_s: list[float]
+    lines: list[QueueLine]
+    waiting: list[WaitingView]
+    running: list[RunningJob]

@@ -1,0 +1,58 @@
+"""Room for jobs in the ledger of an adaptation: taken beside replicas, given back, and not on lost nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwiken.allocator.adaptation import Adaptation, JobRoom
+from kwiken.allocator.placement import NodeLedger, admit_all, document
+from kwiken.allocator.placement.schedulers import scheduler
+from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+
+
+def adapted() -> tuple[Adaptation, JobRoom, dict[str, float]]:
+    """One replica on one of two nodes; room for jobs, and the free cores by node."""
+    nodes = cluster_of({"quick": 1, "slow": 1}, cores=4)
+    request = requested(80.0, profile({1: 100.0}, {"quick": 1.0, "slow": 0.5}), nodes)
+    placement = document(
+        nodes,
+        admit_all([request], NodeLedger(nodes), scheduler("thrifty")),
+        scheduler="thrifty",
+        confidence=0.5,
+    )
+    adaptation = Adaptation([request], nodes, placement, scheduler("thrifty"))
+    room = adaptation.job_room({"quick-0": 1.0, "slow-0": 0.5})
+    return adaptation, room, {one.node: one.cores for one in room.rooms()}
+
+
+def test_jobs_and_replicas_draw_from_one_ledger() -> None:
+    _, room, before = adapted()
+    assert sum(before.values()) < 8.0
+    assert room.suits("slow-0", before["slow-0"], 0.0, {})
+    room.take("job", "slow-0", 2.0, 1.0, {"disk": 0.5})
+    assert {one.node: one.cores for one in room.rooms()}["slow-0"] == before["slow-0"] - 2.0
+    assert room.nodes == {"slow-0"}
+    room.release("job")
+    assert {one.node: one.cores for one in room.rooms()} == pytest.approx(before)
+
+
+def test_quality_is_speed_less_pressure() -> None:
+    _, room, _ = adapted()
+    quality = {one.node: one.quality for one in room.rooms()}
+    assert quality["quick-0"] > quality["slow-0"]
+    assert quality["slow-0"] <= 50.0
+    before = quality["slow-0"]
+    room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4})
+    assert {one.node: one.quality for one in room.rooms()}["slow-0"] < before
+
+
+def test_what_a_job_held_on_a_lost_node_stays_blocked() -> None:
+    adaptation, room, _ = adapted()
+    room.take("job", "slow-0", 1.0, 1.0, {})
+    adaptation.nodes_lost(["slow-0"], 0.0)
+    assert "slow-0" not in {one.node for one in room.rooms()}
+    room.release("job")
+    assert "slow-0" not in {one.node for one in room.rooms()}
+    assert not room.suits("slow-0", 0.5, 0.0, {})
+    adaptation.node_back("slow-0")
+    assert {one.node: one.cores for one in room.rooms()}["slow-0"] > 0

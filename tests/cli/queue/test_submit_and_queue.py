@@ -1,0 +1,161 @@
+"""`kwiken submit` and `kwiken queue` without a cluster: orders on disk, bad input, and what is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kwiken.base.errors import InputError
+from kwiken.cli.queue.chances_kept import chance_bands
+from kwiken.cli.queue.queue import command as queue
+from kwiken.cli.queue.submit import command as submit
+from kwiken.runtime.base.process_id import Identity
+from kwiken.runtime.cluster.state.jobs import (
+    EventKind,
+    JobEvent,
+    JobFolder,
+    JobJournal,
+    QueueView,
+    RunningJob,
+    WaitingView,
+    read_events,
+)
+from tests.support.jobs import order
+
+
+def run(command: Any, *words: str) -> Any:
+    return CliRunner().invoke(command, list(words), standalone_mode=False)
+
+
+def test_an_order_is_on_disk_with_what_was_said(tmp_path: Path) -> None:
+    done = run(
+        submit,
+        *("--state", str(tmp_path), "--cores", "2", "--needs", "l3-capacity=0.65", "--wait", "30"),
+        *("--priority", "3", "--json", "--", "python", "-c", "print(1)"),
+    )
+    assert done.exit_code == 0, done.output
+    found = JobFolder(tmp_path).order(json.loads(done.stdout)["job"])
+    assert found is not None
+    assert found.name.startswith("python-")
+    assert (found.cores, found.wait_s, found.priority, found.command) == (
+        2,
+        30,
+        3,
+        ["python", "-c", "print(1)"],
+    )
+    assert found.quality == pytest.approx(100 * 0.65 / 13)
+    assert (tmp_path / "jobs" / f"{found.name}.job").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--needs", "l9=0.5"], "SOURCE=SHARE with a source of cpu-int"),
+        (["--needs", "disk=1.5"], "must be a share from 0 to 1"),
+        (["--needs", "disk=nan"], "must be a share from 0 to 1"),
+        (["--needs", "disk=0.1", "--needs", "disk=0.2"], "given twice"),
+        (["--name", "../up"], "starts with a letter"),
+        (["--cores", "1e9"], "cores: must be above 0"),
+        (["--wait", "1e12"], "wait_s: must be from 0"),
+        (["--memory", "1e9"], "memory_gb: must be from 0"),
+    ],
+)
+def test_bad_orders_are_refused(tmp_path: Path, words: list[str], problem: str) -> None:
+    done = run(submit, "--state", str(tmp_path), *words, "--", "true")
+    assert isinstance(done.exception, InputError)
+    assert problem in str(done.exception)
+    assert not list(tmp_path.glob("jobs/*.job"))
+
+
+def test_a_name_comes_once(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.submit(order("one"))
+    with pytest.raises(InputError, match="is there already"):
+        folder.submit(order("one"))
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": 2}', '{"version": 1, "name": "x", "colour": 1}'])
+def test_a_broken_order_names_its_file(tmp_path: Path, text: str) -> None:
+    folder = JobFolder(tmp_path)
+    folder.submit(order("one"))
+    folder.path("one", ".job").write_text(text)
+    with pytest.raises(InputError, match=r"one\.job"):
+        folder.order("one")
+
+
+def test_a_journal_drops_the_line_that_a_kill_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = JobJournal(path)
+    journal.append(JobEvent(at=1.0, job="one", kind=EventKind.ARRIVED))
+    journal.close()
+    path.write_bytes(path.read_bytes() + b'{"at":2.0,"jo')
+    again = JobJournal(path)
+    again.append(JobEvent(at=3.0, job="one", kind=EventKind.CANCELLED))
+    again.close()
+    assert [event.at for event in read_events(path)] == [1.0, 3.0]
+    path.write_bytes(b"no\n" + path.read_bytes())
+    with pytest.raises(InputError, match="line 1: is not an event"):
+        read_events(path)
+
+
+def test_the_queue_shows_lines_and_says_when_nobody_takes_jobs(tmp_path: Path) -> None:
+    assert "no jobs" in run(queue, "--state", str(tmp_path)).output
+    folder = JobFolder(tmp_path)
+    folder.submit(order("one"))
+    alone = run(queue, "--state", str(tmp_path))
+    assert alone.return_value == 1
+    assert "no kwiken up --nodes takes jobs" in alone.output
+    owner = Identity.of(os.getpid())
+    assert owner is not None
+    waiting = WaitingView(
+        job="one",
+        line=4,
+        place=1,
+        quality=55.0,
+        cores=1.0,
+        waited_s=90.0,
+        spent_after_s=30.0,
+        chances=[0.25, None, 1.0],
+        moves=["line 3 to 4: better chance"],
+    )
+    running = RunningJob(job="two", node="large-1", cores=2.0, ran_s=5.0)
+    folder.show(
+        QueueView(
+            owner=owner,
+            seen_at=0.0,
+            horizons_s=[60.0, 300.0, 900.0],
+            lines=[],
+            waiting=[waiting],
+            running=[running],
+        )
+    )
+    shown = run(queue, "--state", str(tmp_path)).output
+    for word in ("one", "25%", "100%", "1.5 min", "better chance", "large-1"):
+        assert word in shown
+    document = json.loads(run(queue, "--state", str(tmp_path), "--json").stdout)
+    assert document["queue"]["waiting"][0]["chances"] == [0.25, None, 1.0]
+
+
+def test_a_cancel_needs_a_job_that_is_there(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.submit(order("one"))
+    assert isinstance(run(queue, "--state", str(tmp_path), "--cancel", "two").exception, InputError)
+    run(queue, "--state", str(tmp_path), "--cancel", "one")
+    assert folder.cancel_is_asked("one")
+
+
+def test_chances_are_compared_with_what_came_of_them() -> None:
+    def told(job: str, at: float, chance: float) -> JobEvent:
+        return JobEvent(at=at, job=job, kind=EventKind.ARRIVED, chances=[chance])
+
+    events = [told("a", 0.0, 0.5), told("b", 0.0, 0.5), told("c", 0.0, 0.9), told("d", 0.0, 0.9)]
+    events.append(JobEvent(at=40.0, job="a", kind=EventKind.PLACED))
+    events.append(JobEvent(at=80.0, job="b", kind=EventKind.PLACED))
+    events.append(JobEvent(at=10.0, job="d", kind=EventKind.CANCELLED))
+    bands = chance_bands(events, [60.0], 100.0)
+    assert [(band.jobs, band.told, band.came_true) for band in bands] == [(2, 0.5, 0.5), (1, 0.9, 0.0)]
