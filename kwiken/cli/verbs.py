@@ -44,18 +44,18 @@ FOLDERS = {
     },
     "steering": {
         "autopilot": "Try plans on a running service, keep them or take them back.",
+        "upkeep": "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages.",
     },
     "allocate": {
         "probe": "Measure this machine's contention, and stages in a sandbox.",
         "classify": "Predict workloads' performance on every node from a few measurements.",
         "place": "Size workloads for their targets and place them on unequal nodes.",
         "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
-        "upkeep": "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages.",
         "provision": "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle.",
         "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
         "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     },
-    "storage": {
+    "data.storage": {
         "storage": "Learn and replay the load of disks, and place data sets on nodes.",
     },
     "queue": {
@@ -65,30 +65,21 @@ FOLDERS = {
     "packing": {
         "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
     },
-    "traffic": {
+    "data.traffic": {
         "traffic": "Learn, judge and generate traffic: who sends how much to whom.",
     },
     "batch": {
         "batch": "Predict batch jobs from their logs, and plan where they run.",
     },
+    "batch.racks": {
+        "demo-batch": "Run batch jobs on three racks beside a service, three ways, and stop a rack.",
+    },
 }
 # Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
-    *(
-        "serve",
-        "stage",
-        "up",
-        "upkeep",
-        "autopilot",
-        "down",
-        "status",
-        "apply",
-        "load",
-        "submit",
-        "queue",
-        "probe",
-    ),
+    *("serve", "stage", "up", "down", "status", "apply", "autopilot", "upkeep"),
+    *("load", "submit", "queue", "probe"),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
     *("fleet", "demo-place", "demo-batch", "reproduce"),

@@ -9,7 +9,7 @@ from scipy import stats
 
 from kwiken.base.errors import InputError
 from kwiken.traffic import WindowDays, binned, generate_counts, generate_events, learn, windows_in
-from tests.support.traffic.drawn_flows import drawn, endpoints
+from tests.support.data.traffic.drawn_flows import drawn, endpoints
 from tests.traffic.test_learning import uneven
 
 

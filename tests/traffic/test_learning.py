@@ -19,7 +19,7 @@ from kwiken.traffic import (
     levels_of,
     windows_in,
 )
-from tests.support.traffic.drawn_flows import drawn, endpoints
+from tests.support.data.traffic.drawn_flows import drawn, endpoints
 
 DAY_S = 86_400.0
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kwiken.apps.console import note, print_table, say
-from kwiken.cli.traffic import load_traffic
+from kwiken.cli.data.traffic import load_traffic
 
 if TYPE_CHECKING:
     from kwiken.allocator.distance import CrossingCalls, TrafficDemand

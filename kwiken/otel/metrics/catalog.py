@@ -24,7 +24,18 @@ REPLICAS: list[Metric] = []
 BOTH: list[Metric] = []
 
 
-def _add(home: list[Metric], metric: Metric) -> Metric:
+def _add(
+    home: list[Metric],
+    name: str,
+    kind: Kind,
+    unit: str,
+    *,
+    labels: tuple[str, ...] = (),
+    help: str,  # noqa: A002 - the name of a part of `Metric`
+    question: str,
+) -> Metric:
+    """Add a metric to a list; see `Metric` for its parts."""
+    metric = Metric(name=name, kind=kind, unit=unit, labels=labels, help=help, question=question)
     home.append(metric)
     return metric
 
@@ -33,593 +44,487 @@ def _add(home: list[Metric], metric: Metric) -> Metric:
 
 REQUEST_DURATION = _add(
     GATEWAY,
-    Metric(
-        name="kw.request.duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=(OUTCOME,),
-        help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
-        question="How slow are requests, and how many end well?",
-    ),
+    "kw.request.duration",
+    Kind.HISTOGRAM,
+    "s",
+    labels=(OUTCOME,),
+    help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
+    question="How slow are requests, and how many end well?",
 )
 REQUESTS_SHED = _add(
     GATEWAY,
-    Metric(
-        name="kw.requests.shed",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        labels=("kw.priority",),
-        help="Requests turned away before any work, by priority.",
-        question="Is there overload, and whom does it hit?",
-    ),
+    "kw.requests.shed",
+    Kind.COUNTER,
+    "{request}",
+    labels=("kw.priority",),
+    help="Requests turned away before any work, by priority.",
+    question="Is there overload, and whom does it hit?",
 )
 REQUESTS_ACTIVE = _add(
     GATEWAY,
-    Metric(
-        name="kw.requests.active",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{request}",
-        help="Requests that were admitted and are not done.",
-        question="How many requests are inside?",
-    ),
+    "kw.requests.active",
+    Kind.UP_DOWN_COUNTER,
+    "{request}",
+    help="Requests that were admitted and are not done.",
+    question="How many requests are inside?",
 )
 REQUESTS_ROOM = _add(
     GATEWAY,
-    Metric(
-        name="kw.requests.room",
-        kind=Kind.GAUGE,
-        unit="{request}",
-        help="Concurrent requests that the gateway and its replicas are known to bear.",
-        question="How far is the limit?",
-    ),
+    "kw.requests.room",
+    Kind.GAUGE,
+    "{request}",
+    help="Concurrent requests that the gateway and its replicas are known to bear.",
+    question="How far is the limit?",
 )
 LOAD = _add(
     GATEWAY,
-    Metric(
-        name="kw.load",
-        kind=Kind.GAUGE,
-        unit="1",
-        help="Load from 0 to 1 by which requests are shed and copies withheld.",
-        question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
-    ),
+    "kw.load",
+    Kind.GAUGE,
+    "1",
+    help="Load from 0 to 1 by which requests are shed and copies withheld.",
+    question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
 )
 LINES_LIMIT = _add(
     GATEWAY,
-    Metric(
-        name="kw.lines.limit",
-        kind=Kind.GAUGE,
-        unit="{request}",
-        help="Requests that run at once before others wait in their lines; missing until it is known.",
-        question="How much work at once do the replicas bear?",
-    ),
+    "kw.lines.limit",
+    Kind.GAUGE,
+    "{request}",
+    help="Requests that run at once before others wait in their lines; missing until it is known.",
+    question="How much work at once do the replicas bear?",
 )
 LINE_WAITING = _add(
     GATEWAY,
-    Metric(
-        name="kw.line.waiting",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{request}",
-        labels=("kw.kind",),
-        help="Requests that wait in the line of their kind.",
-        question="Which kind of requests waits?",
-    ),
+    "kw.line.waiting",
+    Kind.UP_DOWN_COUNTER,
+    "{request}",
+    labels=("kw.kind",),
+    help="Requests that wait in the line of their kind.",
+    question="Which kind of requests waits?",
 )
 LINE_WAIT = _add(
     GATEWAY,
-    Metric(
-        name="kw.line.wait",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=("kw.kind",),
-        help="Time that started requests waited in the line of their kind.",
-        question="How long does each kind wait?",
-    ),
+    "kw.line.wait",
+    Kind.HISTOGRAM,
+    "s",
+    labels=("kw.kind",),
+    help="Time that started requests waited in the line of their kind.",
+    question="How long does each kind wait?",
 )
 LINE_TURNED_AWAY = _add(
     GATEWAY,
-    Metric(
-        name="kw.line.turned_away",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        labels=("kw.kind",),
-        help="Requests turned away because they had waited too long in the line of their kind.",
-        question="Which kind waits in vain?",
-    ),
+    "kw.line.turned_away",
+    Kind.COUNTER,
+    "{request}",
+    labels=("kw.kind",),
+    help="Requests turned away because they had waited too long in the line of their kind.",
+    question="Which kind waits in vain?",
 )
 LINE_SERVICE = _add(
     GATEWAY,
-    Metric(
-        name="kw.line.service_time",
-        kind=Kind.GAUGE,
-        unit="s",
-        labels=("kw.kind",),
-        help="Time that a request of a kind takes where it meets no others, as learned.",
-        question="Which kinds are heavy?",
-    ),
+    "kw.line.service_time",
+    Kind.GAUGE,
+    "s",
+    labels=("kw.kind",),
+    help="Time that a request of a kind takes where it meets no others, as learned.",
+    question="Which kinds are heavy?",
 )
 REQUESTS_CONTROL = _add(
     GATEWAY,
-    Metric(
-        name="kw.requests.control",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        help="Requests of the control share, which the plan does not touch.",
-        question="Are there enough requests that show latency without the plan?",
-    ),
+    "kw.requests.control",
+    Kind.COUNTER,
+    "{request}",
+    help="Requests of the control share, which the plan does not touch.",
+    question="Are there enough requests that show latency without the plan?",
 )
 REQUESTS_PARTIAL = _add(
     GATEWAY,
-    Metric(
-        name="kw.requests.partial",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        help="Requests that were answered without some of their parts.",
-        question="What share of the answers is partial?",
-    ),
+    "kw.requests.partial",
+    Kind.COUNTER,
+    "{request}",
+    help="Requests that were answered without some of their parts.",
+    question="What share of the answers is partial?",
 )
 UTILITY_LOST = _add(
     GATEWAY,
-    Metric(
-        name="kw.utility.lost",
-        kind=Kind.COUNTER,
-        unit="{answer}",
-        labels=("kw.cause",),
-        help="Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
-        question="What do partial answers cost the users?",
-    ),
+    "kw.utility.lost",
+    Kind.COUNTER,
+    "{answer}",
+    labels=("kw.cause",),
+    help="Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
+    question="What do partial answers cost the users?",
 )
 LOOP_LAG = _add(
     GATEWAY,
-    Metric(
-        name="kw.event_loop.lag",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        help="Delay of a timer that is due every 20 ms.",
-        question="Does the gateway's own event loop make requests wait?",
-    ),
+    "kw.event_loop.lag",
+    Kind.HISTOGRAM,
+    "s",
+    help="Delay of a timer that is due every 20 ms.",
+    question="Does the gateway's own event loop make requests wait?",
 )
 
 HTTP_DURATION = _add(
     GATEWAY,
-    Metric(
-        name="http.server.request.duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
-        help="Time of HTTP requests of the service's route, with reading and writing.",
-        question="What do callers get, and how fast?",
-    ),
+    "http.server.request.duration",
+    Kind.HISTOGRAM,
+    "s",
+    labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
+    help="Time of HTTP requests of the service's route, with reading and writing.",
+    question="What do callers get, and how fast?",
 )
 HTTP_ACTIVE = _add(
     GATEWAY,
-    Metric(
-        name="http.server.active_requests",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{request}",
-        labels=("http.request.method", "url.scheme"),
-        help="HTTP requests of the service's route that are not answered.",
-        question="How many requests does the gateway hold?",
-    ),
+    "http.server.active_requests",
+    Kind.UP_DOWN_COUNTER,
+    "{request}",
+    labels=("http.request.method", "url.scheme"),
+    help="HTTP requests of the service's route that are not answered.",
+    question="How many requests does the gateway hold?",
 )
 
 # Stages and attempts, at the gateway.
 
 CALL_DURATION = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.call.duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=(STAGE,),
-        help="Time of answered calls from the first attempt to the winner's answer.",
-        question="Which stage is slow?",
-    ),
+    "kw.stage.call.duration",
+    Kind.HISTOGRAM,
+    "s",
+    labels=(STAGE,),
+    help="Time of answered calls from the first attempt to the winner's answer.",
+    question="Which stage is slow?",
 )
 CALLS_FAILED = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.calls.failed",
-        kind=Kind.COUNTER,
-        unit="{call}",
-        labels=(STAGE,),
-        help="Calls that no attempt answered.",
-        question="Which stage fails?",
-    ),
+    "kw.stage.calls.failed",
+    Kind.COUNTER,
+    "{call}",
+    labels=(STAGE,),
+    help="Calls that no attempt answered.",
+    question="Which stage fails?",
 )
 ATTEMPTS = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.attempts",
-        kind=Kind.COUNTER,
-        unit="{attempt}",
-        labels=(STAGE, KIND, OUTCOME),
-        help="Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
-        question="How often do copies win, and what are they sent for?",
-    ),
+    "kw.stage.attempts",
+    Kind.COUNTER,
+    "{attempt}",
+    labels=(STAGE, KIND, OUTCOME),
+    help="Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
+    question="How often do copies win, and what are they sent for?",
 )
 STAGE_CPU = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.cpu.time",
-        kind=Kind.COUNTER,
-        unit="s",
-        labels=(STAGE,),
-        help="CPU time that replicas reported with their answers.",
-        question="What work does a stage do for these requests?",
-    ),
+    "kw.stage.cpu.time",
+    Kind.COUNTER,
+    "s",
+    labels=(STAGE,),
+    help="CPU time that replicas reported with their answers.",
+    question="What work does a stage do for these requests?",
 )
 STOPS = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.stops",
-        kind=Kind.COUNTER,
-        unit="{answer}",
-        labels=(STAGE, "kw.stopped"),
-        help="Fan-outs that the stop rule would end, by whether the utility budget let them end.",
-        question="How often is an answer given without its last shards?",
-    ),
+    "kw.stage.stops",
+    Kind.COUNTER,
+    "{answer}",
+    labels=(STAGE, "kw.stopped"),
+    help="Fan-outs that the stop rule would end, by whether the utility budget let them end.",
+    question="How often is an answer given without its last shards?",
 )
 LATE_CALLS = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.calls.late",
-        kind=Kind.COUNTER,
-        unit="{call}",
-        labels=(STAGE,),
-        help="Calls of late requests that got threads or priority.",
-        question="How often does catch-up help?",
-    ),
+    "kw.stage.calls.late",
+    Kind.COUNTER,
+    "{call}",
+    labels=(STAGE,),
+    help="Calls of late requests that got threads or priority.",
+    question="How often does catch-up help?",
 )
 STAGE_INFO = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage",
-        kind=Kind.INFO,
-        unit="",
-        labels=(SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"),
-        help="Stages of the service: parents, number of shards, and whether a call may run twice.",
-        question="What does the service consist of?",
-    ),
+    "kw.stage",
+    Kind.INFO,
+    "",
+    labels=(SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"),
+    help="Stages of the service: parents, number of shards, and whether a call may run twice.",
+    question="What does the service consist of?",
 )
 
 # Budgets, at the gateway.
 
 COPIES_GRANTED = _add(
     GATEWAY,
-    Metric(
-        name="kw.copies.granted",
-        kind=Kind.COUNTER,
-        unit="{copy}",
-        labels=(STAGE, LEVER),
-        help="Copies that a budget paid for, by lever (reissue, catch_up).",
-        question="Where do copies go?",
-    ),
+    "kw.copies.granted",
+    Kind.COUNTER,
+    "{copy}",
+    labels=(STAGE, LEVER),
+    help="Copies that a budget paid for, by lever (reissue, catch_up).",
+    question="Where do copies go?",
 )
 COPIES_DENIED = _add(
     GATEWAY,
-    Metric(
-        name="kw.copies.denied",
-        kind=Kind.COUNTER,
-        unit="{copy}",
-        labels=(STAGE, REASON),
-        help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
-        question="Why do slow calls get no copy?",
-    ),
+    "kw.copies.denied",
+    Kind.COUNTER,
+    "{copy}",
+    labels=(STAGE, REASON),
+    help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
+    question="Why do slow calls get no copy?",
 )
 COPIES_PUT_OFF = _add(
     GATEWAY,
-    Metric(
-        name="kw.copies.put_off",
-        kind=Kind.COUNTER,
-        unit="{call}",
-        labels=(STAGE,),
-        help="Calls whose copy was due and waited, because calls of all stages took longer than usual.",
-        question="Do requests wait for something that all replicas share, a processor say?",
-    ),
+    "kw.copies.put_off",
+    Kind.COUNTER,
+    "{call}",
+    labels=(STAGE,),
+    help="Calls whose copy was due and waited, because calls of all stages took longer than usual.",
+    question="Do requests wait for something that all replicas share, a processor say?",
 )
 RETRIES_DENIED = _add(
     GATEWAY,
-    Metric(
-        name="kw.retries.denied",
-        kind=Kind.COUNTER,
-        unit="{retry}",
-        labels=(STAGE,),
-        help="Retries that the stage's retry account did not pay for.",
-        question="Is a stage so broken that retries stop?",
-    ),
+    "kw.retries.denied",
+    Kind.COUNTER,
+    "{retry}",
+    labels=(STAGE,),
+    help="Retries that the stage's retry account did not pay for.",
+    question="Is a stage so broken that retries stop?",
 )
 BUDGET_DENIED = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.denied",
-        kind=Kind.COUNTER,
-        unit="{denial}",
-        labels=(LEVER, REASON),
-        help="Spends that a lever's account denied, by bound.",
-        question="Which budget is too small, or which bound too tight?",
-    ),
+    "kw.budget.denied",
+    Kind.COUNTER,
+    "{denial}",
+    labels=(LEVER, REASON),
+    help="Spends that a lever's account denied, by bound.",
+    question="Which budget is too small, or which bound too tight?",
 )
 BUDGET_WORK = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.work",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        labels=(LEVER,),
-        help="Work that a lever's budget is a share of, in requests.",
-        question="What is a budget counted against?",
-    ),
+    "kw.budget.work",
+    Kind.COUNTER,
+    "{request}",
+    labels=(LEVER,),
+    help="Work that a lever's budget is a share of, in requests.",
+    question="What is a budget counted against?",
 )
 BUDGET_EARNED = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.earned",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        labels=(LEVER,),
-        help="Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
-        question="How much may be spent?",
-    ),
+    "kw.budget.earned",
+    Kind.COUNTER,
+    "{request}",
+    labels=(LEVER,),
+    help="Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
+    question="How much may be spent?",
 )
 BUDGET_SPENT = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.spent",
-        kind=Kind.COUNTER,
-        unit="{request}",
-        labels=(LEVER,),
-        help="Budget spent, in the unit of the earnings.",
-        question="What does a lever cost?",
-    ),
+    "kw.budget.spent",
+    Kind.COUNTER,
+    "{request}",
+    labels=(LEVER,),
+    help="Budget spent, in the unit of the earnings.",
+    question="What does a lever cost?",
 )
 BUDGET_LEFT = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.left",
-        kind=Kind.GAUGE,
-        unit="{request}",
-        labels=(LEVER,),
-        help="Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
-        question="Is a budget exhausted?",
-    ),
+    "kw.budget.left",
+    Kind.GAUGE,
+    "{request}",
+    labels=(LEVER,),
+    help="Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
+    question="Is a budget exhausted?",
 )
 BUDGET_FRACTION = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.fraction",
-        kind=Kind.GAUGE,
-        unit="1",
-        labels=(LEVER,),
-        help="Share of the work that the plan in force lets a lever spend.",
-        question="What was granted?",
-    ),
+    "kw.budget.fraction",
+    Kind.GAUGE,
+    "1",
+    labels=(LEVER,),
+    help="Share of the work that the plan in force lets a lever spend.",
+    question="What was granted?",
 )
 BUDGET_HORIZON = _add(
     GATEWAY,
-    Metric(
-        name="kw.budget.horizon.share",
-        kind=Kind.GAUGE,
-        unit="1",
-        labels=(LEVER,),
-        help="Spend of the horizon, an hour by default, as a share of its work.",
-        question="Does the spend stay within the budget?",
-    ),
+    "kw.budget.horizon.share",
+    Kind.GAUGE,
+    "1",
+    labels=(LEVER,),
+    help="Spend of the horizon, an hour by default, as a share of its work.",
+    question="Does the spend stay within the budget?",
 )
 STAGE_BUDGET_LEFT = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.budget.left",
-        kind=Kind.GAUGE,
-        unit="{call}",
-        labels=(STAGE,),
-        help="Copies that the horizon leaves to a stage's own account.",
-        question="Which stage has used up its part of the budget?",
-    ),
+    "kw.stage.budget.left",
+    Kind.GAUGE,
+    "{call}",
+    labels=(STAGE,),
+    help="Copies that the horizon leaves to a stage's own account.",
+    question="Which stage has used up its part of the budget?",
 )
 
 # Replicas, as the gateway sees them.
 
 STAGE_REPLICAS = _add(
     GATEWAY,
-    Metric(
-        name="kw.stage.replicas",
-        kind=Kind.GAUGE,
-        unit="{replica}",
-        labels=(STAGE, "kw.replica.state"),
-        help="Replicas of a stage by state: live or ejected.",
-        question="Can the stage be served?",
-    ),
+    "kw.stage.replicas",
+    Kind.GAUGE,
+    "{replica}",
+    labels=(STAGE, "kw.replica.state"),
+    help="Replicas of a stage by state: live or ejected.",
+    question="Can the stage be served?",
 )
 REPLICA_EJECTED = _add(
     GATEWAY,
-    Metric(
-        name="kw.replica.ejected",
-        kind=Kind.GAUGE,
-        unit="{replica}",
-        labels=(STAGE, REPLICA, NODE),
-        help="1 for a replica that gets no ordinary calls for now, else 0.",
-        question="Which replica is in trouble?",
-    ),
+    "kw.replica.ejected",
+    Kind.GAUGE,
+    "{replica}",
+    labels=(STAGE, REPLICA, NODE),
+    help="1 for a replica that gets no ordinary calls for now, else 0.",
+    question="Which replica is in trouble?",
 )
 REPLICA_ACTIVE = _add(
     GATEWAY,
-    Metric(
-        name="kw.replica.calls.active",
-        kind=Kind.GAUGE,
-        unit="{call}",
-        labels=(STAGE, REPLICA, NODE),
-        help="Calls of this gateway that a replica has not answered.",
-        question="Which replica is stuck?",
-    ),
+    "kw.replica.calls.active",
+    Kind.GAUGE,
+    "{call}",
+    labels=(STAGE, REPLICA, NODE),
+    help="Calls of this gateway that a replica has not answered.",
+    question="Which replica is stuck?",
 )
 REPLICA_LATENCY = _add(
     GATEWAY,
-    Metric(
-        name="kw.replica.latency",
-        kind=Kind.GAUGE,
-        unit="s",
-        labels=(STAGE, REPLICA, NODE),
-        help="Estimated latency of a replica, by which it is chosen; the slowest of several.",
-        question="Which replica is a straggler?",
-    ),
+    "kw.replica.latency",
+    Kind.GAUGE,
+    "s",
+    labels=(STAGE, REPLICA, NODE),
+    help="Estimated latency of a replica, by which it is chosen; the slowest of several.",
+    question="Which replica is a straggler?",
 )
 
 # The plan, at the gateway.
 
 PLAN_INFO = _add(
     GATEWAY,
-    Metric(
-        name="kw.plan",
-        kind=Kind.INFO,
-        unit="",
-        labels=(SERVICE, "kw.plan", "kw.plan.created"),
-        help="Plan in force: its digest and the time of its creation; empty for none.",
-        question="Which plan is in force?",
-    ),
+    "kw.plan",
+    Kind.INFO,
+    "",
+    labels=(SERVICE, "kw.plan", "kw.plan.created"),
+    help="Plan in force: its digest and the time of its creation; empty for none.",
+    question="Which plan is in force?",
 )
 PLAN_TRIAL = _add(
     GATEWAY,
-    Metric(
-        name="kw.plan.trial.share",
-        kind=Kind.GAUGE,
-        unit="1",
-        labels=("kw.plan",),
-        help="Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
-        question="Is a plan tried, and on how many requests?",
-    ),
+    "kw.plan.trial.share",
+    Kind.GAUGE,
+    "1",
+    labels=("kw.plan",),
+    help="Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
+    question="Is a plan tried, and on how many requests?",
 )
 AUTOPILOT_DECISIONS = _add(
     GATEWAY,
-    Metric(
-        name="kw.autopilot.decisions",
-        kind=Kind.COUNTER,
-        unit="{decision}",
-        labels=("kw.autopilot.action",),
-        help="Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
-        question="How often does the autopilot act, and how often in vain?",
-    ),
+    "kw.autopilot.decisions",
+    Kind.COUNTER,
+    "{decision}",
+    labels=("kw.autopilot.action",),
+    help="Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
+    question="How often does the autopilot act, and how often in vain?",
 )
 AUTOPILOT_LAST = _add(
     GATEWAY,
-    Metric(
-        name="kw.autopilot.last",
-        kind=Kind.INFO,
-        unit="",
-        labels=("kw.autopilot.action", "kw.autopilot.reason"),
-        help="Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
-        question="What did the autopilot do last, and why?",
-    ),
+    "kw.autopilot.last",
+    Kind.INFO,
+    "",
+    labels=("kw.autopilot.action", "kw.autopilot.reason"),
+    help="Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
+    question="What did the autopilot do last, and why?",
 )
 PLAN_CHANGES = _add(
     GATEWAY,
-    Metric(
-        name="kw.plan.changes",
-        kind=Kind.COUNTER,
-        unit="{change}",
-        help="Plans put in force or removed since the start.",
-        question="When did the plan change?",
-    ),
+    "kw.plan.changes",
+    Kind.COUNTER,
+    "{change}",
+    help="Plans put in force or removed since the start.",
+    question="When did the plan change?",
 )
 PLAN_AFTER = _add(
     GATEWAY,
-    Metric(
-        name="kw.plan.reissue.after",
-        kind=Kind.GAUGE,
-        unit="s",
-        labels=(STAGE,),
-        help="Age at which a call of a stage may get a copy; no value for a stage without copies.",
-        question="When are copies sent?",
-    ),
+    "kw.plan.reissue.after",
+    Kind.GAUGE,
+    "s",
+    labels=(STAGE,),
+    help="Age at which a call of a stage may get a copy; no value for a stage without copies.",
+    question="When are copies sent?",
 )
 PLAN_EXPECTED = _add(
     GATEWAY,
-    Metric(
-        name="kw.plan.expected.duration",
-        kind=Kind.GAUGE,
-        unit="s",
-        labels=("kw.quantile",),
-        help="Latency of whole requests that the plan expects, by quantile.",
-        question="Is the service still as the plan was made for?",
-    ),
+    "kw.plan.expected.duration",
+    Kind.GAUGE,
+    "s",
+    labels=("kw.quantile",),
+    help="Latency of whole requests that the plan expects, by quantile.",
+    question="Is the service still as the plan was made for?",
 )
 
 # Replicas, by themselves.
 
 QUEUE_LENGTH = _add(
     REPLICAS,
-    Metric(
-        name="kw.replica.queue.length",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{call}",
-        help="Calls that wait to start.",
-        question="Does the replica keep up?",
-    ),
+    "kw.replica.queue.length",
+    Kind.UP_DOWN_COUNTER,
+    "{call}",
+    help="Calls that wait to start.",
+    question="Does the replica keep up?",
 )
 SERVED_DURATION = _add(
     REPLICAS,
-    Metric(
-        name="kw.replica.call.duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        labels=(OUTCOME,),
-        help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
-        question="Is the replica slow, or does it refuse calls, and why?",
-    ),
+    "kw.replica.call.duration",
+    Kind.HISTOGRAM,
+    "s",
+    labels=(OUTCOME,),
+    help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
+    question="Is the replica slow, or does it refuse calls, and why?",
 )
 CALLS_HELD = _add(
     REPLICAS,
-    Metric(
-        name="kw.replica.calls.held",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="{call}",
-        help="Calls that the replica holds, running or waiting.",
-        question="How full is the replica?",
-    ),
+    "kw.replica.calls.held",
+    Kind.UP_DOWN_COUNTER,
+    "{call}",
+    help="Calls that the replica holds, running or waiting.",
+    question="How full is the replica?",
 )
 REPLICA_CPU = _add(
     REPLICAS,
-    Metric(
-        name="kw.replica.cpu.time",
-        kind=Kind.COUNTER,
-        unit="s",
-        help="CPU time of handlers.",
-        question="How much of the replica's processor do calls use?",
-    ),
+    "kw.replica.cpu.time",
+    Kind.COUNTER,
+    "s",
+    help="CPU time of handlers.",
+    question="How much of the replica's processor do calls use?",
 )
 REPLICA_INFO = _add(
     REPLICAS,
-    Metric(
-        name="kw.replica",
-        kind=Kind.INFO,
-        unit="",
-        labels=(SERVICE, STAGE, REPLICA, NODE),
-        help="Stage, name and node of the replica.",
-        question="What does this process serve?",
-    ),
+    "kw.replica",
+    Kind.INFO,
+    "",
+    labels=(SERVICE, STAGE, REPLICA, NODE),
+    help="Stage, name and node of the replica.",
+    question="What does this process serve?",
 )
 
 # Processes of both kinds.
 
 PROCESS_CPU = _add(
     BOTH,
-    Metric(
-        name="process.cpu.time",
-        kind=Kind.COUNTER,
-        unit="s",
-        labels=("cpu.mode",),
-        help="CPU time of the process.",
-        question="Is the process short of processor time?",
-    ),
+    "process.cpu.time",
+    Kind.COUNTER,
+    "s",
+    labels=("cpu.mode",),
+    help="CPU time of the process.",
+    question="Is the process short of processor time?",
 )
 PROCESS_MEMORY = _add(
     BOTH,
-    Metric(
-        name="process.memory.usage",
-        kind=Kind.UP_DOWN_COUNTER,
-        unit="By",
-        help="Resident memory of the process.",
-        question="Does the process grow?",
-    ),
+    "process.memory.usage",
+    Kind.UP_DOWN_COUNTER,
+    "By",
+    help="Resident memory of the process.",
+    question="Does the process grow?",
 )
 
 # In Prometheus only; OTLP sends the same as the resource.

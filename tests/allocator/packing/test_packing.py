@@ -17,7 +17,7 @@ from kwiken.allocator.packing.margin import chance_above, learned_factor, levell
 from kwiken.allocator.packing.tasks import UsageSeries, nearest_rank, plain_cluster, use_of
 from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.base.errors import InputError
-from tests.support.packing.clusters import drawn_cluster
+from tests.support.allocation.packing.clusters import drawn_cluster
 
 
 def test_nearest_rank_of_a_week_of_minutes_is_the_9980th() -> None:

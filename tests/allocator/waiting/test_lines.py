@@ -23,7 +23,7 @@ from kwiken.allocator.waiting import (
     equal_classes,
 )
 from kwiken.base.errors import InputError
-from tests.support.waiting.fleets import LinedNodes
+from tests.support.allocation.waiting.fleets import LinedNodes
 
 
 def job(name: str, quality: float, budget_s: float = 100.0, **more: float) -> WaitingJob:

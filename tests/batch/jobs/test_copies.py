@@ -11,7 +11,7 @@ from kwiken.batch.jobs.copies.comparison import DOUBLED, EQUAL, NONE, SHARED, SP
 from kwiken.batch.jobs.copies.policy import CopyPolicy, drawn, replay_doubled, replay_with_copies
 from kwiken.batch.jobs.logs import read_log
 from kwiken.batch.jobs.replay import ReplayedStage, RunModel, Slots, StageTaskTimes, run_model
-from tests.support.batch import spark_lines as spark
+from tests.support.data.batch import spark_lines as spark
 
 
 def stage(times: list[float], after: tuple[int, ...] = ()) -> ReplayedStage:

@@ -10,7 +10,7 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJobs, facts_of, predict_size
 from kwiken.batch.jobs.logs import read_log, swim_job
-from tests.support.batch.spark_lines import small_log
+from tests.support.data.batch.spark_lines import small_log
 
 
 def document() -> BatchJobs:

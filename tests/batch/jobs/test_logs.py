@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs import LogFindings, read_log
-from tests.support.batch import spark_lines as spark
+from tests.support.data.batch import spark_lines as spark
 
 HADOOP = [
     b"Avro-Json",

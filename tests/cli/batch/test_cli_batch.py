@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from kwiken.cli.batch import log_files
-from tests.support.batch.spark_lines import small_log
+from tests.support.data.batch.spark_lines import small_log
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "batch"

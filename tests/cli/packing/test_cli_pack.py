@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.support.packing.clusters import (
+from tests.support.allocation.packing.clusters import (
     budget_item,
     four_nodes,
     listed,

@@ -25,7 +25,7 @@ from kwiken.runtime.cluster.state.jobs import (
     WaitingView,
     read_events,
 )
-from tests.support.jobs import order
+from tests.support.allocation.jobs import order
 
 
 def run(command: Any, *words: str) -> Any:

@@ -14,8 +14,8 @@ import pytest
 
 from kwiken.export.block_io import csv_text
 from kwiken.storage.trace import BlockTrace, trace_from_text
+from tests.support.data.storage.traces import log_and_hot_zone
 from tests.support.project.commands import ROOT, refused, run
-from tests.support.storage.traces import log_and_hot_zone
 
 REAL = ROOT.parent / "shared" / "data" / "block-io"
 

@@ -12,7 +12,7 @@ from kwiken.storage.model import IODrawing, generate, judge, stride_order, train
 from kwiken.storage.model.gap_laws import draw_family
 from kwiken.storage.model.reuse import matched
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
-from tests.support.storage.traces import log_and_hot_zone, zipf_trace
+from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 
 @pytest.mark.parametrize("trace", [zipf_trace(), log_and_hot_zone()], ids=["zipf", "log"])

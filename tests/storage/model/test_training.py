@@ -12,7 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.data.storage_model.validation import sizes_of_tree
 from kwiken.storage.model import model_from_json, train, transitions_flat, transitions_of_tree
 from kwiken.storage.trace import trace_from_text
-from tests.support.storage.traces import log_and_hot_zone, zipf_trace
+from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 
 @pytest.mark.parametrize("levels", range(1, 11))

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from kwiken.base.errors import InputError
 from kwiken.storage.trace import trace_from_text
 from kwiken.storage.trace.formats import FORMATS
-from tests.support.storage.traces import FORMAT_TEXTS
+from tests.support.data.storage.traces import FORMAT_TEXTS
 
 
 @pytest.mark.parametrize("name", FORMAT_TEXTS)

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.upkeep.jobs.job_queue import JobQueue
-from tests.support.jobs import FixedRoom, order
+from tests.support.allocation.jobs import FixedRoom, order
 
 CASES = 200
 WITHIN_S = (5.0, 150.0)  # drawn for each case, so that chances are of all heights

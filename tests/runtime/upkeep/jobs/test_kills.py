@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.runtime.cluster.state.jobs import EventKind, JobFolder, read_events
-from tests.support.jobs import order
+from tests.support.allocation.jobs import order
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,7 +25,7 @@ LONGEST_S = 240.0
 
 def started(state: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.jobs.supervisor", str(state)],
+        [sys.executable, "-m", "tests.support.allocation.jobs.supervisor", str(state)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

@@ -18,7 +18,7 @@ _COMMANDS: Final = {
 
 @click.command(
     cls=LazyGroup,
-    lazy={name: LazyCommand(f"kwiken.cli.traffic.{name}", line) for name, line in _COMMANDS.items()},
+    lazy={name: LazyCommand(f"kwiken.cli.data.traffic.{name}", line) for name, line in _COMMANDS.items()},
     noun="command",
 )
 def command() -> None:

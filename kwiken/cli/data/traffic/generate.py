@@ -9,8 +9,8 @@ import numpy as np
 
 from kwiken.apps.console import note, note_written, write_text
 from kwiken.base.errors import InputError
+from kwiken.cli.data.traffic.reading import load_traffic
 from kwiken.cli.shared import POSITIVE, needs_extra, out_option, seconds_of, seed_option
-from kwiken.cli.traffic.reading import load_traffic
 
 if TYPE_CHECKING:
     from kwiken.traffic import TrafficModel

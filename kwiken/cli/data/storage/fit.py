@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
+from kwiken.cli.data.storage.models import load_trace
 from kwiken.cli.shared import json_option, needs_extra, out_option, refuse_shared_stdout
-from kwiken.cli.storage.models import load_trace
 
 if TYPE_CHECKING:
     from kwiken.storage.model import StorageModel

@@ -8,8 +8,8 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
+from kwiken.cli.data.traffic.reading import flow_options, load_traffic, read_flows
 from kwiken.cli.shared import json_option, needs_extra
-from kwiken.cli.traffic.reading import flow_options, load_traffic, read_flows
 
 if TYPE_CHECKING:
     from kwiken.traffic import TrafficJudgement, TrafficModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from kwiken.apps.console import print_json
+from kwiken.cli.data.traffic.reading import load_traffic
 from kwiken.cli.shared import json_option, needs_extra
-from kwiken.cli.traffic.reading import load_traffic
 
 
 @click.command()
@@ -16,7 +16,7 @@ from kwiken.cli.traffic.reading import load_traffic
 def command(*, traffic: str, as_json: bool) -> None:
     """Show who sends how much to whom in TRAFFIC, a model of kwiken traffic fit; --json has every pair."""
     model = load_traffic(traffic)
-    from kwiken.cli.traffic.tables import show_model, summary
+    from kwiken.cli.data.traffic.tables import show_model, summary
 
     if as_json:
         print_json(summary(model))

@@ -9,9 +9,9 @@ import msgspec
 
 from kwiken.apps.console import note_written, print_json, read_text, say, write_text
 from kwiken.base.errors import InputError
+from kwiken.cli.data.traffic.reading import flow_options, read_flows
+from kwiken.cli.data.traffic.tables import show_model, summary
 from kwiken.cli.shared import MAX_NODES_FILE, json_option, needs_extra, out_option, refuse_shared_stdout
-from kwiken.cli.traffic.reading import flow_options, read_flows
-from kwiken.cli.traffic.tables import show_model, summary
 
 if TYPE_CHECKING:
     from kwiken.traffic import BinnedFlows

@@ -1,6 +1,6 @@
 """Supervisor of jobs without a service: runs the jobs of a folder on two nodes until it is ended or killed.
 
-`python -m tests.support.jobs.supervisor STATE` prints a line once it runs jobs.
+`python -m tests.support.allocation.jobs.supervisor STATE` prints a line once it runs jobs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from kwiken.runtime.cluster.state.jobs import JobFolder
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.upkeep import JobRunner
-from tests.support.jobs.fixed_room import FixedRoom
+from tests.support.allocation.jobs.fixed_room import FixedRoom
 
 NODES = {"fast": (90.0, 2.0), "slow": (40.0, 2.0)}
 

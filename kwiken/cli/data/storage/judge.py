@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kwiken.apps.console import print_json, print_table, progress, say
+from kwiken.cli.data.storage.models import load_model, load_trace
 from kwiken.cli.shared import json_option, needs_extra, seed_option
-from kwiken.cli.storage.models import load_model, load_trace
 
 if TYPE_CHECKING:
     from kwiken.storage.model import JudgedFeature, StorageJudgement

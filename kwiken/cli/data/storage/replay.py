@@ -8,6 +8,7 @@ import click
 
 from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
+from kwiken.cli.data.storage.models import load_model
 from kwiken.cli.shared import (
     POSITIVE,
     Real,
@@ -17,10 +18,9 @@ from kwiken.cli.shared import (
     refuse_shared_stdout,
     seed_option,
 )
-from kwiken.cli.storage.models import load_model
 
 if TYPE_CHECKING:
-    from kwiken.cli.storage.replay_file import ReplayRun
+    from kwiken.cli.data.storage.replay_file import ReplayRun
     from kwiken.storage.model import StorageModel
 
 MAX_SECONDS: Final = 3600.0
@@ -84,7 +84,7 @@ def command(
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     learned = load_model(model)
-    from kwiken.cli.storage.replay_file import made_file
+    from kwiken.cli.data.storage.replay_file import made_file
 
     size = int(size_mb * 1e6) // 4096 * 4096
     scales = [scale * factor for factor in CURVE] if curve else [scale]
@@ -115,7 +115,7 @@ def _run(
 ) -> ReplayRun:
     import numpy as np
 
-    from kwiken.cli.storage.replay_file import replay
+    from kwiken.cli.data.storage.replay_file import replay
     from kwiken.storage.model import IODrawing, generate
 
     number, size, workers, direct = target

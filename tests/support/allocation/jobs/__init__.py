@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.support.jobs.fixed_room import FixedRoom as FixedRoom, order as order
+from tests.support.allocation.jobs.fixed_room import FixedRoom as FixedRoom, order as order

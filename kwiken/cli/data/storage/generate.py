@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from kwiken.apps.console import note, note_written, progress, write_text
+from kwiken.cli.data.storage.models import load_model
 from kwiken.cli.shared import POSITIVE, needs_extra, seed_option
-from kwiken.cli.storage.models import load_model
 
 MAX_IOS: Final = 50_000_000
 FORMS: Final = ("csv", "iolog", "fio")

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from kwiken.cli.traffic.reading import load_traffic as load_traffic
+from kwiken.cli.data.traffic.reading import load_traffic as load_traffic

@@ -1,0 +1,1 @@
+"""Verbs of data: storage workloads and traffic."""
