@@ -31,6 +31,7 @@ FAR_DEARER: Final = 1.0  # by how much dearer the farthest node is made, as a sh
 NODES_FOR_COPIES: Final = 2  # a copy of a call meets another node than the first attempt
 MIN_GAIN: Final = 1e-9  # relative, of distance
 COST_ROUNDING: Final = 1e-9  # relative
+SLACK_ROUNDING: Final = 1e-9  # shares of performance
 _Place = list[tuple[int, int]]  # node and size of each new replica
 
 
@@ -85,6 +86,8 @@ class _Search:
         self._rows = [self._crossings.place_of(one.sizing.request.name) for one in self._moving]
         self._refresh()
         self._given = self._performance()
+        # What a node's residents may lack of what they tolerate: nothing, or what they lack now.
+        self._least_slack = np.minimum(self._ledger.slack, 0.0) - SLACK_ROUNDING
         self._most_cost = self._cost() * (1 + COST_ROUNDING)
         self._left = MAX_ANEW
         self._nodes = [min(NODES_FOR_COPIES, _nodes_of(one.sizing)) for one in self._moving]
@@ -268,8 +271,8 @@ class _Search:
         return _nodes_of(sizing) >= self._nodes[number]
 
     def _allowed(self) -> bool:
-        """Whether nobody has less than before the search, at no more cost."""
-        if self._cost() > self._most_cost:
+        """Whether nobody has less than before the search, or tolerates more, at no more cost."""
+        if self._cost() > self._most_cost or (self._ledger.slack < self._least_slack).any():
             return False
         return all(now >= then for now, then in zip(self._performance(), self._given, strict=True))
 

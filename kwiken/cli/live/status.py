@@ -16,7 +16,6 @@ from kwiken.cli.live.gateway import (
     LINES,
     STAGES,
     autopilot_lines,
-    figures_of,
     gateway_rows,
     line_rows,
     remote_gateway,
@@ -100,6 +99,8 @@ def _show_remote(url: str, token_file: str | None, service: str | None, *, page:
     if page:
         say(f"{address}/kwiken#token={token}")
         return 0
+    from kwiken.cli.live.gateway import figures_of
+
     figures = figures_of(address, token)
     if figures is None:
         raise InputError("does not answer with a gateway's status; is the token right?", where=url)
@@ -271,6 +272,8 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
         token = files.read_token()
     except InputError:
         return None
+    from kwiken.cli.live.gateway import figures_of
+
     found = [figures_of(each.url, token, alone=True) for each in state.gateways]
     answers = [figures for figures in found if figures is not None]
     if len(answers) < len(found):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import signal
@@ -107,6 +106,8 @@ def command(
             ca_file=Path(api_ca) if api_ca is not None else None,
         )
     documents = _Documents(nodes, workloads, profiles, target_p99)
+    import asyncio
+
     try:
         asyncio.run(_run(service, documents, address, gateway, token))
     except asyncio.CancelledError:  # told to stop before it had begun
@@ -115,6 +116,8 @@ def command(
 
 async def _run(service: Service, documents: _Documents, address: ApiAddress, url: str, token: str) -> None:
     """Bring the pods to what is wanted, then keep the targets until told to stop."""
+    import asyncio
+
     from kwiken.export.placements import name_in_kubernetes
     from kwiken.runtime.base.tasks import cancel_and_wait
     from kwiken.runtime.cluster import GatewayClient

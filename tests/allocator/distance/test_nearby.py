@@ -39,6 +39,12 @@ def between_zones(ledger: NodeLedger, outcomes: list[PlacedOrNot], wanted: Traff
     return crossings.told().between_zones
 
 
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_no_one_bears_more_contention_than_it_tolerates(seed: int) -> None:
+    ledger, *_ = placed(ZONED, seed, near=True)
+    assert (ledger.slack >= -1e-6).all()
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_third_fewer_calls_cross_zones_at_no_more_cost_and_no_target_is_lost(seed: int) -> None:
     before = placed(ZONED, seed, near=False)

@@ -22,7 +22,9 @@ from tests.support.allocation.packing.clusters import (
 )
 from tests.support.project.commands import ROOT, refused, run
 
-REAL = ROOT / "tests" / "support" / "packing" / "kubectl-60-nodes.json.gz"  # of a kube-apiserver 1.34.4
+REAL = (
+    ROOT / "tests" / "support" / "allocation" / "packing" / "kubectl-60-nodes.json.gz"
+)  # of a kube-apiserver 1.34.4
 PODS = {f"shop/app{at}-abc-x": 0.2 for at in range(8)}
 
 

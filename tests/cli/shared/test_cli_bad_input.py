@@ -347,7 +347,7 @@ class TestServices:
             (["demo", "--budget", "2"], "'--budget'"),
             (["demo", "--out", "/dev/null"], "/dev/null"),
             (["report", "/nowhere"], "/nowhere: "),
-            (["report"], "Missing argument"),
+            (["report"], "give a folder or files, or --url"),
             (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
             (["reproduce", "ghost"], "ghost"),
             (

@@ -2,4 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.cli.batch.racks.plan_picture import draw_plan as draw_plan
+from typing import TYPE_CHECKING
+
+from kwiken.base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from kwiken.cli.batch.racks.plan_picture import draw_plan as draw_plan
+
+__getattr__ = lazy_names(__name__, __file__)
