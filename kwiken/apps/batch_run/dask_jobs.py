@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,11 +30,23 @@ class DaskJobs:
 
     def job(self, name: str) -> Callable[..., Any] | None:
         """Function of a run; the second run of a job is named `JOB (2)` and so on."""
-        return self.jobs.get(name) or self.jobs.get(_plain(name))
+        return self.jobs.get(self._key(name))
 
     def data_of(self, name: str) -> Callable[[], Any] | None:
         """Function of a run's data; None for none."""
-        return self.data.get(name) or self.data.get(_plain(name))
+        return self.data.get(name) or self.data.get(self._key(name))
+
+    def unplanned(self, planned: Iterable[str]) -> list[str]:
+        """Names of the jobs of which no run is planned.
+
+        Args:
+            planned: names of the runs of a plan.
+        """
+        keys = {self._key(name) for name in planned}
+        return [name for name in self.jobs if name not in keys]
+
+    def _key(self, name: str) -> str:
+        return name if name in self.jobs else _plain(name)
 
 
 def _plain(name: str) -> str:

@@ -62,7 +62,6 @@ class RunDecisions:
     started_s: dict[str, float] = field(init=False, default_factory=dict)
     ended: dict[str, float] = field(init=False, default_factory=dict)
     racks_of: dict[str, tuple[str, ...]] = field(init=False)
-    ignored: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         """Check that each rack has a worker."""
@@ -71,8 +70,9 @@ class RunDecisions:
             if not found:
                 known = ", ".join(sorted(self.workers)) or "none"
                 raise InputError(
-                    f"no worker has the resource {rack!r} of the plan's rack; racks with workers: {known}",
-                    where="dask",
+                    f"the plan's rack {rack!r} has no worker; racks with workers: {known}; a worker states "
+                    "its rack by --resources rack:NAME=1",
+                    where="--dask",
                 )
         self.racks_of = {job.name: tuple(job.racks) for job in self.plan.jobs}
 
@@ -138,8 +138,6 @@ class RunDecisions:
         for rack, known in self.workers.items():
             if rack in self.alive:
                 self.alive[rack] = set(known) & set(workers)
-                if not self.alive[rack]:
-                    self.ignored.add(rack)
         found = []
         for name, submission in list(self.running.items()):
             if submission.racks and self._lost(submission.racks):
@@ -153,7 +151,7 @@ class RunDecisions:
         self.running.pop(name, None)
         self.ended[name] = now_s
         job = next((each for each in self.plan.jobs if each.name == name), None)
-        if job is None or now_s - job.arrival_s <= (job.start_s - job.arrival_s) + LATE * job.took_s:
+        if job is None or now_s <= job.start_s + LATE * job.took_s:
             return []
         return self._plan_again(name, now_s - job.start_s - job.took_s, now_s)
 

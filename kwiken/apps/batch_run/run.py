@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -61,6 +61,7 @@ class BatchRun:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.started = asyncio.Event()  # set when the first job is submitted
         self._start_s = 0.0
+        self._told_none = False  # that no worker is left
         missing = [job.name for job in plan.jobs if jobs.job(job.name) is None]
         if missing:
             raise InputError(f"JOBS has no job {missing[0]!r} of the plan", where="module")
@@ -73,7 +74,7 @@ class BatchRun:
             started: called when the data is in place and the first job is about to be submitted.
 
         Raises:
-            InputError: the scheduler does not answer, or has no worker of a rack.
+            InputError: the scheduler does not answer or has no worker of a rack, or the data of a job fails.
             KwikenError: the scheduler is gone before all jobs have ended.
         """
         try:
@@ -83,9 +84,7 @@ class BatchRun:
         try:
             self._client = client
             workers = workers_by_rack(await workers_of(client))
-            planned = {job.name for job in self.plan.jobs}
-            plain = {name.partition(" (")[0] for name in planned}
-            ad_hoc = [name for name in self.jobs.jobs if name not in planned and name not in plain]
+            ad_hoc = self.jobs.unplanned(job.name for job in self.plan.jobs)
             decisions = RunDecisions(self.plan, workers, ad_hoc)
             await self._load(decisions)
             self._start_s = time.monotonic()
@@ -111,7 +110,11 @@ class BatchRun:
                 continue
             where = [address for rack in job.racks for address in sorted(decisions.alive[rack])]
             restricted = {"workers": where} if self.place_data and self.follow else {}
-            self._data[job.name] = self._client.persist(build(), **restricted)
+            try:
+                self._data[job.name] = self._client.persist(build(), **restricted)
+            except Exception as error:
+                problem = f"DATA[{job.name!r}] fails: {type(error).__name__}: {error}"
+                raise InputError(problem, where="module") from error
         if self._data:
             await wait(list(self._futures()))
 
@@ -134,41 +137,53 @@ class BatchRun:
                 await asyncio.wait(self._tasks.values(), timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
             else:
                 await asyncio.sleep(wait_s)
+            alive = await self._workers(decisions.left)
             self._collect(decisions)
-            try:
-                alive = await asyncio.wait_for(workers_of(self._client), GONE_S)
-            except (OSError, TimeoutError) as error:
-                raise KwikenError(
-                    f"the scheduler of Dask is gone; {decisions.left} jobs have not ended"
-                ) from error
             for submission in decisions.now_alive(set(alive)):
                 if self.follow:
                     await self._submit(submission)
+
+    async def _workers(self, left: int) -> Mapping[str, Any]:
+        """Workers that answer; a scheduler that is gone ends the run, none left is told once."""
+        try:
+            found = await asyncio.wait_for(workers_of(self._client), GONE_S)
+        except (OSError, TimeoutError) as error:
+            raise KwikenError(f"the scheduler of Dask is gone; {left} jobs have not ended") from error
+        if not found and not self._told_none:
+            self._line("no worker is left: jobs wait until one comes")
+        self._told_none = not found
+        return found
 
     def _line(self, text: str) -> None:
         self.say(f"{time.monotonic() - self._start_s:6.1f} s  {text}")
 
     async def _submit(self, submission: JobSubmission) -> None:
         name = submission.job
-        build = self.jobs.job(name)
-        assert build is not None
         if submission.again:
             self.outcome.again += 1
             self._tasks.pop(name).cancel()
             await self._drop(name)
-            load = self.jobs.data_of(name)
-            if load is not None:
-                self._data[name] = self._client.persist(load())
-        data = self._data.get(name)
-        collection = build() if data is None else build(data)
         options: dict[str, Any] = {"priority": -submission.priority} if self.follow else {}
         if submission.workers and self.follow:
             options["workers"] = list(submission.workers)
         where = ", ".join(submission.racks) if submission.racks and self.follow else "all racks"
         self._line(f"{name} goes to {where}: {submission.reason if self.follow else 'no plan is followed'}")
-        futures = self._client.compute(collection, **options)
-        self._results[name] = futures
-        self._tasks[name] = asyncio.create_task(self._finish(futures))
+        try:
+            futures = self._computed(name, options)
+        except Exception as error:  # noqa: BLE001 - of the module's own functions
+            self._tasks[name] = asyncio.create_task(_fail(error))
+        else:
+            self._results[name] = futures
+            self._tasks[name] = asyncio.create_task(self._finish(futures))
+
+    def _computed(self, name: str, options: Mapping[str, Any]) -> Any:
+        """Futures of a job's results, from the module's functions."""
+        build, load = self.jobs.job(name), self.jobs.data_of(name)
+        assert build is not None
+        if load is not None and name not in self._data:  # it was dropped with a lost rack
+            self._data[name] = self._client.persist(load())
+        data = self._data.get(name)
+        return self._client.compute(build() if data is None else build(data), **options)
 
     async def _drop(self, name: str) -> None:
         """Forget a job's data and results: tasks of the same names would keep their old restrictions."""
@@ -196,7 +211,7 @@ class BatchRun:
                 continue
             del self._tasks[name]
             now_s = time.monotonic() - self._start_s
-            error = task.exception() if not task.cancelled() else None
+            error = task.exception() if not task.cancelled() else KwikenError("Dask has cancelled its tasks")
             if error is not None:
                 self.outcome.failed[name] = f"{type(error).__name__}: {error}"
                 self._line(f"{name} failed: {self.outcome.failed[name]}")
@@ -208,6 +223,10 @@ class BatchRun:
             changes = decisions.job_ended(name, now_s)
             for line in changes if self.follow else ():
                 self._line(line)
+
+
+async def _fail(error: Exception) -> None:
+    raise error
 
 
 CLOSE_S: Final = 5.0

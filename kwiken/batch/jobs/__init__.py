@@ -5,6 +5,8 @@ from __future__ import annotations
 from kwiken.batch.jobs.facts import facts_of as facts_of, task_columns as task_columns
 from kwiken.batch.jobs.job import (
     MAX_MS as MAX_MS,
+    MAX_STAGES as MAX_STAGES,
+    MAX_TASKS as MAX_TASKS,
     BatchJob as BatchJob,
     BatchJobs as BatchJobs,
     BatchStage as BatchStage,

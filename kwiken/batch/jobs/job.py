@@ -14,14 +14,17 @@ JOBS_VERSION: Final = 1
 MAX_JOBS_BYTES: Final = 1 << 30  # of a document
 MAX_JOBS: Final = 100_000
 MAX_STAGES: Final = 100_000  # of one job
+MAX_NAME: Final = 1000  # characters
+MAX_TASKS: Final = 1 << 40  # of one stage
 MAX_MS: Final = 1 << 53  # times and bytes that a double holds exactly
 MS_PER_S: Final = 1000.0
 
 Engine = Literal["spark", "hadoop", "dask", "swim"]
 
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 _Ms = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TASKS)]
 _Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]
 
 
@@ -93,7 +96,7 @@ class BatchStage(_Struct, frozen=True, kw_only=True):
         speculative: number of speculative task attempts.
     """
 
-    name: str
+    name: _Name
     n_tasks: _Count
     parents: list[_Index] = []
     after: list[_Index] = []
@@ -125,8 +128,8 @@ class ExecutorSpan(_Struct, frozen=True, kw_only=True):
         until_ms: time at which the job lost it or gave it back; None if it had it to the end.
     """
 
-    host: str = ""
-    rack: str = ""
+    host: _Name = ""
+    rack: _Name = ""
     slots: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = 1
     from_ms: _Ms = 0
     until_ms: _Ms | None = None
@@ -148,8 +151,8 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
         unknown: what the log cannot tell, one sentence an entry.
     """
 
-    name: str
-    id: str = ""
+    name: _Name
+    id: _Name = ""
     engine: Engine
     submitted_ms: _Ms = 0
     took_ms: _Ms = 0
@@ -222,6 +225,12 @@ class BatchJobs(_Struct, frozen=True, kw_only=True):
         raw = parse_json(text, where=where, max_bytes=MAX_JOBS_BYTES)
         if not isinstance(raw, dict) or "jobs" not in raw:
             raise InputError("is no document of jobs; kwiken batch fit -o writes one", where=where)
+        strange = next((name for name in raw if name not in cls.__struct_fields__), None)
+        if strange is not None:
+            raise InputError(
+                f"has the field {strange!r}, so it is no document of jobs; kwiken batch fit -o writes one",
+                where=where,
+            )
         version = raw.get("version")
         if version != JOBS_VERSION or isinstance(version, bool | float):
             raise InputError(f"version: must be {JOBS_VERSION}, not {version!r}", where=where)

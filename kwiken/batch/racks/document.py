@@ -11,13 +11,13 @@ from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json
 from kwiken.batch.racks.data_places import place_data
 from kwiken.batch.racks.planning import PlannedRacks
-from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_RACKS
+from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_PLANNED_S, MAX_RACKS
 from kwiken.batch.racks.schedule import Objective
 
 RACK_PLAN_VERSION: Final = 1
 MAX_RACK_PLAN: Final = 256 << 20  # bytes of a document
 MAX_NAME: Final = 1000
-MAX_SECONDS: Final = 1e12
+MAX_SECONDS: Final = 2 * MAX_PLANNED_JOBS * MAX_PLANNED_S
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]

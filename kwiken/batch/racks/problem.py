@@ -14,6 +14,7 @@ from kwiken.base.errors import InputError
 
 MAX_PLANNED_JOBS: Final = 100_000
 MAX_RACKS: Final = 1000
+MAX_PLANNED_S: Final = 1e10  # of an arrival and of a job's completion time; three centuries
 MAX_CELLS: Final = 20_000_000  # of jobs times racks; the arrays of a plan take some 50 bytes a cell
 
 
@@ -144,6 +145,11 @@ def problem_of(
     """
     if not jobs:
         raise InputError("a plan needs at least one job", where="jobs")
+    for name, arrival_s, _, response_s in jobs:
+        for field, value in (("arrival", arrival_s), ("completion time", float(response_s.max()))):
+            if value > MAX_PLANNED_S:
+                told = f"the {field} of job {name!r} must be at most {MAX_PLANNED_S:g} s, not {value:.3g} s"
+                raise InputError(told, where="jobs")
     return RackProblem(
         tuple(job[0] for job in jobs),
         np.array([job[1] for job in jobs], dtype=np.float64),

@@ -16,6 +16,7 @@ from kwiken.batch.jobs.mapreduce import RackNetwork, shuffle_over_racks
 
 BLOCK_BYTES: Final = 128 << 20  # most that one task writes, where a job says nothing of its tasks
 TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known
+MAX_JOB_NAME: Final = 900  # characters; a plan takes a thousand, with the number of a run
 LEAST_TASK_S: Final = 1.0  # a task's start and end, likewise
 
 
@@ -127,20 +128,31 @@ def rack_jobs(jobs: Sequence[BatchJob], task_bytes_per_s: float = TASK_BYTES_PER
         task_bytes_per_s: rate of a task whose time is not known, bytes per second.
 
     Raises:
-        InputError: there is no job, or two runs have one name.
+        InputError: there is no job.
     """
     if not jobs:
         raise InputError("there is no job to plan", where="jobs")
     first_ms = min(job.submitted_ms for job in jobs)
-    counts: dict[str, int] = {}
+    names = _unique_names([(job.name or job.id or "job")[:MAX_JOB_NAME] for job in jobs])
     found = []
-    for job in jobs:
-        name = job.id or job.name
-        counts[name] = counts.get(name, 0) + 1
-        unique = name if counts[name] == 1 else f"{name} ({counts[name]})"
+    for job, name in zip(jobs, names, strict=True):
         stages = tuple(_stage(stage, task_bytes_per_s) for stage in job.stages)
         read = sum(stage.bytes.read for stage in job.stages)
-        found.append(RackJob(unique, (job.submitted_ms - first_ms) / 1e3, float(read), stages))
+        found.append(RackJob(name, (job.submitted_ms - first_ms) / 1e3, float(read), stages))
+    return found
+
+
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """Names with a number for each that comes again: `NAME (2)` and so on."""
+    taken, counts = set(names), dict.fromkeys(names, 0)
+    found = []
+    for name in names:
+        counts[name] += 1
+        unique = name
+        while counts[name] > 1 and (unique := f"{name} ({counts[name]})") in taken:
+            counts[name] += 1
+        taken.add(unique)
+        found.append(unique)
     return found
 
 

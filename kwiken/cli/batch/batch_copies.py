@@ -12,20 +12,18 @@ from kwiken.apps.console import (
     print_json,
     print_table,
     progress,
-    read_text,
     say,
     write_text,
 )
-from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.printable import printable
 from kwiken.cli.shared import Real, json_option, needs_extra, refuse_shared_stdout, seed_option
 
 if TYPE_CHECKING:
     from kwiken.batch.jobs import BatchJob
     from kwiken.batch.jobs.copies import CopyComparison
 
-MAX_JOBS_FILE: Final = 1024 * MIB
 MAX_STAGES_SHOWN: Final = 30
+MAX_NAME_SHOWN: Final = 30  # characters
 MS: Final = 1000.0
 RULES: Final = {
     "shared": "apportioned",
@@ -55,18 +53,18 @@ def command(
 ) -> None:
     """Say which tasks of JOBS to copy, and when, so that the jobs end sooner for a budget of task time.
 
-    JOBS is what kwiken batch fit -o wrote. One budget is shared by all jobs. A copy takes an independent time
-    from the stage's own tasks: tasks that are long for their data gain nothing from a copy.
+    JOBS is what kwiken batch fit -o wrote, or logs that it reads. One budget is shared by all jobs. A copy
+    takes an independent time from the stage's own tasks: tasks that are long for their data gain nothing from
+    a copy.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     if to is not None and out is None:
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
-    text = read_text(jobs, MAX_JOBS_FILE)
-    from kwiken.batch.jobs import BatchJobs
     from kwiken.batch.jobs.copies import compare_copies
     from kwiken.batch.jobs.replay import run_model
+    from kwiken.cli.batch.job_inputs import timed_jobs_in
 
-    chosen = _chosen(BatchJobs.from_json(text, where=jobs).jobs, named, jobs)
+    chosen = _chosen(timed_jobs_in(jobs), named)
     with progress("drawing and replaying"):
         found = compare_copies([run_model(job) for job in chosen], budget, seed)
     if as_json:
@@ -80,21 +78,21 @@ def command(
         note("Spark has one threshold for all stages of an application: these settings come closest")
 
 
-def _chosen(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
-    timed = [job for job in jobs if job.executors and any(len(stage.tasks) for stage in job.stages)]
-    if not timed:
-        raise InputError("no job has task times; only logs of runs have, tables of sizes do not", where=where)
-    chosen = [job for job in timed if named in {None, job.name, job.id}]
+def _chosen(jobs: list[BatchJob], named: str | None) -> list[BatchJob]:
+    if named is None:
+        return jobs
+    chosen = [job for job in jobs if named in {job.name, job.id}]
     if not chosen:
-        known = ", ".join(dict.fromkeys(job.name for job in timed))
-        raise InputError(f"no job of this name with task times; known: {known}", where=f"--job {named}")
+        from kwiken.cli.batch.job_inputs import unknown_job
+
+        raise unknown_job(named, jobs)
     return chosen
 
 
 def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
     rows = [
         (
-            job.name,
+            job.name[:MAX_NAME_SHOWN],
             f"{found.results['none'][at].total_ms / MS:,.1f} s",
             *(f"{found.taken_off(rule, at):.1%}" for rule in RULES),
             f"{found.results['shared'][at].cost:.1%}",
@@ -109,7 +107,7 @@ def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
         "copies, the stages with most task time first",
         ("job", "stage", "tasks", "when ended", "and after"),
         [
-            (job, stage[:MAX_STAGES_SHOWN], f"{n:,}", f"{ended:.0%}", f"{after / MS:.2f} s")
+            (job[:MAX_NAME_SHOWN], stage[:MAX_NAME_SHOWN], f"{n:,}", f"{ended:.0%}", f"{after / MS:.2f} s")
             for job, stage, n, ended, after in stages[:MAX_STAGES_SHOWN]
         ],
     )
@@ -184,7 +182,7 @@ def _spark(jobs: list[BatchJob], found: CopyComparison) -> str:
             for place, after in enumerate(policy.after_ms)
             if after != float("inf") and len(job.stages[place].tasks)
         ]
-        lines.append(f"# {job.name} {job.id}".rstrip())
+        lines.append(printable(f"# {job.name} {job.id}".rstrip()))  # a line end would forge a setting
         if not copied:
             lines.append("spark.speculation false")
             continue

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from kwiken.apps.console import note, note_written, print_json, progress, say, write_text
-from kwiken.base.errors import InputError
-from kwiken.cli.batch.log_files import JobLog, logs_at, read_job_log
+from kwiken.cli.batch.job_inputs import jobs_of_logs
+from kwiken.cli.batch.log_files import logs_of
 from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
-
-if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.jobs.logs import LogFindings
 
 MAX_SKIPPED_SHOWN: Final = 5
 
@@ -31,28 +27,14 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
     their content. Damaged logs are read as far as they go.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
-    named = [log for path in logs for log in logs_at(path)]
-    jobs: list[BatchJob] = []
-    skipped: list[str] = []
-    remarks: list[str] = []
+    named = logs_of(logs)
     with progress("reading", total=len(named)) as bar:
-        for log in named:
-            found, problems = read_job_log(log)
-            remarks += problems
-            if found is None:
-                skipped.append(log.where)
-            else:
-                jobs += found.jobs
-                remarks += _damage(log, found)
-            bar.advance(1)
-    if not jobs:
-        why = f"; {remarks[0]}" if remarks else ""
-        where = logs[0] if len(named) == 1 else ", ".join(logs)
-        raise InputError(
-            f"no job in it: neither a log of Spark or Hadoop nor a table of SWIM{why}", where=where
-        )
-    note(*remarks)
-    _note_skipped(skipped)
+        found = jobs_of_logs(named, each=lambda: bar.advance(1))
+    if not found.jobs:
+        raise found.without_jobs(", ".join(logs))
+    jobs = found.jobs
+    note(*found.remarks)
+    _note_skipped(found.skipped)
     from kwiken.batch.jobs import BatchJobs
     from kwiken.cli.batch.fit_report import note_unknown, show, summary
 
@@ -66,17 +48,6 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
         note_written(out)
     elif not as_json:
         say("nothing is written; -o FILE keeps the jobs for kwiken batch predict")
-
-
-def _damage(log: JobLog, found: LogFindings) -> list[str]:
-    """What was wrong with a log, one sentence each."""
-    remarks = [] if found.jobs else [f"{log.where}: a {found.kind} without a job"]
-    if found.damaged:
-        more = "" if found.damaged == 1 else f", and {found.damaged - 1} lines more,"
-        at = f"{log.where}:{found.first_damaged}"
-        what = f"this line{more} of {found.lines} cannot be read and is left out"
-        remarks.append(f"{at}: {what}: {found.first_problem}")
-    return remarks
 
 
 def _note_skipped(skipped: list[str]) -> None:

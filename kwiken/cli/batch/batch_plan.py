@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kwiken.batch.racks import PlannedRacks, RackHardware, RackJob, RackPlan
-    from kwiken.cli.batch.plan_inputs import PlannedCluster
+    from kwiken.cli.batch.racks import PlannedCluster
 
 MAX_RACKS: Final = 1000
 MAX_MACHINES: Final = 1000
 MAX_SLOTS: Final = 1000
 MAX_EXCHANGES: Final = 10_000_000
 SHOWN: Final = 10
+MAX_NAME_SHOWN: Final = 44  # characters
+LATE_ARRIVAL: Final = 0.5  # of the makespan: a last arrival beyond is noted
 MB: Final = 1e6
 ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 
@@ -119,15 +121,16 @@ def command(
     no plan of whole racks goes below, and with what the plan and Yarn-like scheduling take in a simulation
     with shared slots and links.
     """
-    refuse_shared_stdout(out=out == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
-    from kwiken.cli.batch.plan_inputs import assumed_cluster, read_cluster, read_jobs
+    from kwiken.cli.batch.job_inputs import jobs_in
+    from kwiken.cli.batch.racks import assumed_cluster, draw_plan, read_cluster
 
     if cluster is None and beside is not None:
         raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
     if cluster is not None and (option := given(*ASSUMED)) is not None:
         raise click.UsageError(f"{option} and --cluster both state the racks; choose one")
-    found = read_jobs(jobs)
+    found = jobs_in(jobs)
     where = (
         read_cluster(cluster, beside)
         if cluster is not None
@@ -149,14 +152,12 @@ def command(
         write_text(out, document.to_json())
         note_written(out)
     if picture is not None:
-        from kwiken.cli.batch.racks import draw_plan
-
         write_text(picture, draw_plan(document))
         note_written(picture)
     simulated = _simulated(planned_jobs, document, where, seed)
     if as_json:
         print_json(_summary(document, planned, simulated))
-    elif out != "-":
+    elif "-" not in {out, picture}:
         if explain is None:
             _show(document)
         _conclude(document, planned, simulated)
@@ -216,16 +217,16 @@ def _show(plan: RackPlan) -> None:
     longest = sorted(plan.jobs, key=lambda job: (-job.took_s * len(job.racks), job.name))[:SHOWN]
     rows = [
         (
-            job.name,
+            job.name[:MAX_NAME_SHOWN],
             str(len(job.racks)),
             _few(job.racks),
             f"{job.priority}",
-            f"{job.start_s - job.arrival_s:.0f}",
-            f"{job.took_s:.0f}",
+            f"{job.start_s - job.arrival_s:,.0f}",
+            f"{job.took_s:,.0f}",
         )
         for job in longest
     ]
-    title = f"{len(plan.jobs)} jobs; the {len(longest)} with the most rack time:"
+    title = f"jobs with the most rack time, {len(longest)} of {len(plan.jobs)}:"
     print_table(title, ("job", "racks", "which", "priority", "waits s", "takes s"), rows)
     widths = sorted({len(job.racks) for job in plan.jobs})
     counts = ", ".join(
@@ -241,16 +242,22 @@ def _few(names: Sequence[str]) -> str:
 def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]) -> None:
     what = "makespan" if plan.minimise == "makespan" else "mean time"
     say(
-        f"{what} of the plan: {plan.objective_s:.1f} s; "
-        f"by the published heuristic alone {plan.heuristic_s:.1f} s",
-        f"bound: {plan.bound_s:.1f} s; gap {100 * planned.gap:.1f}% "
+        f"{what} of the plan: {plan.objective_s:,.1f} s; "
+        f"by the published heuristic alone {plan.heuristic_s:,.1f} s",
+        f"bound: {plan.bound_s:,.1f} s; gap {100 * planned.gap:.1f}% "
         f"({100 * (plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
     )
+    last_s = max(job.arrival_s for job in plan.jobs)
+    if plan.minimise == "makespan" and last_s > LATE_ARRIVAL * plan.objective_s:
+        note(
+            f"jobs arrive over {last_s:,.0f} s, which sets most of the makespan; "
+            "--minimise mean judges what jobs wait"
+        )
     rows = [
         (
             name,
-            f"{one['makespan_s']:.0f}",
-            f"{one['mean_s']:.1f}",
+            f"{one['makespan_s']:,.0f}",
+            f"{one['mean_s']:,.1f}",
             f"{one['crossing_bytes'] / 1e12:.3f}",
             f"{one['slot_hours']:.0f}",
         )

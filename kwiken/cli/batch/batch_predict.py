@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, progress, read_text, write_text
+from kwiken.apps.console import note, note_written, print_json, progress, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
-from kwiken.base.machine import MIB
 from kwiken.cli.batch.quantities import (
     MAX_EXECUTORS,
     Bandwidth,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from kwiken.batch.jobs import BatchJob
     from kwiken.batch.jobs.replay import NetworkBounds
 
-MAX_JOBS_FILE: Final = 1024 * MIB
 AROUND: Final = 4  # times fewer and more executors than known, where none are named
 MAX_SLOTS_EACH: Final = 1024
 MAX_MACHINES: Final = 100_000
@@ -88,8 +86,8 @@ def command(
 ) -> None:
     """Predict how long a job of JOBS takes with other resources.
 
-    JOBS is what kwiken batch fit -o wrote. All runs of one job are used: runs of two sizes tell how task time
-    grows with the cluster.
+    JOBS is what kwiken batch fit -o wrote, or logs that it reads. All runs of one job are used: runs of two
+    sizes tell how task time grows with the cluster.
     """
     refuse_shared_stdout(picture=picture == "-", json=as_json)
     if bandwidth is not None and machines is None:
@@ -98,11 +96,10 @@ def command(
         raise click.UsageError("--racks, --core and --machines go together")
     if picture is not None:
         require("batch predict --picture", "report")
-    text = read_text(jobs, MAX_JOBS_FILE)
-    from kwiken.batch.jobs import BatchJobs
+    from kwiken.cli.batch.job_inputs import timed_jobs_in
     from kwiken.cli.batch.predict_report import PredictedCurve, show, summary
 
-    runs = _runs(BatchJobs.from_json(text, where=jobs).jobs, named, jobs)
+    runs = _runs(timed_jobs_in(jobs), named, jobs)
     network = _network(machines, bandwidth, racks, core)
     asked = executors or _around(runs)
     with progress("replaying"):
@@ -130,20 +127,17 @@ def command(
 def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
     """Runs of the job that is asked for."""
     from kwiken.batch.jobs.replay import runs_by_job
+    from kwiken.cli.batch.job_inputs import some_of, unknown_job
 
-    timed = [job for job in jobs if job.executors and any(len(stage.tasks) for stage in job.stages)]
-    if not timed:
-        raise InputError("no job has task times; only logs of runs have, tables of sizes do not", where=where)
-    groups = runs_by_job(timed)
+    groups = runs_by_job(jobs)
     if named is not None:
         groups = [group for group in groups if named in {group[0].name, *(job.id for job in group)}]
         if not groups:
-            known = ", ".join(dict.fromkeys(job.name for job in timed))
-            raise InputError(f"no job of this name with task times; known: {known}", where=f"--job {named}")
+            raise unknown_job(named, jobs)
         exact = [[job for job in group if job.id == named] for group in groups]
         groups = [group for group in exact if group] or groups
     if len(groups) > 1:
-        known = ", ".join(group[0].name if named is None else group[0].id for group in groups)
+        known = some_of(group[0].name if named is None else group[0].id for group in groups)
         raise InputError(f"holds several jobs; name one by --job: {known}", where=where)
     return groups[0]
 

@@ -51,7 +51,7 @@ def show(jobs: Sequence[BatchJob], *, stages: bool) -> None:
     total = _total(jobs)
     say(
         "",
-        f"{len(jobs)} jobs, {total['stages']} stages, {total['tasks']} tasks, "
+        f"{_count(len(jobs), 'job')}, {_count(total['stages'], 'stage')}, {_count(total['tasks'], 'task')}, "
         f"{_bytes(total['bytes_read'])} read",
     )
 
@@ -187,6 +187,10 @@ def _stages(job: BatchJob) -> list[tuple[str, ...]]:
         )
         for place, stage in enumerate(job.stages)
     ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _seconds(ms: float) -> str:

@@ -6,12 +6,13 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
+from kwiken.apps.console import reason_of
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
 from kwiken.base.machine import MIB, open_regular
@@ -26,6 +27,7 @@ MAX_FILES: Final = 100_000  # of one folder
 MAX_DEPTH: Final = 4  # folders below the one that is named
 LEAST_UNPACKED: Final = 1024 * MIB  # that any file may unpack to
 MOST_RATIO: Final = 1000  # bytes out for a byte in; Spark's own logs reach 50
+LEAST_LINE: Final = 64  # bytes that a line counts as at least, since empty lines take time as well
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
 GZIP: Final = b"\x1f\x8b"
 OTHER_CODECS: Final = {b"LZ4B": "lz4", b"\x82SNAP": "snappy", b"ZV": "lzf"}
@@ -64,11 +66,15 @@ def logs_at(path: str) -> list[JobLog]:
         InputError: there is no such file, or a folder holds none, too many, or is too deep.
     """
     start = Path(path)
-    if not start.is_dir():
-        if not start.exists():
+    try:
+        there, is_folder = start.exists(), start.is_dir()
+    except (OSError, ValueError) as error:  # too long a name, or a NUL in it
+        raise InputError(reason_of(error), where=path) from error
+    if not is_folder:
+        if not there:
             raise InputError("no such file or folder", where=path)
         return [JobLog(EXTENSIONS.sub("", start.name), [start])]
-    files = sorted(_files(start, MAX_DEPTH))
+    files = sorted(_files(start, MAX_DEPTH, {start.resolve()}))
     if not files:
         raise InputError("the folder holds no file", where=path)
     if len(files) > MAX_FILES:
@@ -85,13 +91,29 @@ def logs_at(path: str) -> list[JobLog]:
     return sorted(logs, key=lambda log: log.files)
 
 
-def _files(folder: Path, deeper: int) -> Iterator[Path]:
+def logs_of(paths: Iterable[str]) -> list[JobLog]:
+    """Logs that several paths name; a file that is named twice, or by a link, is read once.
+
+    Raises:
+        InputError: as `logs_at`.
+    """
+    found: dict[tuple[Path, ...], JobLog] = {}
+    for path in paths:
+        for log in logs_at(path):
+            found.setdefault(tuple(file.resolve() for file in log.files), log)
+    return list(found.values())
+
+
+def _files(folder: Path, deeper: int, seen: set[Path]) -> Iterator[Path]:
+    """Files of a folder and of those below, without hidden ones; links that lead back are not followed."""
     for entry in sorted(folder.iterdir()):
-        if entry.is_dir():
-            if deeper and not entry.name.startswith("."):
-                yield from _files(entry, deeper - 1)
-        elif not entry.name.startswith("."):
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
             yield entry
+        elif deeper and (whole := entry.resolve()) not in seen:
+            seen.add(whole)
+            yield from _files(entry, deeper - 1, seen)
 
 
 def read_job_log(log: JobLog) -> tuple[LogFindings | None, list[str]]:
@@ -112,7 +134,10 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
 
     for file in log.files:
         with ExitStack() as opened:
-            raw = opened.enter_context(cast("AbstractContextManager[IO[bytes]]", open_regular(file)))
+            try:
+                raw = opened.enter_context(cast("AbstractContextManager[IO[bytes]]", open_regular(file)))
+            except OSError as error:
+                raise InputError(reason_of(error), where=str(file)) from error
             packed = os.fstat(raw.fileno()).st_size
             left = max(LEAST_UNPACKED, MOST_RATIO * packed)
             lines = _unpacked(cast(io.BufferedReader, raw), opened, str(file))
@@ -124,10 +149,14 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
                     break
                 if not line:
                     break
-                left -= len(line)
+                left -= max(LEAST_LINE, len(line))
                 if left < 0:
                     bound = f"{max(LEAST_UNPACKED, MOST_RATIO * packed) // MIB} MiB"
-                    raise InputError(f"unpacks to more than {bound}, the most that is read", where=str(file))
+                    raise InputError(
+                        f"unpacks to more than {bound}, the most that is read; each line counts as at least "
+                        f"{LEAST_LINE} bytes",
+                        where=str(file),
+                    )
                 if len(line) > MAX_LINE:
                     raise InputError(f"has a line of more than {MAX_LINE // MIB} MiB", where=str(file))
                 yield line
@@ -151,7 +180,7 @@ def _unpacked(raw: io.BufferedReader, opened: ExitStack, where: str) -> io.Buffe
 
 
 class _Inflated(io.RawIOBase):
-    """Unpacked bytes of a gzip file; one that is cut ends where it is cut.
+    """Unpacked bytes of a gzip file; one that is cut raises EOFError there.
 
     Args:
         packed: file of one or several gzip members.
@@ -161,6 +190,7 @@ class _Inflated(io.RawIOBase):
         self._packed = packed
         self._inflater = zlib.decompressobj(GZIP_STREAM)
         self._waiting = b""
+        self._within = False  # a member, whose end has not come
 
     def readable(self) -> bool:
         """Always True."""
@@ -172,9 +202,13 @@ class _Inflated(io.RawIOBase):
             if self._inflater.eof:
                 self._waiting = self._inflater.unused_data or self._waiting
                 self._inflater = zlib.decompressobj(GZIP_STREAM)
+                self._within = False
             packed = self._waiting or self._packed.read(BUFFER_OF_ZSTD)
             if not packed:
+                if self._within:
+                    raise EOFError("the file is cut")
                 return 0
+            self._within = True
             found = self._inflater.decompress(packed, len(buffer))
             self._waiting = self._inflater.unconsumed_tail
             if found:

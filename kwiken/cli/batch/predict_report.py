@@ -9,8 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from kwiken.apps.console import note, print_table, say
+from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.replay import (
+    MAX_SLOTS,
     JobPrediction,
     ModelChoice,
     NetworkBounds,
@@ -79,7 +81,15 @@ class PredictedCurve:
         Raises:
             InputError: too many slots, or other input where the runs tell no bytes.
         """
-        predictor, choice = Predictor(runs), choose_model(runs)
+        predictor = Predictor(runs)
+        most_slots = slots_per_executor or max(model.slots_per_executor for model in predictor.runs)
+        if max(executors) * most_slots > MAX_SLOTS:
+            raise InputError(
+                f"{max(executors)} executors of {most_slots} slots are too many; {MAX_SLOTS} slots are the "
+                "most",
+                where="--executors",
+            )
+        choice = choose_model(runs)
 
         def at(n: int) -> JobPrediction:
             return predictor.at(
@@ -91,7 +101,7 @@ class PredictedCurve:
 
         points = [at(n) for n in executors]
         baselines = baselines_at(predictor, executors)
-        most = MOST_FOR_DEADLINE * max(executors)
+        most = min(MOST_FOR_DEADLINE * max(executors), MAX_SLOTS // most_slots)
         fewest = surest = None
         if deadline_ms is not None:
             fewest = smallest_in_time(total, deadline_ms, most)

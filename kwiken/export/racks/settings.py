@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kwiken.base.printable import printable
 from kwiken.batch.racks import PlannedJob, RackPlan
+from kwiken.export.placements import name_in_kubernetes
 from kwiken.export.yaml import comment, dump
 
 RACK_LABEL: Final = "topology.kubernetes.io/rack"
@@ -17,7 +19,8 @@ CLASSES: Final = 10  # priority classes and queues; jobs next to each other in t
 HIGHEST: Final = 100_000  # priority of the first class; that of services should be higher
 RACK_WAIT_S: Final = 30  # for a slot in the job's racks before any other is taken
 NODE_WAIT_S: Final = 3
-MAX_KUBERNETES_NAME: Final = 52
+MAX_KUBERNETES_NAME: Final = 52  # characters, with room for a priority behind
+MAX_LABEL: Final = 63
 
 UNTOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "spark": (
@@ -109,13 +112,25 @@ def kubernetes_settings(plan: RackPlan) -> str:
         )
         for number in sorted(set(queue.values()))
     ]
-    documents += [([_told(job)], _pod_patch(job, queue[job.name])) for job in plan.jobs]
+    names = _kubernetes_names(plan)
+    documents += [([_told(job)], _pod_patch(job, names[job.name], queue[job.name])) for job in plan.jobs]
     return dump(documents, header)
 
 
-def _pod_patch(job: PlannedJob, number: int) -> dict[str, Any]:
-    name = re.sub(r"[^a-z0-9]+", "-", job.name.lower()).strip("-")[:MAX_KUBERNETES_NAME] or "job"
-    racks = {"key": RACK_LABEL, "operator": "In", "values": list(job.racks)}
+def _kubernetes_names(plan: RackPlan) -> dict[str, str]:
+    """Name of each job in Kubernetes; jobs whose names are alike there get their priority behind."""
+    plain = {job.name: name_in_kubernetes(job.name)[:MAX_KUBERNETES_NAME].strip("-") for job in plan.jobs}
+    counts = Counter(plain.values())
+    return {
+        job.name: plain[job.name]
+        if plain[job.name] and counts[plain[job.name]] == 1
+        else f"{plain[job.name] or 'job'}-r{job.priority}"
+        for job in plan.jobs
+    }
+
+
+def _pod_patch(job: PlannedJob, name: str, number: int) -> dict[str, Any]:
+    racks = {"key": RACK_LABEL, "operator": "In", "values": [_label(rack) for rack in job.racks]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [racks]}]}
     return {
         "apiVersion": "batch/v1",
@@ -146,7 +161,8 @@ def dask_settings(plan: RackPlan) -> str:
 
 
 def _label(rack: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", rack) or "rack"
+    """Name of a rack as labels and attributes take it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", rack)[:MAX_LABEL].strip("_.-") or "rack"
 
 
 def _told(job: PlannedJob) -> str:

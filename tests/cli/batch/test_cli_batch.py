@@ -127,7 +127,7 @@ def test_a_damaged_line_is_named_once(tmp_path: Path) -> None:
     path.write_bytes(SMALL.replace(b'"Task Info"', b'"Task Info', 2))
     result = run("batch", "fit", str(path))
     assert result.exit_code == 0
-    assert re.search(r"log:4: this line, and 1 lines more, of 11 cannot be read", result.stderr)
+    assert re.search(r"log:4: this line, and 1 more, of 11 cannot be read", result.stderr)
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +11,11 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Ints
+from kwiken.base.errors import InputError
 from kwiken.batch.jobs import (
     MAX_MS,
+    MAX_STAGES,
+    MAX_TASKS,
     BatchJob,
     BatchStage,
     Engine,
@@ -115,9 +119,18 @@ class CollectedRun:
     backwards: int = 0
 
     def stage(self, number: int) -> CollectedStage:
-        """Stage of a number; a new one where no event has told of it."""
+        """Stage of a number; a new one where no event has told of it.
+
+        Raises:
+            ValueError: the number is negative.
+            InputError: the log has more stages than are read.
+        """
         found = self.stages.get(number)
         if found is None:
+            if number < 0:
+                raise ValueError(f"has a stage of the number {number}; stages count from 0")
+            if len(self.stages) >= MAX_STAGES:
+                raise InputError(f"has more than {MAX_STAGES} stages, the most that is read")
             found = self.stages[number] = CollectedStage(number)
         return found
 
@@ -138,7 +151,12 @@ class CollectedRun:
         return at
 
     def task_ran(self, stage: CollectedStage, executor: str, launched_ms: int, finished_ms: int) -> None:
-        """Note a task that succeeded; times in milliseconds since 1970."""
+        """Note a task that succeeded; times in milliseconds since 1970.
+
+        Raises:
+            ValueError: a time is out of range.
+        """
+        check_moments(launched_ms, finished_ms)
         if finished_ms < launched_ms:
             self.backwards += 1
             finished_ms = launched_ms
@@ -211,6 +229,20 @@ class CollectedRun:
         return found
 
 
+def check_moments(*moments_ms: int) -> None:
+    """Check times of events.
+
+    Args:
+        moments_ms: times in milliseconds since 1970.
+
+    Raises:
+        ValueError: a time is negative, or larger than a double holds exactly.
+    """
+    for moment in moments_ms:
+        if not 0 <= moment <= MAX_MS:
+            raise ValueError(f"has the time {moment:.3g}; times are 0 to 2^53 milliseconds since 1970")
+
+
 def _bounded(value: int) -> int:
     return min(max(0, value), MAX_MS)
 
@@ -228,26 +260,26 @@ def _built(stages: list[CollectedStage], index: Mapping[int, int], began: int) -
     built: list[BatchStage] = []
     served = sorted(stages, key=lambda stage: (stage.action, stage.number))
     rank = {stage.number: place for place, stage in enumerate(served)}
-    behind: list[set[int]] = []  # by stage, all stages whose end it waited for, directly or not
+    releases = _Releases()
     for place, stage in enumerate(stages):
         submitted = _bounded((stage.submitted_ms or began) - began)
         parents = sorted({index[one] for one in stage.parents if index.get(one, place) < place})
-        after, wait = _released_by(built, behind, parents, submitted)
+        after, wait = releases.of(parents, submitted)
         order = np.argsort(np.frombuffer(stage.launched_ms, dtype=np.int64), kind="stable")
         launched, took, executor = (
             np.frombuffer(column, dtype=np.int64)[order] if len(column) else np.zeros(0, dtype=np.int64)
             for column in (stage.launched_ms, stage.took_ms, stage.executor)
         )
-        ended = stage.ended_ms
+        ended = None if stage.ended_ms is None else _bounded(stage.ended_ms - began)
         built.append(
             BatchStage(
                 name=stage.name[:MAX_NAME],
-                n_tasks=max(0, stage.n_tasks),
+                n_tasks=min(MAX_TASKS, max(0, stage.n_tasks)),
                 parents=parents,
                 after=after,
                 wait_ms=wait,
                 submitted_ms=submitted,
-                ended_ms=None if ended is None else _bounded(ended - began),
+                ended_ms=ended,
                 rank=rank[stage.number],
                 tasks=TaskTimes(
                     launched_ms=np.clip(launched - began, 0, MAX_MS).tolist(),
@@ -261,35 +293,53 @@ def _built(stages: list[CollectedStage], index: Mapping[int, int], began: int) -
                 speculative=stage.speculative,
             )
         )
-        behind.append(set(after).union(*(behind[one] for one in after)))
+        releases.add(after, ended)
     return built
 
 
-def _released_by(
-    before: list[BatchStage], behind: list[set[int]], parents: list[int], submitted: int
-) -> tuple[list[int], int]:
-    """Stages whose end released a stage, and the driver's wait from the last of their ends.
+class _Releases:
+    """Stages in order of submission: which of them released the next one."""
 
-    There are three cases: 1. its parents ended just before, and nothing else is waited for; 2. nothing ran
-    when it was submitted, so the driver waited for all that had been running; 3. other stages ran, so the
-    driver waited for the last one that had ended only.
-    """
-    ends = [one.ended_ms for one in before]
-    last_parent = max((ends[one] or 0 for one in parents), default=None)
-    if last_parent is not None and submitted - last_parent <= DRIVER_GAP_MS:
-        return parents, max(0, submitted - last_parent)
-    ended = [place for place, end in enumerate(ends) if end is not None and end <= submitted]
-    if not ended:
-        return parents, submitted if last_parent is None else max(0, submitted - last_parent)
-    running = len(ended) < len(before)
-    if running:
-        waited = {max(ended, key=lambda one: ends[one] or 0)}
-    else:
-        covered = set().union(*(behind[one] for one in ended))
-        waited = set(ended) - covered
-    after = sorted(waited | set(parents))
-    last = max(ends[one] or 0 for one in after)
-    return after, max(0, submitted - last)
+    def __init__(self) -> None:
+        self._ends: list[int | None] = []
+        self._running: list[tuple[int, int]] = []  # heap of end and stage, of ends after the last submission
+        self._endless = 0  # stages whose end is not known
+        self._last_ended: tuple[int, int] | None = None  # end and stage of the last one that has ended
+        self._awaited_by_none: set[int] = set()
+
+    def add(self, after: list[int], ended: int | None) -> None:
+        """Take the next stage: the stages that it waited for, and its end, milliseconds since the start."""
+        place = len(self._ends)
+        self._ends.append(ended)
+        if ended is None:
+            self._endless += 1
+        else:
+            heapq.heappush(self._running, (ended, place))
+        self._awaited_by_none.difference_update(after)
+        self._awaited_by_none.add(place)
+
+    def of(self, parents: list[int], submitted: int) -> tuple[list[int], int]:
+        """Stages whose end released a stage, and the driver's wait from the last of their ends.
+
+        There are three cases: 1. its parents ended just before, and nothing else is waited for; 2. nothing
+        ran when it was submitted, so the driver waited for all that had been running; 3. other stages ran, so
+        the driver waited for the last one that had ended only.
+
+        Args:
+            submitted: time of its submission, which never falls from stage to stage, milliseconds.
+        """
+        while self._running and self._running[0][0] <= submitted:
+            ended, place = heapq.heappop(self._running)
+            if self._last_ended is None or ended > self._last_ended[0]:
+                self._last_ended = ended, place
+        last_parent = max((self._ends[one] or 0 for one in parents), default=None)
+        if last_parent is not None and submitted - last_parent <= DRIVER_GAP_MS:
+            return parents, max(0, submitted - last_parent)
+        if self._last_ended is None:
+            return parents, submitted if last_parent is None else max(0, submitted - last_parent)
+        runs = bool(self._running) or self._endless > 0
+        after = sorted({*parents, *((self._last_ended[1],) if runs else self._awaited_by_none)})
+        return after, max(0, submitted - max(self._ends[one] or 0 for one in after))
 
 
 def _first_launches(stages: list[CollectedStage], n_executors: int) -> Ints:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kwiken.batch.jobs import BatchJob
-from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage
+from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage, check_moments
 
 MAP, REDUCE = 0, 1  # numbers of the stages
 STAGE_OF: Final = {"MAP": MAP, "REDUCE": REDUCE}  # set-up and clean-up of a job are no work of it
@@ -44,7 +44,8 @@ class MapReduceRun:
         self._seen = False
 
     def submitted(self, job: str, name: str, at_ms: int) -> None:
-        """Note the submission; `at_ms` in milliseconds since 1970."""
+        """Note the submission; `at_ms` in milliseconds since 1970, 0 or less where it is not known."""
+        check_moments(max(0, at_ms))
         self._seen = True
         run = self.collected
         run.id, run.name = job or run.id, name or run.name
@@ -59,7 +60,8 @@ class MapReduceRun:
                 self._stage(number, name).n_tasks = count
 
     def ended(self, at_ms: int, *, failed: bool) -> None:
-        """Note the end; `at_ms` in milliseconds since 1970."""
+        """Note the end; `at_ms` in milliseconds since 1970, 0 or less where it is not known."""
+        check_moments(max(0, at_ms))
         self._seen = True
         if at_ms > 0:
             self.collected.ended_ms = at_ms
@@ -67,10 +69,15 @@ class MapReduceRun:
             self.collected.unknown.append("the whole: the job failed or was killed")
 
     def attempt_started(self, attempt: str, kind: str, at_ms: int, host: str) -> None:
-        """Note the start of an attempt; `at_ms` in milliseconds since 1970."""
+        """Note the start of an attempt; `at_ms` in milliseconds since 1970.
+
+        Raises:
+            ValueError: the time is out of range.
+        """
         number = STAGE_OF.get(kind)
         if number is None:
             return
+        check_moments(at_ms)
         self._seen = True
         self.collected.started += 1
         self._started[attempt] = at_ms, host
@@ -81,7 +88,7 @@ class MapReduceRun:
         """Note the end of an attempt.
 
         Raises:
-            ValueError: an attempt that has not started.
+            ValueError: an attempt that has not started, or a time out of range.
         """
         number = STAGE_OF.get(end.kind)
         if number is None:

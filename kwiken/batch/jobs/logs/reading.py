@@ -18,6 +18,7 @@ from kwiken.batch.jobs.logs.swim import COLUMNS, SwimReader
 MAX_LINE: Final = 64 << 20  # bytes of one event; the largest hold a plan of a query
 LOOKED_AT: Final = 4096  # bytes of a line by which the kind is told
 LINES_LOOKED_AT: Final = 20  # lines that may be damaged before the first that tells the kind
+MAX_LOOKED_AT: Final = 4 << 20  # bytes of these, and of empty lines between them
 
 
 class _Reader(Protocol):
@@ -61,14 +62,16 @@ def read_log(lines: Iterable[bytes], *, name: str, where: str) -> LogFindings | 
     found: LogFindings | None = None
     reader: _Reader | None = None
     unclear: list[bytes] = []
+    looked = 0
     for line in lines:
         if reader is None:
             told = _kind(line)
             if told is None:
+                looked += len(line) + 1
                 if line.strip():
                     unclear.append(line)
-                    if len(unclear) > LINES_LOOKED_AT:
-                        return None
+                if len(unclear) > LINES_LOOKED_AT or looked > MAX_LOOKED_AT:
+                    return None
                 continue
             found, reader = LogFindings(told[0]), told[1](name)
             for early in unclear:

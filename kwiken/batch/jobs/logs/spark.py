@@ -26,7 +26,7 @@ from kwiken.batch.jobs.logs.spark_events import (
 LEAD: Final = b'{"Event":"'
 PREFIX: Final = b"SparkListener"
 LONGEST_EVENT_NAME: Final = 200
-MAX_STAGES_OF_LOG: Final = 100_000
+MAX_DESCRIBED: Final = 1_000_000  # stages, skipped ones included
 GPU: Final = ("spark.executor.resource.gpu.amount", "spark.task.resource.gpu.amount")
 
 
@@ -137,8 +137,8 @@ class SparkReader:
 
     def _describe(self, info: StageInfo) -> None:
         """Keep the data that a stage makes: a skipped stage stands for the one that made the same data."""
-        if info.number < 0 or len(self._rdd_of) > MAX_STAGES_OF_LOG:
-            raise InputError(f"has more than {MAX_STAGES_OF_LOG} stages, the most that is read")
+        if len(self._rdd_of) > MAX_DESCRIBED:
+            raise InputError(f"describes more than {MAX_DESCRIBED} stages, the most that is read")
         if info.rdds:
             self._rdd_of[info.number] = info.rdds[0].number
 

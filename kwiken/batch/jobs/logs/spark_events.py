@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+from kwiken.batch.jobs import MAX_MS
+
+_Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]  # milliseconds since 1970
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -67,8 +73,8 @@ class StageInfo(_Event, gc=False):
     n_tasks: int = msgspec.field(default=0, name="Number of Tasks")
     parents: list[int] = msgspec.field(default_factory=list, name="Parent IDs")
     rdds: list[_Rdd] = msgspec.field(default_factory=list, name="RDD Info")
-    submitted: int | None = msgspec.field(default=None, name="Submission Time")
-    ended: int | None = msgspec.field(default=None, name="Completion Time")
+    submitted: _Moment | None = msgspec.field(default=None, name="Submission Time")
+    ended: _Moment | None = msgspec.field(default=None, name="Completion Time")
     failure: str | None = msgspec.field(default=None, name="Failure Reason")
 
 
@@ -88,7 +94,7 @@ class JobStart(_Event, gc=False):
 class ApplicationStart(_Event, gc=False):
     """Start of the application."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: _Moment = msgspec.field(name="Timestamp")
     name: str = msgspec.field(default="", name="App Name")
     id: str | None = msgspec.field(default=None, name="App ID")
 
@@ -96,7 +102,7 @@ class ApplicationStart(_Event, gc=False):
 class ApplicationEnd(_Event, gc=False):
     """End of the application."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: _Moment = msgspec.field(name="Timestamp")
 
 
 class _ExecutorInfo(_Event, gc=False):
@@ -107,7 +113,7 @@ class _ExecutorInfo(_Event, gc=False):
 class ExecutorAdded(_Event, gc=False):
     """Arrival of an executor."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: _Moment = msgspec.field(name="Timestamp")
     name: str = msgspec.field(name="Executor ID")
     info: _ExecutorInfo = msgspec.field(default_factory=_ExecutorInfo, name="Executor Info")
 
@@ -115,7 +121,7 @@ class ExecutorAdded(_Event, gc=False):
 class ExecutorRemoved(_Event, gc=False):
     """Loss of an executor, or its release."""
 
-    time: int = msgspec.field(name="Timestamp")
+    time: _Moment = msgspec.field(name="Timestamp")
     name: str = msgspec.field(name="Executor ID")
 
 

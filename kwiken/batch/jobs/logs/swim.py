@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.batch.jobs import BatchJob, BatchStage, StageBytes
+from kwiken.batch.jobs import MAX_MS, BatchJob, BatchStage, StageBytes
+from kwiken.batch.jobs.logs.collected import MAX_NAME
 
 COLUMNS: Final = 6
 BLOCK_BYTES: Final = 128 << 20  # of input for one map, the default of Hadoop
@@ -26,7 +27,8 @@ class SwimReader:
         """Take one line.
 
         Raises:
-            ValueError: a line without the six columns, or a number that is none or negative.
+            ValueError: a line without the six columns, a job without a name, or a number that is none,
+                negative or too large.
         """
         if not line.strip():
             return
@@ -36,7 +38,12 @@ class SwimReader:
         at_s, _, read, shuffled, written = (int(cell) for cell in cells[1:])
         if min(at_s, read, shuffled, written) < 0:
             raise ValueError("has a negative number")
-        self._jobs.append(swim_job(cells[0], at_s=at_s, read=read, shuffled=shuffled, written=written))
+        if max(at_s * MS, read, shuffled, written) > MAX_MS:
+            raise ValueError("has a number that is too large: bytes and milliseconds are at most 2^53")
+        name = cells[0].strip()[:MAX_NAME]
+        if not name:
+            raise ValueError("has no name of a job")
+        self._jobs.append(swim_job(name, at_s=at_s, read=read, shuffled=shuffled, written=written))
 
     def jobs(self) -> list[BatchJob]:
         """Jobs of the table."""

@@ -15,6 +15,7 @@ from kwiken.batch.jobs.replay.predictor import (
     runs_by_job as runs_by_job,
 )
 from kwiken.batch.jobs.replay.replayed_run import (
+    MAX_SLOTS as MAX_SLOTS,
     NetworkBounds as NetworkBounds,
     RunModel as RunModel,
     run_model as run_model,

@@ -14,6 +14,7 @@ from kwiken.batch.jobs.replay.scheduling import Replayed, ReplayedStage, Slots, 
 from kwiken.batch.jobs.replay.task_times import StageTaskTimes, stage_task_times
 
 MAX_SLOTS: Final = 1_000_000
+MAX_SCALED_TASKS: Final = 2_000_000  # of a run with other input
 MOST_LAUNCH_MS: Final = 200.0  # from a stage's submission to its first task where a slot is free
 MOST_CORRECTION: Final = 2.0  # by which a run may differ from its own replay
 
@@ -99,7 +100,7 @@ class RunModel:
             slots_per_executor: number of tasks that an executor runs at once; None for as in the run.
 
         Raises:
-            InputError: no executor, or too many slots.
+            InputError: no executor, too many slots, or too many tasks for the input.
         """
         each = slots_per_executor or self.slots_per_executor
         if not 1 <= executors * each <= MAX_SLOTS:
@@ -121,10 +122,14 @@ def run_model(job: BatchJob) -> RunModel:
     """Model of a run.
 
     Raises:
-        InputError: a run without task times or executors, as of a table of sizes or a log without tasks.
+        InputError: a run without task times or executors, as of a table of sizes or a log without tasks; or
+            with too many slots.
     """
     if not job.executors or not any(len(stage.tasks) for stage in job.stages):
         raise InputError("no task of the job has a time, so nothing can be predicted from it", where=job.name)
+    all_slots = sum(one.slots for one in job.executors)
+    if all_slots > MAX_SLOTS:
+        raise InputError(f"its executors have {all_slots} slots; {MAX_SLOTS} is the most", where=job.name)
     times = stage_task_times(job)
     launch = _launch_ms(job)
     stages = tuple(
@@ -201,6 +206,13 @@ def _launch_ms(job: BatchJob) -> float:
 
 def _scaled(stages: tuple[ReplayedStage, ...], job: BatchJob, scale: float) -> tuple[ReplayedStage, ...]:
     """Stages with more or less input: stages that read have more tasks, others have longer ones."""
+    tasks_of_all = sum(scale * len(of.tasks) for of in job.stages if of.bytes.read > 0)
+    if tasks_of_all > MAX_SCALED_TASKS:
+        raise InputError(
+            f"is {scale:.3g} times that of the run, which makes {tasks_of_all:.3g} tasks; "
+            f"{MAX_SCALED_TASKS} is the most",
+            where="input",
+        )
     found = []
     for stage, of in zip(stages, job.stages, strict=True):
         tasks = stage.tasks

@@ -1,4 +1,4 @@
-"""Plans of racks at the command line: their run, and their picture."""
+"""Plans of racks at the command line: their racks, their run, and their picture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from kwiken.cli.batch.racks.plan_inputs import (
+        PlannedCluster as PlannedCluster,
+        assumed_cluster as assumed_cluster,
+        read_cluster as read_cluster,
+    )
     from kwiken.cli.batch.racks.plan_picture import draw_plan as draw_plan
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -36,9 +36,12 @@ def draw_plan(plan: RackPlan) -> str:
     for name, place in row.items():
         drawing.text((LEFT - 6, TOP + ROW * place + ROW - 3), name[:12], "t", anchor="end")
     boxes = 0
-    for job in sorted(plan.jobs, key=lambda each: -each.took_s * len(each.racks)):
+    by_rack_time = sorted(plan.jobs, key=lambda each: -each.took_s * len(each.racks))
+    for place, job in enumerate(by_rack_time):
         boxes += len(job.racks)
         if boxes > MAX_BOXES:
+            told = f"only the {place} jobs with the most rack time are drawn"
+            drawing.text((LEFT, TOP - 10), told, "t")
             break
         start, end = across(job.start_s), across(job.start_s + job.took_s)
         for rack in job.racks:

@@ -1,4 +1,4 @@
-"""Inputs of `kwiken batch plan`: jobs of a document or a log, racks of a document or of options."""
+"""Racks that `kwiken batch plan` plans on: of a document, or of options."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console import read_text
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.cli.shared import MAX_PLACEMENT
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
     from kwiken.batch.racks import RackHardware
 
 MAX_CLUSTER_FILE: Final = 64 * MIB
-MAX_JOBS_FILE: Final = 1024 * MIB
-HEAD: Final = 4096  # bytes by which a document of jobs is told from a log
 GBPS: Final = 1e9 / 8  # bytes per second
 
 
@@ -35,48 +32,6 @@ class PlannedCluster:
     names: tuple[str, ...]
     rack: RackHardware
     told: str
-
-
-def read_jobs(path: str) -> list[BatchJob]:
-    """Jobs of a document of `kwiken batch fit`, or of a log that it reads.
-
-    Raises:
-        InputError: names the file, and what in it is wrong.
-    """
-    from kwiken.batch.jobs import BatchJobs
-    from kwiken.cli.batch.log_files import logs_at, read_job_log
-
-    if path == "-" or _is_document(path):
-        return BatchJobs.from_json(read_text(path, MAX_JOBS_FILE), where=path).jobs
-    jobs = []
-    for log in logs_at(path):
-        found, problems = read_job_log(log)
-        for problem in problems:
-            note(problem)
-        if found is None:
-            continue
-        if found.damaged:
-            note(
-                f"{log.where}:{found.first_damaged}: {found.damaged} of {found.lines} lines cannot be read "
-                f"and are left out: {found.first_problem}"
-            )
-        jobs += found.jobs
-    if not jobs:
-        raise InputError("holds no job; documents of kwiken batch fit and logs of jobs are read", where=path)
-    return jobs
-
-
-def _is_document(path: str) -> bool:
-    from pathlib import Path
-
-    from kwiken.base.machine import open_regular
-
-    if not Path(path).is_file():
-        return False
-    with open_regular(Path(path)) as file:
-        head = file.read(HEAD)
-    raw = head if isinstance(head, bytes) else str(head).encode()
-    return raw.lstrip().startswith(b"{") and b'"jobs"' in raw
 
 
 def read_cluster(path: str, beside: str | None) -> PlannedCluster:
@@ -110,7 +65,8 @@ def read_cluster(path: str, beside: str | None) -> PlannedCluster:
         uplink_bytes_per_s=float(cluster.uplink_bytes_per_s.min()),
     )
     held = f"; services hold {whole - int(slots.sum())} of {whole} slots" if beside is not None else ""
-    unequal = len(set(slots.tolist())) > 1
+    sizes = (slots, cluster.rack_sizes, cluster.nic_bytes_per_s, cluster.uplink_bytes_per_s)
+    unequal = any(len(set(each.tolist())) > 1 for each in sizes)
     smallest = "; racks differ, and all are planned as the smallest" if unequal else ""
     return PlannedCluster(cluster.rack_names, rack, f"{told_of(len(slots), rack)}{held}{smallest}")
 
