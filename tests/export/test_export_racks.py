@@ -78,3 +78,21 @@ def test_yarn_and_spark_name_racks_queues_and_waits() -> None:
 def test_dask_gets_resources_and_priorities() -> None:
     told = json.loads(RACK_PROGRAMS["dask"](PLAN))["jobs"]
     assert told["joins\nx: y"] == {"racks": ["rack:r1", "rack:r2"], "priority": -1, "data_also_on": "rack:r1"}
+
+
+def test_names_that_are_alike_in_kubernetes_stay_apart_and_labels_are_valid() -> None:
+    import msgspec
+
+    jobs = [
+        msgspec.structs.replace(job, name=name, racks=["Zone a/" + "r" * 80])
+        for job, name in zip(PLAN.jobs, ("Daily report", "daily-report"), strict=True)
+    ]
+    plan = msgspec.structs.replace(PLAN, racks=jobs[0].racks, jobs=jobs)
+    documents = list(yaml.safe_load_all(RACK_PROGRAMS["kubernetes"](plan)))
+    patches = [one for one in documents if one["kind"] == "Job"]
+    assert len({one["metadata"]["name"] for one in patches}) == 2
+    spec = patches[0]["spec"]["template"]["spec"]
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (value,) = affinity["nodeSelectorTerms"][0]["matchExpressions"][0]["values"]
+    assert len(value) <= 63
+    assert value.startswith("Zone_a_r")

@@ -199,7 +199,9 @@ class BatchRun:
         """Wait for a job's results, which stay on the workers and are dropped there."""
         from distributed import futures_of, wait
 
-        found = futures_of(futures) or [futures]
+        found = futures_of(futures)
+        if not found:
+            raise KwikenError("its function has returned no collection of Dask")
         await wait(found)
         for future in found:
             if future.status == "error":
@@ -213,7 +215,8 @@ class BatchRun:
             now_s = time.monotonic() - self._start_s
             error = task.exception() if not task.cancelled() else KwikenError("Dask has cancelled its tasks")
             if error is not None:
-                self.outcome.failed[name] = f"{type(error).__name__}: {error}"
+                kind = "" if isinstance(error, KwikenError) else f"{type(error).__name__}: "
+                self.outcome.failed[name] = f"{kind}{error}"
                 self._line(f"{name} failed: {self.outcome.failed[name]}")
             else:
                 self.outcome.ended_s[name] = now_s

@@ -238,3 +238,62 @@ def test_the_real_logs_hold_what_their_page_says() -> None:
     assert [round(one / 1e8) / 10 for one in (moved.read, moved.shuffled, moved.shuffled_remote)] == [
         *(18.4, 20.6, 15.4),
     ]
+
+
+@pytest.mark.parametrize(
+    ("launched", "took"), [(-(1 << 62), 1 << 63), (1 << 62, 1), (10**25, 1), (-1, 5), (0, 1 << 54)]
+)
+def test_times_that_no_clock_shows_are_damage_and_columns_stay_equal(launched: int, took: int) -> None:
+    lines = spark.small_log()
+    info = f'"Launch Time":{launched},"Finish Time":{launched + took},"Executor ID":"1"'
+    bad = f'{{"Event":"SparkListenerTaskEnd","Stage ID":0,"Task Info":{{{info}}}}}'.encode()
+    found = read([*lines[:5], bad, *lines[5:]])
+    assert found.damaged == 1
+    (job,) = found.jobs
+    assert all(len(one.tasks.launched_ms) == len(one.tasks.executor) == len(one.tasks) for one in job.stages)
+
+
+def test_a_start_in_a_far_age_and_a_stage_below_zero_are_damage() -> None:
+    lines = spark.small_log()
+    lines[0] = lines[0].replace(str(spark.BEGAN).encode(), b"9" * 30)
+    assert read(lines).damaged == 1
+    assert read([*spark.small_log(), spark.task(-1, 1600, 10)]).damaged == 1
+    far = HADOOP_ONE[1].replace(b"1000", b"9" * 30)
+    assert read([HADOOP_ONE[0], far, *HADOOP_ONE[2:]]).damaged == 1
+
+
+def test_a_table_with_numbers_that_are_too_large_or_without_names_is_damage() -> None:
+    lines = [b"a\t1\t1\t5\t5\t5", b"b\t1\t1\t" + b"9" * 30 + b"\t1\t1", b" \t1\t1\t5\t5\t5"]
+    found = read([*lines, b"c\t" + b"9" * 15 + b"\t1\t5\t5\t5"])
+    assert (found.damaged, [job.name for job in found.jobs]) == (3, ["a"])
+
+
+def test_stages_in_a_row_take_time_by_their_number_alone() -> None:
+    lines = spark.small_log()[:2]
+    for stage in range(20_000):  # sets of all stages before each would take gigabytes
+        at = 1000 + 200 * stage
+        lines += [
+            spark.submitted(stage, 1, at),
+            spark.task(stage, at, 90),
+            spark.completed(stage, 1, at, at + 95),
+        ]
+    job = the_job(lines)
+    assert [stage.after for stage in job.stages[1:4]] == [[0], [1], [2]]
+    assert job.stages[-1].after == [19_998]
+
+
+def test_a_stage_waits_for_all_that_nothing_else_waited_for() -> None:
+    lines = spark.small_log()[:2]
+    for stage, (at, end) in enumerate(((1000, 2000), (1000, 1500), (3000, 4000))):
+        lines += [
+            spark.submitted(stage, 1, at),
+            spark.task(stage, at, 90),
+            spark.completed(stage, 1, at, end),
+        ]
+    assert [(stage.after, stage.wait_ms) for stage in the_job(lines).stages][2] == ([0, 1], 1000)
+
+
+def test_empty_lines_before_the_first_event_are_bounded() -> None:
+    from itertools import repeat
+
+    assert read_log(repeat(b"\n"), name="n", where="w") is None

@@ -127,3 +127,36 @@ def test_a_plan_is_read_strictly(table: str, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=told):
             RackPlan.from_json(json.dumps({**raw, **change}), where="plan")
+
+
+def test_a_plan_that_is_written_can_be_read(tmp_path: Path) -> None:
+    table, out = tmp_path / "jobs.tsv", tmp_path / "plan.json"
+    names = ["a", "a", "a (2)", "n" * 5000]
+    table.write_text("".join(f"{name}\t{n}\t1\t9000000000\t5\t5\n" for n, name in enumerate(names)))
+    assert run(str(table), "--racks", "2", "-o", str(out)).exit_code == 0
+    found = {job.name for job in RackPlan.from_json(out.read_bytes(), where="plan").jobs}
+    assert {"a", "a (2)", "a (3)"} < found
+    slow = run(str(table), "--racks", "2", "--machines", "1", "--task-rate", "1e-9", "-o", str(out))
+    assert slow.exit_code == 2
+    assert "must be at most 1e+10 s" in slow.output
+
+
+def test_a_picture_on_stdout_stands_alone(table: str) -> None:
+    words = (table, "--racks", "3", "--machines", "5", "--exchanges", "0", "--picture", "-")
+    assert run(*words).stdout.startswith("<svg")
+    assert run(*words).stdout.rstrip().endswith("</svg>")
+    assert run(*words, "--json").exit_code == 2
+
+
+def test_arrivals_that_set_the_makespan_are_noted(tmp_path: Path) -> None:
+    table = tmp_path / "jobs.tsv"
+    table.write_text("a\t0\t1\t9000000\t5\t5\nb\t99999\t1\t9000000\t5\t5\n")
+    assert "--minimise mean judges what jobs wait" in run(str(table), "--racks", "2").stderr
+
+
+def test_racks_that_differ_in_their_links_alone_are_told(table: str, tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(CLUSTER + '\n[[racks]]\nname = "east"\nuplink_gbps = 1\n')
+    found = run(table, "--cluster", str(cluster))
+    assert found.exit_code == 0, found.output
+    assert "all are planned as the smallest" in found.stderr

@@ -206,3 +206,69 @@ def _two_jobs(folder: Path) -> Path:
     out = folder / "two.json"
     assert run("batch", "fit", str(folder / "two.log"), "-o", str(out)).exit_code == 0
     return out
+
+
+def test_a_folder_is_read_although_some_of_its_files_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(SMALL)
+    (tmp_path / "b.lz4").write_bytes(b"LZ4Block1234")
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    (tmp_path / "twice").symlink_to(tmp_path / "a.log")
+    (tmp_path / "around").symlink_to(tmp_path)
+    result = run("batch", "fit", str(tmp_path), str(tmp_path / "a.log"), "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["total"]["jobs"] == 1
+    assert "packed with lz4" in result.stderr
+    assert "there is no such file" in result.stderr
+    refused(run("batch", "fit", "a" * 5000), "File name too long")
+
+
+def test_empty_lines_count_towards_what_a_file_may_unpack_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "LEAST_UNPACKED", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(SMALL + b"\n" * (1 << 20)))
+    refused(run("batch", "fit", str(path)), "each line counts as at least 64 bytes")
+
+
+def test_a_gzip_file_that_is_cut_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(SMALL * 50)[:-12])
+    assert "cut.gz: is damaged from here on: the file is cut" in run("batch", "fit", str(path)).stderr
+
+
+def test_logs_stand_in_place_of_documents(tmp_path: Path, jobs: Path) -> None:
+    told = [
+        json.loads(run("batch", "predict", str(path), "--executors", "6", "--json").stdout)["predictions"]
+        for path in (jobs, EXAMPLE)
+    ]
+    assert told[0] == told[1]
+    plan = _written(tmp_path, '{"version": 1, "minimise": "mean", "jobs": []}')
+    refused(run("batch", "predict", str(plan)), "no document of jobs; kwiken batch fit")
+
+
+def _document(folder: Path, **changes: Any) -> Path:
+    stage = {"name": "s", "n_tasks": 1, "tasks": {"launched_ms": [0], "took_ms": [90], "executor": [0]}}
+    job = {"name": "j", "engine": "spark", "took_ms": 99, "stages": [stage], "executors": [{}], **changes}
+    return _written(folder, json.dumps({"version": 1, "jobs": [job]}))
+
+
+def test_documents_that_would_take_all_memory_are_refused(tmp_path: Path, jobs: Path) -> None:
+    many = _document(tmp_path, executors=[{"slots": 1 << 20}] * 9)
+    for verb in ("predict", "copies"):
+        refused(run("batch", verb, str(many)), "9437184 slots; 1000000 is the most")
+    refused(run("batch", "predict", str(_document(tmp_path, name="n" * 1001))), "name")
+    refused(run("batch", "predict", str(jobs), "--input", "999999999999x"), "is the most")
+    refused(run("batch", "predict", str(jobs), "--executors", "2..100000", "--slots", "99"), "too many")
+
+
+def test_a_deadline_near_the_most_slots_is_searched_within_them(jobs: Path) -> None:
+    words = ("--executors", "2500", "--slots", "100", "--deadline", "1s")
+    assert "nothing ends" in run("batch", "predict", str(jobs), *words).stdout
+
+
+def test_a_name_forges_no_setting_of_spark(tmp_path: Path) -> None:
+    path = _document(tmp_path, name="x\nspark.jars http://evil.example")
+    result = run("batch", "copies", str(path), "--to", "spark", "-o", "-")
+    assert result.exit_code == 0, result.stderr
+    assert not any(line.startswith("spark.jars") for line in result.stdout.splitlines())
