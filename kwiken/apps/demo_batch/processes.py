@@ -65,6 +65,11 @@ class DemoProcesses:
         self._running.append(process)
         return process
 
+    @property
+    def running(self) -> Sequence[asyncio.subprocess.Process]:
+        """Processes that have not been ended, in the order of their start."""
+        return tuple(self._running)
+
     def check(self) -> None:
         """Raise KwikenError when a process has ended by itself."""
         for process in self._running:

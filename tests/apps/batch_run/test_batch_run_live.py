@@ -57,6 +57,41 @@ async def test_jobs_run_and_end_when_a_rack_is_lost(tmp_path: Path) -> None:
         assert found.again == 1
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+async def test_jobs_that_fail_are_told_and_a_scheduler_that_is_gone_ends_the_run(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("")
+    said: list[str] = []
+    async with processes(log) as started:
+        address, _ = await start_dask(started, one_network(RACKS), RACK_RESOURCE)
+        scheduler = started.running[0]
+        await _until_workers(address, 4)
+        jobs = DaskJobs({"first": _broken, "second": lambda: 5}, {})
+        outcome = await BatchRun(plan(), jobs, said.append).run(address)
+        assert outcome.failed == {
+            "first": "RuntimeError: no input today",
+            "second": "its function has returned no collection of Dask",
+        }
+        assert not outcome.ended_s
+        with pytest.raises(InputError, match=r"DATA\['first'\] fails: RuntimeError: no input today"):
+            await BatchRun(plan(), DaskJobs(jobs.jobs, {"first": _broken}), said.append).run(address)
+        run = BatchRun(plan(), _sleepers(30.0), said.append)
+
+        async def lose() -> None:
+            await run.started.wait()
+            await asyncio.sleep(1.0)
+            await started.end([scheduler], kill=True)
+
+        found = await asyncio.gather(run.run(address), lose(), return_exceptions=True)
+        assert "scheduler of Dask is gone; 3 jobs have not ended" in str(found[0])
+        assert not run.outcome.ended_s
+
+
+def _broken() -> object:
+    raise RuntimeError("no input today")
+
+
 async def _until_workers(address: str, count: int) -> None:
     from distributed import Client
 
@@ -95,5 +130,7 @@ def test_modules_without_jobs_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(sys.modules, "jobs_of_a_test", module)
         with pytest.raises(InputError, match="mapping"):
             load_jobs("jobs_of_a_test")
+    jobs = DaskJobs({"load": len, "load (daily)": len, "extra": len}, {})
+    assert jobs.unplanned(["load (daily)", "load (daily) (2)"]) == ["load", "extra"]
     with pytest.raises(InputError, match="first"):
         BatchRun(plan(), DaskJobs({}, {}), print)
