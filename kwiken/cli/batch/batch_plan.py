@@ -121,7 +121,7 @@ def command(
     no plan of whole racks goes below, and with what the plan and Yarn-like scheduling take in a simulation
     with shared slots and links.
     """
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
     from kwiken.cli.batch.job_inputs import jobs_in
     from kwiken.cli.batch.racks import assumed_cluster, draw_plan, read_cluster
@@ -137,6 +137,8 @@ def command(
         else assumed_cluster(racks, machines, slots, nic_gbps, oversubscription)
     )
     note(where.told)
+    if spread_data:
+        note("racks are chosen by time and balance of data; times are told without the balance's weight")
     if all(not stage.tasks.took_ms for job in found for stage in job.stages):
         note(
             f"no log tells how long a task takes: {task_mb_per_s:g} MB a second are assumed; see --task-rate"
@@ -200,6 +202,8 @@ def _simulated(
 def _summary(
     plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]
 ) -> dict[str, object]:
+    from msgspec import to_builtins
+
     return {
         "minimise": plan.minimise,
         "jobs": len(plan.jobs),
@@ -210,6 +214,7 @@ def _summary(
         "gap": planned.gap,
         "schedules": planned.looks,
         "simulated": simulated,
+        "planned": to_builtins(plan.jobs),
     }
 
 
@@ -289,7 +294,7 @@ def _explain(planned: PlannedRacks, plan: RackPlan, name: str, where: str) -> No
         if 1 <= width <= problem.racks
     ]
     print_table(
-        f"{name}: alone on each number of racks; * is the plan's", ("racks", "takes s", "rack s"), rows
+        f"{name}: alone on each number of racks; * is the plan's", ("racks", "takes s", "rack time s"), rows
     )
     say(
         f"runs on {_few(job.racks)}; its input is there, and twice more on {job.further_rack}",

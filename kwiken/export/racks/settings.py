@@ -34,7 +34,7 @@ UNTOLD: Final[Mapping[str, tuple[str, ...]]] = {
         "Start times are no settings of Yarn: priorities stand for the order of the plan.",
     ),
     "kubernetes": (
-        ("Replicas of the input: volumes follow the topology of their storage class; see the remarks."),
+        "Replicas of the input: volumes follow the topology of their storage class.",
         "Start times are no settings of Kubernetes: priorities stand for the order of the plan.",
     ),
     "dask": ("Start times are no settings of Dask: priorities stand for the order of the plan.",),

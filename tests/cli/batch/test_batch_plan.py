@@ -82,6 +82,9 @@ def test_racks_of_a_document_and_json(table: str, tmp_path: Path) -> None:
     told = json.loads(found.stdout)
     assert told["racks"] == 2
     assert set(told["simulated"]) == {"plan", "Yarn-CS"}
+    assert len(told["planned"]) == told["jobs"] == 30
+    assert run(table, "--racks", "2", "--json", "--explain", "job6").exit_code == 2
+    assert "without the balance's weight" in run(table, "--racks", "2", "--spread-data").stderr
 
 
 def test_one_job_is_explained(table: str) -> None:
