@@ -124,7 +124,7 @@ def command(
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
     from kwiken.cli.batch.job_inputs import jobs_in
-    from kwiken.cli.batch.racks import assumed_cluster, draw_plan, read_cluster
+    from kwiken.cli.batch.racks import assumed_cluster, read_cluster
 
     if cluster is None and beside is not None:
         raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
@@ -150,12 +150,7 @@ def command(
     document = rack_plan(planned, minimise, where.names)
     if explain is not None:
         _explain(planned, document, explain, jobs)
-    if out is not None:
-        write_text(out, document.to_json())
-        note_written(out)
-    if picture is not None:
-        write_text(picture, draw_plan(document))
-        note_written(picture)
+    _write(document, out, picture)
     simulated = _simulated(planned_jobs, document, where, seed)
     if as_json:
         print_json(_summary(document, planned, simulated))
@@ -163,6 +158,18 @@ def command(
         if explain is None:
             _show(document)
         _conclude(document, planned, simulated)
+
+
+def _write(plan: RackPlan, out: str | None, picture: str | None) -> None:
+    """Write the plan and its picture where they are asked for."""
+    from kwiken.cli.batch.racks import draw_plan
+
+    if out is not None:
+        write_text(out, plan.to_json())
+        note_written(out)
+    if picture is not None:
+        write_text(picture, draw_plan(plan))
+        note_written(picture)
 
 
 def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str) -> Any:
