@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place demo-batch test test-slow test-stack check bench docs clean setup
+.PHONY: demo demo-place demo-batch test test-slow test-stack soak check bench docs clean setup
 
 setup: $(READY)
 
@@ -38,6 +38,13 @@ test-slow: $(READY)
 test-stack: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack
 	@$(BIN)/pytest -m stack
+
+# Load with random faults and the autopilot on, by default for half an hour over HTTP: SOAK_S=300 for five minutes,
+# SOAK_TRANSPORT=grpc for gRPC, SOAK_SEED for other faults. What was done and measured is printed.
+SOAK_S ?= 1800
+SOAK_TRANSPORT ?= http
+soak: $(READY)
+	@SOAK_S=$(SOAK_S) $(BIN)/pytest -q -k $(SOAK_TRANSPORT) tests/runtime/faults/test_soak.py
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy

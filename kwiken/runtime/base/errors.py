@@ -38,13 +38,18 @@ class UnfitError(LostError):
 
 
 class HandlerError(KwikenError):
-    """The stage's handler raised. Final: another replica would raise as well."""
+    """The stage's handler raised. Final: another replica would raise as well, unless the process is at fault."""
 
     def __init__(self, stage: str, kind: str, message: str) -> None:
         super().__init__(f"stage {stage!r}: {kind}: {message}")
         self.stage = stage
         self.kind = kind
         self.message = message
+
+    @property
+    def of_process(self) -> bool:
+        """Whether the replica's process is at fault: it has no memory left, and another one may have some."""
+        return self.kind == MemoryError.__name__
 
 
 class DeadlineError(KwikenError):

@@ -1,7 +1,6 @@
 """Memory, files and threads under mixed load with every kind of bad peer at once: they do not grow.
 
-The slow test lasts five minutes and prints the slope of each with its error. Neighbouring samples depend on each
-other, so the error is that of the slope through the means of blocks.
+The slow test lasts five minutes and prints the slope of each with its error.
 """
 
 from __future__ import annotations
@@ -28,14 +27,13 @@ from tests.support.peers.foreign_grpc import Stock, grpc_server
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.peers.raw_http2 import Http2Client
 from tests.support.runtime.door_processes import DoorProcess, server_process
+from tests.support.runtime.flatness import described, sample_of
 from tests.support.runtime.server_processes import ask, free_port
 from tests.support.runtime.waiting import soon
 from tests.support.services import mixed
 
 TARGET: Final = "tests.support.services.mixed:service"
 ASK, WATCH = "/kwiken.v1.Gateway/Ask", "/grpc.health.v1.Health/Watch"
-LEAST_RISE = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth by chance
-BLOCKS: Final = 10  # into which the samples are divided
 EVERY_S: Final = 0.5  # interval of samples
 # Ends of a peer's talk; one that is cancelled must not end by that, which `asyncio.streams` would log.
 GONE: Final = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
@@ -237,28 +235,6 @@ class Mixed:
         self._http_text(b"", 50)
 
 
-def sample(server: DoorProcess) -> tuple[float, int, int]:
-    """Memory in MiB, open files, and threads of a process."""
-    place = Path(f"/proc/{server.pid}")
-    return server.resident_mib, len(os.listdir(place / "fd")), len(os.listdir(place / "task"))  # noqa: PTH208
-
-
-def slope(values: np.ndarray, seconds: float) -> tuple[float, float]:
-    """Slope of samples and its standard error, both per minute.
-
-    Args:
-        values: (n,) samples at equal intervals.
-        seconds: time from the first to the last.
-    """
-    means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
-    at = np.arange(BLOCKS) - (BLOCKS - 1) / 2
-    rise = float(at @ means / (at @ at))
-    rest = means - means.mean() - rise * at
-    error = float(np.sqrt(rest @ rest / (BLOCKS - 2) / (at @ at)))
-    per_minute = 60 * BLOCKS / seconds
-    return rise * per_minute, error * per_minute
-
-
 @contextlib.contextmanager
 def processes(bad: Peers, folder: Path) -> Iterator[dict[str, DoorProcess]]:
     """A gateway with both doors, and replicas over HTTP and gRPC."""
@@ -299,7 +275,8 @@ def watched(
                 end = time.monotonic() + seconds
                 while time.monotonic() < end:
                     for name, server in found.items():
-                        samples[name].append(sample(server))
+                        assert server.resident_mib, name
+                        samples[name].append(sample_of(server.pid))
                     time.sleep(EVERY_S)
             soon(lambda: ask(url, "/v1/request", {"sku": "tea"})[0] == 200)
     return {name: np.array(each) for name, each in samples.items()}, load.ended
@@ -326,21 +303,15 @@ def test_nothing_grows_over_five_minutes_with_all_bad_peers_at_once(
     samples, ended = watched(seconds, tmp_path, monkeypatch)
     lines, growing = [str(dict(ended))], []
     for name, values in samples.items():
-        for place, what in enumerate(("memory, MiB", "open files", "threads")):
-            series = values[:, place]
-            rise, error = slope(series, seconds)
-            lines.append(
-                f"{name:8} {what:12} {series[0]:7.1f} to {series[-1]:7.1f}, most {series.max():7.1f}; "
-                f"{rise:+.3f} a minute, standard error {error:.3f}"
-            )
-            if rise > 3 * error + max(LEAST_RISE, 0.02 * series.mean() / (seconds / 60)):
-                growing.append(lines[-1])
+        told, risen = described(name, values, seconds)
+        lines += told
+        growing += risen
     with capsys.disabled():
         sys.stdout.write("\n".join(["", *lines, ""]))
     # A plain grpc.aio server without kwiken grows likewise when clients hang up; that is consistent with
     # operations of failed batches that are lost (github.com/grpc/grpc/issues/43360, which grpcio 1.85 has).
     # Python's memory is flat.
-    known = [line for line in growing if line.startswith("gateway  memory")]
+    known = [line for line in growing if line.startswith("gateway   memory")]
     assert growing == known, "\n".join(growing)
     if known:
         pytest.xfail(known[0])

@@ -211,6 +211,34 @@ def test_stage_that_is_not_optional_fails_the_request() -> None:
         run(service, Script(behave))
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_replica_without_memory_is_no_fault_of_the_request(idempotent: bool) -> None:
+    """An idempotent call goes to another replica; the one without memory is avoided, as one that was lost."""
+
+    async def main() -> None:
+        service = one_stage(idempotent=idempotent)
+
+        async def behave(replica: Replica, _: Call) -> Any:
+            if replica.id == "s-0":
+                raise HandlerError("s", "MemoryError", "")
+            return "ok"
+
+        script = Script(behave)
+        executor = executor_of(service, script)
+        endow(executor)
+        failed = 0
+        for _ in range(20):
+            try:
+                assert (await executor.run("q")).value == "ok"
+            except HandlerError:
+                failed += 1
+        asked = sum(entry.replica == "s-0" for entry in script.sent)
+        assert 1 <= asked <= 2
+        assert failed == (0 if idempotent else asked)
+
+    simulate(main)
+
+
 def test_both_attempts_failing_raises_both() -> None:
     async def main() -> None:
         service = one_stage()

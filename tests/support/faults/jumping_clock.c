@@ -1,10 +1,13 @@
-/* Wall clock that jumps, for a process that loads this by LD_PRELOAD: an hour early, right, an hour late in turn.
+/* Wall clock that jumps, for a process that loads this by LD_PRELOAD: an hour early, right, an hour late in turn,
+   always or while a switch is on.
    It stands in for a clock that a time service sets; the monotonic clock is left alone, as the system leaves it. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "switches.h"
 
 #define HALF_SECOND_NS 500000000LL
 
@@ -13,7 +16,7 @@ static int real_time(clockid_t clock, struct timespec *found) { return (int)sysc
 int clock_gettime(clockid_t clock, struct timespec *found) {
     struct timespec since;
     int failed = real_time(clock, found);
-    if (failed || clock != CLOCK_REALTIME) return failed;
+    if (failed || clock != CLOCK_REALTIME || (switches() && !switches()[CLOCK_JUMPS])) return failed;
     real_time(CLOCK_MONOTONIC, &since);
     found->tv_sec += 3600 * ((since.tv_sec * 1000000000LL + since.tv_nsec) / HALF_SECOND_NS % 3 - 1);
     return 0;

@@ -85,22 +85,24 @@ class Attempts(msgspec.Struct, eq=False):
         There are four cases:
         1. The answer has the wrong type, or the handler raised: the replica is alive, its latency unknown.
         2. The replica refused the call: it failed, and the attempt did not run.
-        3. The call was lost: the replica failed, and the request may be the cause.
+        3. The call was lost, or the replica had no memory for it: it failed, and the request may be the cause.
         4. Any other error, for example a deadline, says nothing about the replica.
         """
         stage = self.site.stage
         picker, target = stage.state.picker, attempt.target
         self._end(attempt, _FAILED, now)
         attempt.error = target.trouble = describe(error)
-        if isinstance(error, UnfitError | HandlerError):
+        lost = isinstance(error, LostError) or (isinstance(error, HandlerError) and error.of_process)
+        if isinstance(error, UnfitError) or (isinstance(error, HandlerError) and not lost):
             how = LOST if isinstance(error, UnfitError) else FINAL
             picker.raised(target, attempt.ticket, now)
         elif isinstance(error, RefusedError):
             how = REFUSED
             picker.failed(target, attempt.ticket, now, pause_s=error.pause_s)
-        elif isinstance(error, LostError):
+        elif lost:
             how = LOST
-            picker.failed(target, attempt.ticket, now, pause_s=error.pause_s)
+            pause_s = error.pause_s if isinstance(error, LostError) else 0.0
+            picker.failed(target, attempt.ticket, now, pause_s=pause_s)
             self.site.request.record_loss(stage.name, attempt)
         else:
             how = FINAL

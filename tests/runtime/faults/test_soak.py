@@ -1,0 +1,55 @@
+"""Load at 70% of the capacity with random faults and the autopilot on: nothing grows, and no request is lost.
+
+`make soak` runs it for half an hour; `SOAK_S` is its length in seconds, `SOAK_SEED` the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.faults.matrix.clients import clients
+from tests.support.faults.matrix.processes import Stack
+from tests.support.faults.matrix.soak import Soak
+from tests.support.peers.protocols import GRPC, HTTP, Protocol
+
+SECONDS = float(os.environ.get("SOAK_S", "60"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(2 * SECONDS + 300),
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None,
+        reason="needs a C compiler and the loader of Linux",
+    ),
+]
+
+
+@pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+async def test_nothing_grows_and_no_request_is_lost(
+    protocol: Protocol, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = Stack(protocol, tmp_path, "--autopilot", "--autopilot-state", str(tmp_path / "state"))
+    async with stack.running(4 + (protocol is GRPC)), clients(stack) as some:
+        await some.serves_again()
+        some.ended.clear()
+        soak = Soak(stack, some, SECONDS, SEED)
+        await soak.run()
+        note = (await stack.status(some.session))["autopilot"]
+    lines, growing = soak.growth()
+    told = "\n".join(["", *soak.report(), f"autopilot: {note and note.get('last')}", *lines, ""])
+    with capsys.disabled():
+        sys.stdout.write(told)
+    assert not soak.lost, told
+    assert note is not None, "the autopilot told nothing"
+    # A plain grpc.aio server without kwiken grows by some 4 MiB a minute when clients hang up; that is consistent
+    # with operations of failed batches that are lost (github.com/grpc/grpc/issues/43360, which grpcio 1.85 has).
+    known = [line for line in growing if protocol is GRPC and "memory" in line]
+    assert growing == known, "\n".join(growing)
+    if known:
+        pytest.xfail(known[0])

@@ -1,0 +1,197 @@
+"""Clients of the fault matrix: they ask over the protocol of the replicas, and know what each request must get."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import aiohttp
+import grpc
+import msgspec
+from grpc import aio
+
+from tests.support.faults.matrix.processes import Stack
+from tests.support.faults.matrix.service import whole
+from tests.support.peers.grpc_messages import Request, ask_of
+
+NOT_SENT: Final = "not sent"  # nobody took the connection
+HUNG_UP: Final = "hung up"
+OK: Final = "ok"
+CALLERS: Final = 4
+AFTER: Final = 5  # requests of each caller after the fault
+MOST_S: Final = 15.0  # for one request
+RETRY_S: Final = 0.02
+AGAIN_S: Final = 10.0  # pauses until requests are served again
+numbers = itertools.count()
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a request ended.
+
+    Attributes:
+        how: `OK`, or what the client was told.
+        partial: whether the answer says that it lacks something.
+        lost: utility that it lacks, 0 to 1.
+        at: moment at which it was sent, seconds of the loop's clock.
+        took: time until its end, seconds.
+    """
+
+    number: int
+    how: str
+    partial: bool = False
+    lost: float = 0.0
+    at: float = 0.0
+    took: float = 0.0
+
+
+class Clients:
+    """Clients of one cell of the matrix.
+
+    Attributes:
+        session: connections for control routes too.
+        ended: all requests that were sent.
+        mib: memory that each request's look-ups need, MiB.
+        alone_ms: time of each look-up during which its replica does no other one, milliseconds.
+        in_flight: numbers of the requests that have no answer yet.
+        large: number of requests in flight whose look-ups need memory.
+    """
+
+    def __init__(self, stack: Stack, session: aiohttp.ClientSession, channel: Any) -> None:
+        self.stack, self.session = stack, session
+        self._send = ask_of(channel)
+        self._over_grpc = stack.protocol.scheme == "grpc"
+        self.ended: list[Ended] = []
+        self.mib = 0
+        self.alone_ms = 0.0
+        self.large = 0
+        self.in_flight: set[int] = set()
+
+    async def ask(self) -> Ended:
+        """Send a request, again and again until somebody takes the connection."""
+        number = next(numbers)
+        body = {"number": number, "sleep_ms": 5.0, "mib": self.mib, "alone_ms": self.alone_ms}
+        needs = self.mib > 0
+        self.large += needs
+        self.in_flight.add(number)
+        began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(MOST_S):
+                while True:
+                    ended = await (self._grpc if self._over_grpc else self._http)(number, body)
+                    if ended.how != NOT_SENT:
+                        break
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            self.large -= needs
+            self.in_flight.discard(number)
+        took = asyncio.get_running_loop().time() - began
+        ended = msgspec.structs.replace(ended, at=began, took=took)
+        self.ended.append(ended)
+        return ended
+
+    async def at_rate(self, rate_per_s: float, seconds: float, seed: int) -> None:
+        """Send requests at random moments, whether or not earlier ones were answered; ends when all have ended."""
+        loop, rng = asyncio.get_running_loop(), random.Random(seed)
+        due = begin = loop.time()
+        sent: set[asyncio.Task[Ended]] = set()
+        while (due := due + rng.expovariate(rate_per_s)) < begin + seconds:
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            task = asyncio.create_task(self.ask())
+            sent.add(task)
+            task.add_done_callback(sent.discard)
+        await asyncio.gather(*sent)
+
+    async def _http(self, number: int, body: dict[str, Any]) -> Ended:
+        try:
+            async with self.session.post(self.stack.url + "/v1/request", json=body) as answer:
+                told = msgspec.json.decode(await answer.read())
+                if answer.status != 200:
+                    return Ended(number, f"{answer.status} {told}")
+        except aiohttp.ClientConnectorError:
+            return Ended(number, NOT_SENT)
+        except (aiohttp.ClientError, ConnectionError):
+            return Ended(number, HUNG_UP)
+        return self._judged(number, told["answer"], told.get("partial", False), told.get("utility", 1.0))
+
+    async def _grpc(self, number: int, body: dict[str, Any]) -> Ended:
+        try:
+            told = await self._send(Request(json=json.dumps(body)), timeout=MOST_S)
+        except aio.AioRpcError as error:
+            details = error.details() or ""
+            if error.code() is grpc.StatusCode.UNAVAILABLE and not details.startswith(
+                "stage "
+            ):  # by gRPC's core
+                if details.startswith("failed to connect to all addresses"):
+                    return Ended(number, NOT_SENT)
+                if any(word in details for word in ("reset", "closed", "GOAWAY")):
+                    return Ended(number, HUNG_UP)
+            return Ended(number, f"{error.code().name} {details}")
+        return self._judged(number, json.loads(told.json), told.partial, told.utility)
+
+    def _judged(self, number: int, answer: str, partial: bool, utility: float) -> Ended:
+        right = whole(number)
+        if partial:
+            parts = answer.split()
+            fits = len(parts) < len(right.split()) and set(parts) < set(right.split())
+        else:
+            fits = answer == right
+        return Ended(number, OK if fits else f"wrong answer {answer!r}", partial, 1.0 - utility)
+
+    async def during(self, fault: Callable[[], Awaitable[None]]) -> None:
+        """Keep asking until the fault has passed and some more requests are answered."""
+        over = asyncio.Event()
+
+        async def caller() -> None:
+            more = AFTER
+            while more > 0:
+                await self.ask()
+                more -= over.is_set()
+
+        callers = [asyncio.create_task(caller()) for _ in range(CALLERS)]
+        try:
+            await fault()
+        finally:
+            over.set()
+            await asyncio.gather(*callers)
+
+    async def some(self, count: int) -> list[Ended]:
+        """Send some requests, a few at once."""
+        before = len(self.ended)
+        for _ in range(0, count, CALLERS):
+            await asyncio.gather(*(self.ask() for _ in range(CALLERS)))
+        return self.ended[before:]
+
+    async def serves_again(self) -> None:
+        """Wait until a request is answered."""
+        for _ in range(round(AGAIN_S / RETRY_S)):
+            if (await self.ask()).how == OK:
+                return
+            await asyncio.sleep(RETRY_S)
+        raise AssertionError(f"not served within {AGAIN_S:g} s: {self.ended[-1].how}")
+
+    @property
+    def failed(self) -> list[Ended]:
+        """Requests that were not answered."""
+        return [each for each in self.ended if each.how != OK]
+
+
+@contextlib.asynccontextmanager
+async def clients(stack: Stack) -> AsyncIterator[Clients]:
+    """Clients with connections of their own, which are closed at the end."""
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 100),
+        ("grpc.enable_retries", 0),
+    ]
+    async with (
+        aiohttp.ClientSession() as session,
+        aio.insecure_channel(f"127.0.0.1:{stack.grpc_port}", options=options) as channel,
+    ):
+        yield Clients(stack, session, channel)

@@ -1,0 +1,170 @@
+"""Long run of one stack under load with random faults: what was done, what clients lost, and what grew."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from tests.support.faults.matrix.clients import HUNG_UP, OK, Clients, Ended
+from tests.support.faults.matrix.faults import FAULTS, Cell, heal
+from tests.support.faults.matrix.levers import ALL
+from tests.support.faults.matrix.processes import LOOKS, Stack
+from tests.support.faults.matrix.service import SHARDS
+from tests.support.runtime.flatness import described, sample_of
+
+ALONE_MS: Final = 20.0  # for which a replica does one look-up
+CAPACITY_PER_S: Final = LOOKS / SHARDS * 1e3 / ALONE_MS
+LOAD: Final = 0.7  # of the capacity
+PAUSE_S: Final = 3.0  # mean pause between two faults
+EVERY_S: Final = 0.5  # interval of samples
+WARM_UP: Final = 1 / 3  # of the time, after which growth counts, and no gateway is killed any more
+GATEWAY: Final = "gateway killed"
+# Requests are lost by nature while all replicas are gone, and a plan that a person puts stops the autopilot.
+LEFT_OUT: Final = frozenset({"all gone", "plan swapped"})
+ENDS_PROCESSES: Final = frozenset({"kill"})
+FIRST: Final = (
+    0  # number of the replica whose process is killed; the others live from the first second to the last
+)
+
+
+@dataclass
+class Soak:
+    """One run and what was seen.
+
+    Attributes:
+        seconds: length of the run.
+        seed: seed of the faults and the requests.
+        done: number of times that each fault was injected.
+        lost: requests that were not answered although none of them was in flight in a killed gateway.
+        killed: numbers of the requests that were in flight in a killed gateway.
+        jumped: requests over gRPC that ended early while the clock jumped.
+        samples: memory, files and threads of each process by its name and pid.
+    """
+
+    stack: Stack
+    clients: Clients
+    seconds: float
+    seed: int
+    done: Counter[str] = field(default_factory=Counter)
+    killed: set[int] = field(default_factory=set)
+    lost: list[Ended] = field(default_factory=list)
+    jumped: list[Ended] = field(default_factory=list)
+    samples: dict[tuple[str, int], list[tuple[float, float, int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _jumps: list[tuple[float, float]] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Send requests for the whole time, with a fault after each pause."""
+        self.clients.alone_ms = ALONE_MS
+        load = asyncio.create_task(self.clients.at_rate(LOAD * CAPACITY_PER_S, self.seconds, self.seed))
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._faults()
+            await load
+        finally:
+            watching.cancel()
+            load.cancel()
+            await asyncio.gather(watching, load, return_exceptions=True)
+        self._judge()
+
+    async def _faults(self) -> None:
+        loop, rng = asyncio.get_running_loop(), random.Random(self.seed)
+        begin = loop.time()
+        while True:
+            await asyncio.sleep(min(0.5 + rng.expovariate(1 / PAUSE_S), 4 * PAUSE_S))
+            past = loop.time() - begin
+            if past > self.seconds - 2 * PAUSE_S:
+                return
+            able = [
+                each
+                for each in FAULTS
+                if each.name not in LEFT_OUT
+                and (each.name != GATEWAY or past < WARM_UP * self.seconds - 2 * PAUSE_S)
+                and (each.name != "lost packets" or self.stack.far is not None)
+            ]
+            fault = rng.choice(able)
+            victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(LOOKS)
+            cell = Cell(self.stack, self.clients, victim, ALL, on_kill=self._note_killed)
+            at = loop.time()
+            try:
+                await fault.inject(cell)
+            finally:
+                await heal(cell)
+            self.done[fault.name] += 1
+            if fault.name == "clock jump":
+                self._jumps.append((at, loop.time()))
+
+    def _note_killed(self) -> None:
+        self.killed |= self.clients.in_flight
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        while True:
+            for name, pid in self._pids():
+                with contextlib.suppress(OSError, IndexError):
+                    self.samples[name, pid].append((loop.time() - begin, *sample_of(pid)))
+            await asyncio.sleep(EVERY_S)
+
+    def _pids(self) -> Iterator[tuple[str, int]]:
+        stack = self.stack
+        for name, places in (("gateway", [stack.gateway]), ("look", stack.looks), ("join", stack.joins)):
+            for number, place in enumerate(places):
+                if place.process is not None and place.process.poll() is None:
+                    yield f"{name} {number}" if len(places) > 1 else name, place.process.pid
+        for pid in stack.children():
+            yield "autopilot", pid
+
+    def _judge(self) -> None:
+        for each in self.clients.failed:
+            jumps = self.stack.protocol.scheme == "grpc" and any(
+                first <= each.at + each.took and each.at <= last for first, last in self._jumps
+            )
+            if each.how == HUNG_UP and each.number in self.killed:
+                continue
+            (self.jumped if jumps else self.lost).append(each)
+
+    def growth(self) -> tuple[list[str], list[str]]:
+        """Lines on all processes that lived to the end, and those of them that tell of growth."""
+        lines: list[str] = []
+        growing: list[str] = []
+        since = WARM_UP * self.seconds
+        for (name, _), taken in sorted(self.samples.items()):
+            values = np.array([each[1:] for each in taken if each[0] >= since])
+            length = self.seconds - since
+            if len(values) * EVERY_S < 0.8 * length:
+                continue  # it began or ended in between
+            told, risen = described(name, values, length)
+            lines += told
+            growing += risen
+        return lines, growing
+
+    def report(self) -> list[str]:
+        """What was done and seen, line by line."""
+        ended = self.clients.ended
+        took = np.array([each.took for each in ended if each.how == OK]) * 1e3
+        answered = len(took)
+        p50, p99 = np.quantile(took, (0.5, 0.99)) if answered else (float("nan"), float("nan"))
+        done = ", ".join(f"{name} {count}" for name, count in sorted(self.done.items()))
+        in_killed = len(self.clients.failed) - len(self.lost) - len(self.jumped)
+        return [
+            f"{self.stack.protocol}: {self.seconds:g} s, seed {self.seed}, {LOAD:.0%} of {CAPACITY_PER_S:g} requests a second",
+            f"faults: {done}",
+            (
+                f"{len(ended)} requests, {answered} answered; p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
+                f"{sum(each.partial for each in ended)} partial"
+            ),
+            (
+                f"lost: {len(self.lost)}; in flight in a killed gateway: {in_killed}; "
+                f"ended early by a clock that jumps, over gRPC: {len(self.jumped)}"
+            ),
+            *(f"  lost {each.number}: {each.how}" for each in self.lost[:10]),
+        ]
