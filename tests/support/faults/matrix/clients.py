@@ -56,7 +56,7 @@ class Clients:
         session: connections for control routes too.
         ended: all requests that were sent.
         mib: memory that each request's look-ups need, MiB.
-        alone_ms: time of each look-up during which its replica does no other one, milliseconds.
+        lane_ms: time for which each look-up has one of its replica's lanes, milliseconds; 0 for none.
         in_flight: numbers of the requests that have no answer yet.
         large: number of requests in flight whose look-ups need memory.
     """
@@ -67,14 +67,14 @@ class Clients:
         self._over_grpc = stack.protocol.scheme == "grpc"
         self.ended: list[Ended] = []
         self.mib = 0
-        self.alone_ms = 0.0
+        self.lane_ms = 0.0
         self.large = 0
         self.in_flight: set[int] = set()
 
     async def ask(self) -> Ended:
         """Send a request, again and again until somebody takes the connection."""
         number = next(numbers)
-        body = {"number": number, "sleep_ms": 5.0, "mib": self.mib, "alone_ms": self.alone_ms}
+        body = {"number": number, "sleep_ms": 5.0, "mib": self.mib, "lane_ms": self.lane_ms}
         needs = self.mib > 0
         self.large += needs
         self.in_flight.add(number)

@@ -23,12 +23,12 @@ def plan(lever: str, *, after_ms: float = 40.0) -> Plan | None:
     """Plan of a lever; None for none.
 
     Args:
-        after_ms: moment of copies, and age at which a request is late, milliseconds.
+        after_ms: moment of copies, and age at which a request is late, milliseconds; a stage is cut at three times it.
     """
     if lever == NONE:
         return None
     reissue = {"look": Reissue(after_ms=after_ms, fraction=BUDGET)} if lever in {REISSUE, ALL} else None
-    cut = PartialPolicy(cutoff_ms=120.0, wait_ms=None, progress=1.0, loss=BUDGET)
+    cut = PartialPolicy(cutoff_ms=3 * after_ms, wait_ms=None, progress=1.0, loss=BUDGET)
     late = {
         "look": CatchUpPolicy(after_ms=after_ms, reissue=True),
         "join": CatchUpPolicy(after_ms=after_ms, threads=2, priority=True),

@@ -13,6 +13,7 @@ from kwiken.model.service import Partial, Service
 
 LOG_FOLDER: Final = "KWIKEN_TEST_CALLS"  # variable that names the folder of the calls
 SHARDS: Final = 2
+LANES: Final = 4  # of a replica, where a request's look-ups take one
 MIB: Final = 1 << 20
 
 
@@ -23,18 +24,18 @@ class Ask(msgspec.Struct, forbid_unknown_fields=True):
         number: number of the request, which no other one has; below 0 for calls that are not counted.
         sleep_ms: wait of every look-up, milliseconds.
         mib: memory that a look-up needs, MiB.
-        alone_ms: time of every look-up during which its replica does no other one, milliseconds.
+        lane_ms: time for which every look-up has one of its replica's lanes, milliseconds; 0 for none.
     """
 
     number: int
     sleep_ms: float = 5.0
     mib: int = 0
-    alone_ms: float = 0.0
+    lane_ms: float = 0.0
 
 
 service = Service("matrix")
 _open: list[int] = []
-_one = asyncio.Lock()
+_lanes = asyncio.Semaphore(LANES)
 
 
 def note(stage: str, number: int, shard: int) -> None:
@@ -58,9 +59,9 @@ async def look(ask: Ask, *, shard: int) -> str:
     note("look", ask.number, shard)
     taken = bytearray(ask.mib * MIB)
     await asyncio.sleep(ask.sleep_ms / 1e3)
-    if ask.alone_ms:
-        async with _one:
-            await asyncio.sleep(ask.alone_ms / 1e3)
+    if ask.lane_ms:
+        async with _lanes:
+            await asyncio.sleep(ask.lane_ms / 1e3)
     del taken
     return f"{ask.number}.{shard}"
 
@@ -72,6 +73,11 @@ async def join(parts: Partial[str], *, threads: int) -> str:
     there = parts.present
     note("join", int(there[0].partition(".")[0]) if there else -1, 0)
     return " ".join(there)
+
+
+def capacity_per_s(replicas: int, lane_ms: float) -> float:
+    """Requests a second that replicas can serve; hardly less on a busy machine, as they wait and do not compute."""
+    return replicas * LANES / SHARDS * 1e3 / lane_ms
 
 
 def whole(number: int) -> str:
