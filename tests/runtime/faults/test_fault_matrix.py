@@ -11,13 +11,14 @@ import asyncio
 import itertools
 import shutil
 import sys
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from tests.support.faults.matrix.clients import clients
+from tests.support.faults.matrix.clients import Ended, clients
 from tests.support.faults.matrix.faults import FAULTS, Cell, Fault, heal, table
 from tests.support.faults.matrix.levers import ALL, LEVERS, Books, plan
 from tests.support.faults.matrix.processes import LOOKS, Stack
@@ -26,6 +27,10 @@ from tests.support.runtime.server_processes import ROOT
 
 KEPT_FILES = 24  # connections that a process may keep for later calls, beyond those at the start
 KEPT_TASKS = 2
+SENT_AGAIN = ("kill", "refuse", "reset", "wrong answer", "full queue", "out of memory")
+TAKE_LONG = ("stop", "slow", "lost packets")
+LONG_S = 0.1
+MANY_CELLS = 4  # of one fault, of which at least one must have met calls
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
@@ -43,6 +48,8 @@ class Matrix:
         self.books = Books()
         self.victims = itertools.cycle(range(LOOKS))
         self.held: dict[str, tuple[int, int]] = {}
+        self.cells: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
 
     async def warm_up(self) -> None:
         """Note what each process holds once it has served requests and nobody is connected."""
@@ -51,6 +58,16 @@ class Matrix:
             await some.some(40)
         self.stack.new_calls()
         self.held = await self.stack.held()
+
+    def note(self, fault: str, again: int, ended: Iterable[Ended]) -> None:
+        """Note the signs that a fault met calls: calls sent again, or requests that took long."""
+        self.cells[fault] += 1
+        self.met[fault] += again if fault in SENT_AGAIN else sum(each.took > LONG_S for each in ended)
+
+    def check_faults_met_calls(self) -> None:
+        """Fail if a fault that was injected several times left no sign at all."""
+        seen = [each for each in (*SENT_AGAIN, *TAKE_LONG) if self.cells[each] >= MANY_CELLS]
+        assert not [each for each in seen if not self.met[each]], self.met
 
     async def nothing_left(self) -> None:
         """Wait until each process holds as much as at the start, but for connections that it keeps."""
@@ -82,6 +99,7 @@ async def matrix(
         found = Matrix(stack)
         await found.warm_up()
         yield found
+        found.check_faults_met_calls()
 
 
 def retries(status: dict[str, Any], before: dict[str, Any] | None) -> dict[str, int]:
@@ -122,6 +140,7 @@ async def test_a_fault_under_a_lever(matrix: Matrix, lever: str, fault: Fault) -
         again = retries(status, before if stack.lives == life else None)
     partial = [each for each in some.ended if each.partial]
     assert lever in {"partial", "all"} or not partial
+    matrix.note(fault.name, sum(again.values()), some.ended)
     books.lost += lost
     books.add(stack.new_calls(), again, lever, {life, stack.lives})
     books.check()

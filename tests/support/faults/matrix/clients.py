@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from tests.support.peers.grpc_messages import Request, ask_of
 NOT_SENT: Final = "not sent"  # nobody took the connection
 HUNG_UP: Final = "hung up"
 OK: Final = "ok"
+FULL: Final = ("503", "RESOURCE_EXHAUSTED")
+RETRY_AFTER_S: Final = 1.0  # the least that a gateway asks for
 CALLERS: Final = 4
 AFTER: Final = 5  # requests of each caller after the fault
 MOST_S: Final = 15.0  # for one request
@@ -57,6 +60,10 @@ class Clients:
         ended: all requests that were sent.
         mib: memory that each request's look-ups need, MiB.
         lane_ms: time for which each look-up has one of its replica's lanes, milliseconds; 0 for none.
+        patient: whether a request that was refused because the service is full is sent again after a pause, as
+            `Retry-After` asks for.
+        refused: number of such refusals, by the fault before them.
+        fault: last fault that was injected.
         in_flight: numbers of the requests that have no answer yet.
         large: number of requests in flight whose look-ups need memory.
     """
@@ -68,6 +75,9 @@ class Clients:
         self.ended: list[Ended] = []
         self.mib = 0
         self.lane_ms = 0.0
+        self.patient = False
+        self.refused: Counter[str] = Counter()
+        self.fault = ""
         self.large = 0
         self.in_flight: set[int] = set()
 
@@ -80,12 +90,16 @@ class Clients:
         self.in_flight.add(number)
         began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(MOST_S):
+            async with asyncio.timeout(2 * MOST_S if self.patient else MOST_S):
                 while True:
                     ended = await (self._grpc if self._over_grpc else self._http)(number, body)
-                    if ended.how != NOT_SENT:
+                    if self.patient and ended.how.startswith(FULL):
+                        self.refused[self.fault] += 1
+                        await asyncio.sleep(RETRY_AFTER_S * random.uniform(0.5, 1.5))
+                    elif ended.how == NOT_SENT:
+                        await asyncio.sleep(RETRY_S)
+                    else:
                         break
-                    await asyncio.sleep(RETRY_S)
         finally:
             self.large -= needs
             self.in_flight.discard(number)

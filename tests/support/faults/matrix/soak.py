@@ -69,7 +69,7 @@ class Soak:
 
     async def run(self) -> None:
         """Send requests for the whole time, with a fault after each pause."""
-        self.clients.lane_ms = LANE_MS
+        self.clients.lane_ms, self.clients.patient = LANE_MS, True
         load = asyncio.create_task(self.clients.at_rate(LOAD * CAPACITY_PER_S, self.seconds, self.seed))
         watching = asyncio.create_task(self._watch())
         try:
@@ -100,7 +100,7 @@ class Soak:
             victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(LOOKS)
             self._down = None
             cell = Cell(self.stack, self.clients, victim, ALL, on_kill=self._note_killed)
-            at = loop.time()
+            at, self.clients.fault = loop.time(), fault.name
             try:
                 await fault.inject(cell)
             finally:
@@ -167,10 +167,12 @@ class Soak:
         answered = len(took)
         p50, p99 = np.quantile(took, (0.5, 0.99)) if answered else (float("nan"), float("nan"))
         done = ", ".join(f"{name} {count}" for name, count in sorted(self.done.items()))
+        refused = ", ".join(f"{count} after {name}" for name, count in sorted(self.clients.refused.items()))
         in_killed = len(self.clients.failed) - len(self.lost) - len(self.jumped)
         return [
             f"{self.stack.protocol}: {self.seconds:g} s, seed {self.seed}, {LOAD:.0%} of {CAPACITY_PER_S:g} requests a second",
             f"faults: {done}",
+            f"refused because the service was full, and sent again: {refused or 'none'}",
             (
                 f"{len(ended)} requests, {answered} answered; p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
                 f"{sum(each.partial for each in ended)} partial"
