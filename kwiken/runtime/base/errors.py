@@ -38,7 +38,7 @@ class UnfitError(LostError):
 
 
 class HandlerError(KwikenError):
-    """The stage's handler raised. Final: another replica would raise as well, unless the process is at fault."""
+    """The stage's handler raised. Final, unless its process is at fault: another would raise too."""
 
     def __init__(self, stage: str, kind: str, message: str) -> None:
         super().__init__(f"stage {stage!r}: {kind}: {message}")

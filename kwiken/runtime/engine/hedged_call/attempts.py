@@ -85,7 +85,7 @@ class Attempts(msgspec.Struct, eq=False):
         There are four cases:
         1. The answer has the wrong type, or the handler raised: the replica is alive, its latency unknown.
         2. The replica refused the call: it failed, and the attempt did not run.
-        3. The call was lost, or the replica had no memory for it: it failed, and the request may be the cause.
+        3. The call was lost, or the replica had no memory: it failed, and the request may be the cause.
         4. Any other error, for example a deadline, says nothing about the replica.
         """
         stage = self.site.stage

@@ -8,6 +8,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -65,7 +66,6 @@ class Soak:
     )
     _jumps: list[tuple[float, float]] = field(default_factory=list)
     _downs: list[tuple[float, float]] = field(default_factory=list)
-    _down: float | None = None
 
     async def run(self) -> None:
         """Send requests for the whole time, with a fault after each pause."""
@@ -98,7 +98,6 @@ class Soak:
             ]
             fault = rng.choice(able)
             victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(LOOKS)
-            self._down = None
             cell = Cell(self.stack, self.clients, victim, ALL, on_kill=self._note_killed)
             at, self.clients.fault = loop.time(), fault.name
             try:
@@ -106,14 +105,13 @@ class Soak:
             finally:
                 await heal(cell)
             self.done[fault.name] += 1
-            if self._down is not None:
-                self._downs.append((self._down, loop.time()))
+            self._downs = [(first, min(last, loop.time())) for first, last in self._downs]
             if fault.name == "clock jump":
                 self._jumps.append((at, loop.time()))
 
     def _note_killed(self) -> None:
         self.killed |= self.clients.in_flight
-        self._down = asyncio.get_running_loop().time()
+        self._downs.append((asyncio.get_running_loop().time(), inf))
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
