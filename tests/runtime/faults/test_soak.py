@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.faults.matrix.clients import clients
 from tests.support.faults.matrix.processes import Stack
-from tests.support.faults.matrix.soak import AUTOPILOT, Soak
+from tests.support.faults.matrix.soak import AUTOPILOT, SOAKED_LOOKS, Soak
 from tests.support.peers.protocols import GRPC, HTTP, Protocol
 
 SECONDS = float(os.environ.get("SOAK_S", "60"))
@@ -34,7 +34,9 @@ pytestmark = [
 async def test_nothing_grows_and_no_request_is_lost(
     protocol: Protocol, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stack = Stack(protocol, tmp_path, "--autopilot", "--autopilot-state", str(tmp_path / "state"))
+    stack = Stack(
+        protocol, tmp_path, "--autopilot", "--autopilot-state", str(tmp_path / "state"), looks=SOAKED_LOOKS
+    )
     async with stack.running(4 + (protocol is GRPC)), clients(stack) as some:
         await some.serves_again()
         some.ended.clear()
@@ -42,7 +44,9 @@ async def test_nothing_grows_and_no_request_is_lost(
         await soak.run()
         note = (await stack.status(some.session))["autopilot"]
     lines, growing = soak.growth()
-    told = "\n".join(["", *soak.report(), f"autopilot: {note and note.get('last')}", *lines, ""])
+    told = "\n".join(
+        ["", *soak.report(), f"autopilot: {note['sentence'] if note else 'no decision yet'}", *lines, ""]
+    )
     with capsys.disabled():
         sys.stdout.write(told)
     assert not soak.lost, told

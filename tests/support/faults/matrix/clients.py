@@ -97,7 +97,7 @@ class Clients:
                         self.refused[self.fault] += 1
                         await asyncio.sleep(RETRY_AFTER_S * random.uniform(0.5, 1.5))
                     elif ended.how == NOT_SENT:
-                        await asyncio.sleep(RETRY_S)
+                        await asyncio.sleep(RETRY_S * random.uniform(1.0, 50.0 if self.patient else 1.0))
                     else:
                         break
         finally:

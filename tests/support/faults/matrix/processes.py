@@ -101,6 +101,7 @@ class Stack:
     Args:
         folder: folder for all that they write.
         options: further options of the gateway.
+        looks: number of replicas of the look-up.
 
     Attributes:
         gateway: the gateway.
@@ -111,7 +112,7 @@ class Stack:
         lives: number of gateways so far.
     """
 
-    def __init__(self, protocol: Protocol, folder: Path, *options: str) -> None:
+    def __init__(self, protocol: Protocol, folder: Path, *options: str, looks: int = LOOKS) -> None:
         self.protocol = protocol
         self._options = options
         self.lives = 1
@@ -129,7 +130,7 @@ class Stack:
             LOG_FOLDER: str(self._calls),
             SOCKETS: self._sockets,
         }
-        self.looks = [self._replica("look") for _ in range(LOOKS)]
+        self.looks = [self._replica("look") for _ in range(looks)]
         self.joins = [self._replica("join") for _ in range(JOINS)]
         self.detours = [Detour((each.host, each.port)) for each in self.looks]
         self._folder = folder
@@ -254,7 +255,11 @@ class Stack:
 
     async def held(self) -> dict[str, tuple[int, int]]:
         """Tasks and descriptors of each process."""
-        names = ["gateway", *(f"look {n}" for n in range(LOOKS)), *(f"join {n}" for n in range(JOINS))]
+        names = [
+            "gateway",
+            *(f"look {n}" for n in range(len(self.looks))),
+            *(f"join {n}" for n in range(JOINS)),
+        ]
         found = {}
         for name, place in zip(names, self.places, strict=True):
             tasks = await asyncio.to_thread(tasks_of, self._sockets, place.pid)

@@ -16,12 +16,15 @@ import numpy as np
 from tests.support.faults.matrix.clients import HUNG_UP, OK, Clients, Ended
 from tests.support.faults.matrix.faults import FAULTS, Cell, heal
 from tests.support.faults.matrix.levers import ALL
-from tests.support.faults.matrix.processes import LOOKS, Stack
+from tests.support.faults.matrix.processes import Stack
 from tests.support.faults.matrix.service import capacity_per_s
 from tests.support.runtime.flatness import described, sample_of
+from tests.support.runtime.waiting import until
 
 LANE_MS: Final = 160.0  # much more than a busy machine adds
-CAPACITY_PER_S: Final = capacity_per_s(LOOKS, LANE_MS)
+SOAKED_LOOKS: Final = 6  # replicas: without one of them the load is 84% of the capacity
+CAPACITY_PER_S: Final = capacity_per_s(SOAKED_LOOKS, LANE_MS)
+SETTLED: Final = 24  # requests in flight, about twice as many as usual, above which no further fault comes
 LOAD: Final = 0.7  # of the capacity
 PAUSE_S: Final = 3.0  # mean pause between two faults
 EVERY_S: Final = 0.5  # interval of samples
@@ -86,6 +89,7 @@ class Soak:
         begin = loop.time()
         while True:
             await asyncio.sleep(min(0.5 + rng.expovariate(1 / PAUSE_S), 4 * PAUSE_S))
+            await until(lambda: len(self.clients.in_flight) <= SETTLED, within_s=60.0)
             past = loop.time() - begin
             if past > self.seconds - 2 * PAUSE_S:
                 return
@@ -97,7 +101,7 @@ class Soak:
                 and (each.name != "lost packets" or self.stack.far is not None)
             ]
             fault = rng.choice(able)
-            victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(LOOKS)
+            victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(SOAKED_LOOKS)
             cell = Cell(self.stack, self.clients, victim, ALL, on_kill=self._note_killed)
             at, self.clients.fault = loop.time(), fault.name
             try:
