@@ -103,7 +103,7 @@ async def _day(
             processes += started
             urls.append(url)
         await asyncio.sleep(max(0.0, start_s - time.time()))
-        client = Gateways(urls, TOKEN)
+        client = Gateways(urls, lambda: TOKEN)
         async with client:
             changing = [
                 asyncio.create_task(_follow(client, url, plans[way], start_s, day_s))

@@ -16,6 +16,7 @@ from kwiken.cli.live.server_options import (
     grpc_port_option,
     lines_option,
     plan_option,
+    replica_tls_options,
     server_options,
     trace_options,
 )
@@ -24,6 +25,7 @@ from kwiken.cli.steering import AutopilotSettings, autopilot_command, autopilot_
 
 if TYPE_CHECKING:
     from kwiken.model.service import Service
+    from kwiken.runtime.wire.tls import TlsFiles
 
 
 @click.command(short_help="Run a service's gateway.")
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 )
 @allowed_hosts_option
 @lines_option
+@replica_tls_options
 def command(
     *,
     server: ServerSettings,
@@ -79,6 +82,7 @@ def command(
     autopilot_state: str,
     allowed_hosts: tuple[str, ...],
     lines: str | None,
+    replica_tls: TlsFiles | None,
 ) -> None:
     """Run the gateway of SERVICE until told to stop.
 
@@ -92,6 +96,10 @@ def command(
     autopilot.check(plan=plan, trace=trace.mode)
     service = load_service(server.target)
     own = [text for text in replicas if not _is_foreign(service, text)]
+    if local and replica_tls is not None:
+        raise InputError(
+            "every stage runs in this process, so no replica is called", where="--replica-tls-cert"
+        )
     if local and own:
         raise InputError("every stage runs in this process, so there is no replica to name", where="--local")
     has_token = token_file is not None or bool(os.environ.get("KWIKEN_TOKEN"))
@@ -126,6 +134,8 @@ def command(
         name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",
         autopilot=steering,
         lines=lines,
+        tls=server.tls,
+        replica_tls=replica_tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))
 

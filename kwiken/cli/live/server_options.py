@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
+from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.cli.shared import NOT_NEGATIVE
 
 if TYPE_CHECKING:
     from kwiken.runtime.process import LogFormat, TraceMode
+    from kwiken.runtime.wire.tls import TlsFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
@@ -32,6 +34,9 @@ class ServerSettings:
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
         metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
         metrics_otlp: collector for metrics; None for none.
+        tls_cert: file with the certificate to show; None for connections without TLS.
+        tls_key: file with its key; None without a certificate.
+        tls_ca: file with the authorities of clients; None to ask clients for no certificate.
     """
 
     target: str
@@ -44,6 +49,14 @@ class ServerSettings:
     metrics: Literal["open", "token", "off"]
     metrics_otlp: str | None
     log_format: LogFormat
+    tls_cert: str | None
+    tls_key: str | None
+    tls_ca: str | None
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """Files for connections over TLS; None for connections without."""
+        return tls_files("--tls", self.tls_cert, self.tls_key, self.tls_ca)
 
     @property
     def max_bodies(self) -> int | None:
@@ -62,8 +75,38 @@ class ServerSettings:
             "--metrics": self.metrics,
             "--metrics-otlp": self.metrics_otlp,
             "--log-format": self.log_format,
+            "--tls-cert": self.tls_cert,
+            "--tls-key": self.tls_key,
+            "--tls-ca": self.tls_ca,
         }
         return [word for name, value in options.items() if value is not None for word in (name, str(value))]
+
+
+def tls_files(
+    option: str, certificate: str | None, key: str | None, authorities: str | None, name: str | None = None
+) -> TlsFiles | None:
+    """Files for TLS that options name; None if they name none.
+
+    Args:
+        option: beginning of the options, as `--tls`.
+        certificate: value of `-cert`.
+        key: value of `-key`.
+        authorities: value of `-ca`.
+        name: value of `-name`.
+
+    Raises:
+        InputError: an option is missing that another one needs, or a file cannot be used.
+    """
+    if certificate is None or key is None:
+        for end, value in (("cert", certificate), ("key", key), ("ca", authorities), ("name", name)):
+            if value is not None:
+                raise InputError(f"needs {option}-cert and {option}-key", where=f"{option}-{end}")
+        return None
+    from kwiken.runtime.wire.tls import Certificates, TlsFiles
+
+    files = TlsFiles(certificate=certificate, key=key, authorities=authorities, name=name)
+    Certificates(files)
+    return files
 
 
 class Host(click.types.StringParamType):
@@ -150,6 +193,17 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             show_default=True,
             help="Format of the log's lines on stderr.",
         ),
+        click.option(
+            "--tls-cert",
+            metavar="FILE",
+            help=f"Certificate (PEM) by which {what} speaks TLS; read again when the file changes.",
+        ),
+        click.option("--tls-key", metavar="FILE", help="Private key (PEM) of --tls-cert."),
+        click.option(
+            "--tls-ca",
+            metavar="FILE",
+            help="Authorities (PEM) of clients: only those with a certificate of them are served.",
+        ),
     )
 
     def decorate(callback: F) -> F:
@@ -207,6 +261,46 @@ def trace_options(callback: F) -> F:
             show_default=True,
             help="Requests whose spans are written: all, none (off), or unusual ones and a share of the rest "
             "(sampled).",
+        ),
+    ):
+        decorated = option(decorated)
+    return cast("F", decorated)
+
+
+def replica_tls_options(callback: F) -> F:
+    """Decorate a verb's function with the files for calls to replicas; it gets them as `replica_tls`."""
+
+    @functools.wraps(callback)
+    def with_files(
+        *,
+        replica_tls_cert: str | None,
+        replica_tls_key: str | None,
+        replica_tls_ca: str | None,
+        replica_tls_name: str | None,
+        **values: Any,
+    ) -> Any:
+        files = tls_files(
+            "--replica-tls", replica_tls_cert, replica_tls_key, replica_tls_ca, replica_tls_name
+        )
+        if files is not None and files.authorities is None:
+            raise InputError("is needed: the authorities of the replicas", where="--replica-tls-ca")
+        return callback(replica_tls=files, **values)
+
+    decorated: Callable[..., Any] = with_files
+    for option in (
+        click.option(
+            "--replica-tls-name",
+            type=Host(),
+            metavar="NAME",
+            help="Host name that certificates of replicas hold.  [default: the address that is called]",
+        ),
+        click.option("--replica-tls-ca", metavar="FILE", help="Authorities (PEM) of replicas."),
+        click.option("--replica-tls-key", metavar="FILE", help="Private key (PEM) of --replica-tls-cert."),
+        click.option(
+            "--replica-tls-cert",
+            metavar="FILE",
+            help="Certificate (PEM) that the gateway shows to replicas, which are then called over TLS; read "
+            "again when the file changes.",
         ),
     ):
         decorated = option(decorated)

@@ -55,5 +55,6 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
         transport="grpc" if grpc else "http",
+        tls=server.tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

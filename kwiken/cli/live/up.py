@@ -187,6 +187,7 @@ def command(
         allowed_hosts=allowed_hosts,
         gateways=gateways,
         lines=lines,
+        tls=server.tls,
     )
 
     def start(place: int, layout: Layout | None) -> Cluster:
@@ -371,7 +372,7 @@ async def _steering(
         return
     name = cluster.service.name
     command = autopilot_command(autopilot, name, traces=traces, state=str(files.folder))
-    async with steered(command, urls=cluster.gateway_urls, token=cluster.token):
+    async with steered(command, urls=cluster.gateway_urls, variables=cluster.client_variables):
         yield
 
 

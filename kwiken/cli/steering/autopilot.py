@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import signal
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,8 +91,9 @@ def command(
     import asyncio
 
     from kwiken.runtime.gateway.steering import Gateways
+    from kwiken.runtime.wire.tls import ClientTls
 
-    gateways = Gateways(found, token)
+    gateways = Gateways(found, token, tls=ClientTls())
     if resume or hold:
         asyncio.run(_let(gateways, go_on=resume))
         note(f"{', '.join(gateways.urls)}: the autopilot {'goes on' if resume else 'holds'}")
@@ -109,10 +112,11 @@ def _named(service: str | None) -> str:
 
 def _gateways(
     state: Path, service: str | None, urls: tuple[str, ...], token_file: str | None
-) -> tuple[list[str], str]:
-    """Addresses of the gateways and their token: of --url, or of what `kwiken up` started."""
+) -> tuple[list[str], Callable[[], str]]:
+    """Addresses of the gateways and what tells their token: of --url, or of what `kwiken up` started."""
     if urls:
-        return list(urls), token_of(urls[0], token_file)
+        token_of(urls[0], token_file)
+        return list(urls), functools.partial(token_of, urls[0], token_file)
     if service is None:
         raise click.UsageError("name a SERVICE that is up, or give --url", click.get_current_context())
     from kwiken.runtime.cluster.state import StateFiles
@@ -124,7 +128,8 @@ def _gateways(
             f"service {service!r} is not up; start it with: kwiken up SERVICE, or give --url",
             where=str(state),
         )
-    return [each.url for each in found.gateways], files.read_token()
+    token = files.read_token()
+    return [each.url for each in found.gateways], lambda: token
 
 
 async def _let(gateways: Gateways, *, go_on: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -91,13 +91,15 @@ def autopilot_command(settings: AutopilotSettings, service: str, *, traces: str,
 
 
 @contextlib.asynccontextmanager
-async def steered(command: Sequence[str], *, urls: Sequence[str], token: str) -> AsyncIterator[None]:
+async def steered(
+    command: Sequence[str], *, urls: Sequence[str], variables: Mapping[str, str]
+) -> AsyncIterator[None]:
     """Keep an autopilot running beside gateways, in a process of its own.
 
     Args:
         command: words that `autopilot_command` returned, which lack only the addresses.
         urls: address of each gateway.
-        token: token of their control routes.
+        variables: variables that hold the token of their control routes, and the names of files of TLS.
     """
     import asyncio
 
@@ -105,7 +107,7 @@ async def steered(command: Sequence[str], *, urls: Sequence[str], token: str) ->
     from kwiken.runtime.gateway.steering import AutopilotProcess
 
     words = [*command, *(word for url in urls for word in ("--url", url))]
-    keeping = asyncio.create_task(AutopilotProcess(words, {"KWIKEN_TOKEN": token}).keep())
+    keeping = asyncio.create_task(AutopilotProcess(words, lambda: variables).keep())
     try:
         yield
     finally:

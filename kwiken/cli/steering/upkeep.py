@@ -123,6 +123,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
     from kwiken.runtime.cluster import GatewayClient
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.runtime.upkeep.kubernetes import KubernetesApi, KubernetesNodes, PodReplicas
+    from kwiken.runtime.wire.tls import ClientTls
 
     this = asyncio.current_task()
     assert this is not None
@@ -134,7 +135,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
         adaptation, assignment = placed.adaptation, placed.assignment
         assert adaptation is not None
         assert assignment is not None
-        client = GatewayClient(url, token)
+        client = GatewayClient(url, token, tls=ClientTls().context)
         stack.push_async_callback(client.close)
         nodes = KubernetesNodes()
         own = {

@@ -29,8 +29,14 @@ class Event(StrEnum):
     HANDLER_FAILED = "handler_failed"
     UTILITY_FAILED = "utility_failed"
     NOT_HTTP = "not_http"
+    NOT_TLS = "not_tls"
     CONNECTIONS_FULL = "connections_full"
     GRPC_SERVING = "grpc_serving"
+    # Certificates and tokens.
+    CERTIFICATE_READ = "certificate_read"
+    CERTIFICATE_REFUSED = "certificate_refused"
+    TOKEN_READ = "token_read"  # noqa: S105 - the name of an event
+    TOKEN_REFUSED = "token_refused"  # noqa: S105 - the name of an event
     # Plans.
     PLAN_READ = "plan_read"
     PLAN_REFUSED = "plan_refused"

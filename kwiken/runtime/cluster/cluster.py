@@ -7,8 +7,9 @@ import contextlib
 import functools
 import logging
 import os
+import ssl
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -34,6 +35,7 @@ from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, NodeState, StateFolder
 from kwiken.runtime.engine import combined_status, gateway_lines
 from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
+from kwiken.runtime.wire.tls import Certificates, client_variables
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log
@@ -126,6 +128,12 @@ class Cluster:
         return self._opened.token
 
     @property
+    def client_variables(self) -> dict[str, str]:
+        """Variables of the environment for a client of the control routes beside this process."""
+        files = self._settings.tls
+        return {"KWIKEN_TOKEN": self.token} | (client_variables(files) if files is not None else {})
+
+    @property
     def gateway_pids(self) -> list[int]:
         """Pids of the gateways that are running."""
         return [slot.child.identity.pid for slot in self._processes.gateways if slot.child is not None]
@@ -151,8 +159,9 @@ class Cluster:
         try:
             self._listen()
             folder.begin(self._state())
+            own_tls = self._own_tls()
             self._clients = [
-                GatewayClient(self._listening.url_of(number), folder.token)
+                GatewayClient(self._listening.url_of(number), folder.token, tls=own_tls)
                 for number in range(self._settings.gateways)
             ]
             await self._processes.start_all()
@@ -182,12 +191,24 @@ class Cluster:
         await self._stop_all(self._settings.grace_s)
         self._critical_tasks.check()
 
+    def _own_tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """Context of connections to the gateways, which show the certificate that they were given here."""
+        if self._settings.tls is None:
+            return None
+        certificates = Certificates(self._settings.tls)
+        self._critical_tasks.add(certificates.watch())
+        return lambda: certificates.peer
+
     def _listen(self) -> None:
         """Open the gateways' sockets."""
         try:
             settings = self._settings
             self._sockets = GatewaySockets(
-                settings.host, self._port, settings.gateways, grpc_port=settings.grpc_port
+                settings.host,
+                self._port,
+                settings.gateways,
+                grpc_port=settings.grpc_port,
+                secure=settings.tls is not None,
             )
         except InputError as error:
             raise ChildError(f"gateway: {error}") from error

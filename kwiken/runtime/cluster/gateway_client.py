@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 
 import aiohttp
@@ -21,9 +23,14 @@ REQUEST_TIMEOUT_S: Final = 5.0  # timeout of a request to the gateway
 
 
 class GatewayClient:
-    """HTTP client of a supervisor; create it in a running event loop, and close it."""
+    """HTTP client of a supervisor; create it in a running event loop, and close it.
 
-    def __init__(self, url: str, token: str) -> None:
+    Args:
+        tls: function that returns the context of the next connection over TLS; None for the system's.
+    """
+
+    def __init__(self, url: str, token: str, *, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+        self._tls = tls
         self._url = url
         self._token = token
         self._session = aiohttp.ClientSession(
@@ -47,6 +54,7 @@ class GatewayClient:
             self._url + path,
             data=body,
             headers={"Authorization": f"Bearer {self._token}", wire.KEEPS: "1"},
+            ssl=self._context(),
         ) as response:
             data = await response.read()
         if not response.ok:
@@ -64,7 +72,7 @@ class GatewayClient:
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with self._session.get(self._url + "/readyz") as response:
+                async with self._session.get(self._url + "/readyz", ssl=self._context()) as response:
                     if response.ok:
                         return
             await asyncio.sleep(READY_INTERVAL_S)
@@ -76,7 +84,10 @@ class GatewayClient:
         Args:
             within_s: timeout of the response, seconds.
         """
-        return await check_liveness(self._session, url, within_s)
+        return await check_liveness(self._session, url, within_s, tls=self._context())
+
+    def _context(self) -> ssl.SSLContext | bool:
+        return self._tls() if self._tls is not None else True
 
     async def close(self) -> None:
         """Close all connections."""

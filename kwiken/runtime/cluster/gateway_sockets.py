@@ -21,6 +21,7 @@ class GatewaySockets:
         port: port to listen on; 0 for any free port.
         count: number of gateways, 1 or more.
         grpc_port: port for requests over gRPC, 0 for any free port; None for none.
+        secure: whether the gateways speak TLS.
 
     Attributes:
         grpc_port: port for requests over gRPC; None for none, 0 if a single gateway is to choose one.
@@ -29,7 +30,10 @@ class GatewaySockets:
         InputError: the address cannot be bound to.
     """
 
-    def __init__(self, host: str, port: int, count: int, *, grpc_port: int | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, count: int, *, grpc_port: int | None = None, secure: bool = False
+    ) -> None:
+        self._secure = secure
         self._host = host
         # Not shared at first: the port of another program, or of another cluster, must not be shared.
         first = listen(host, port)
@@ -58,12 +62,12 @@ class GatewaySockets:
     @property
     def url(self) -> str:
         """URL for requests from this machine."""
-        return local_url(self._host, self.port)
+        return local_url(self._host, self.port, secure=self._secure)
 
     def url_of(self, number: int) -> str:
         """URL at which the supervisor reaches one gateway."""
         own = self._own[number]
-        return local_url(LOOPBACK, _port_of(own)) if own else self.url
+        return local_url(LOOPBACK, _port_of(own), secure=self._secure) if own else self.url
 
     def files_of(self, number: int) -> list[int]:
         """File descriptors of one gateway's sockets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -49,12 +50,15 @@ async def until_unresponsive(
         await asyncio.sleep(max(0.0, began + every_s - loop.time()))
 
 
-async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: float) -> Liveness:
+async def check_liveness(
+    session: aiohttp.ClientSession, url: str, within_s: float, *, tls: ssl.SSLContext | bool = True
+) -> Liveness:
     """Check whether a server is alive; any response counts.
 
     Args:
         url: URL of the server, over HTTP or gRPC.
         within_s: timeout of the response, seconds.
+        tls: context of connections over TLS; True for the system's.
     """
     try:
         if url.startswith("grpc://"):
@@ -62,7 +66,7 @@ async def check_liveness(session: aiohttp.ClientSession, url: str, within_s: flo
 
             await check_health(url, within_s)
             return Liveness.ALIVE
-        async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s)):
+        async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s), ssl=tls):
             pass  # the body is irrelevant and may be endless
     except TimeoutError:
         return Liveness.SILENT

@@ -8,6 +8,7 @@ from typing import Literal
 
 from kwiken.runtime.decisions import DRAWN_SHARE
 from kwiken.runtime.process import LogFormat, TraceMode
+from kwiken.runtime.wire.tls import TlsFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class ClusterSettings:
         metrics_otlp: endpoint for metrics; None for none.
         lines: place in which requests name the kind by which they wait in lines at the gateway, or `off`;
             None for what the service says.
+        tls: files for requests over TLS at the gateways; None for requests without. Replicas listen on
+            loopback, and are called without.
         log: file that the processes' standard error is appended to; None for that of this process.
     """
 
@@ -56,4 +59,5 @@ class ClusterSettings:
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
     lines: str | None = None
+    tls: TlsFiles | None = None
     log: Path | None = None

@@ -15,18 +15,20 @@ LOOPBACK: Final = "127.0.0.1"  # no other machine has business with a replica of
 MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments
 
 
-def local_url(host: str, port: int) -> str:
+def local_url(host: str, port: int, *, secure: bool = False) -> str:
     """URL at which this machine reaches a server.
 
     Args:
         host: address that the server listens on, which may stand for every address.
+        secure: whether it speaks TLS.
     """
     try:
         if ipaddress.ip_address(host).is_unspecified:  # every address, loopback among them
             host = "::1" if ":" in host else "127.0.0.1"
     except ValueError:
         pass  # a name
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def gateway_spec(
@@ -77,6 +79,7 @@ def gateway_spec(
         gateways=list(shown),
         name=name,
         lines=settings.lines,
+        tls=settings.tls,
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 

@@ -25,6 +25,7 @@ from kwiken.runtime.wire.grpc import (
     payload_of,
 )
 from kwiken.runtime.wire.http_server import ByteBudget, max_connections
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -51,6 +52,7 @@ class GrpcGatewayServer:
         doors: number of front doors of the process, which share its connections.
         shared: whether other gateways listen at the same port; the system then divides the connections among
             them.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class GrpcGatewayServer:
         budget: ByteBudget,
         doors: int = 2,
         shared: bool = False,
+        tls: Certificates | None = None,
     ) -> None:
         self._door = door
         self._server = GrpcServer(
@@ -73,6 +76,7 @@ class GrpcGatewayServer:
             budget=budget,
             connections=max_connections(doors=doors),
             shared=shared,
+            tls=tls,
         )
 
     @property

@@ -57,6 +57,7 @@ class Gateway:
         door: takes requests in, for further protocols.
         budget: budget of the bytes that the requests of all protocols together hold.
         metrics: metrics of the gateway's process.
+        tls: certificates for requests over TLS; None for requests without.
         report_stopping: called when the stop begins, so that other protocols too tell load balancers.
 
     Raises:
@@ -66,6 +67,7 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
+        self.tls = settings.tls
         self.door = FrontDoor(service, executor, settings.kinds)
         self.budget = ByteBudget(
             settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
@@ -78,6 +80,7 @@ class Gateway:
             sockets=settings.sockets,
             budget=self.budget,
             most=max_connections(doors=settings.doors),
+            tls=settings.tls,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         self.control = Control(service, executor, token=settings.token, status=self._figures)

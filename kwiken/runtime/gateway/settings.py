@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from kwiken.model.service import RequestKinds
+from kwiken.runtime.wire.tls import Certificates
 
 MAX_REQUEST: Final = 4 << 20  # bytes
 
@@ -32,6 +33,7 @@ class GatewaySettings:
         kinds: place in which requests name the kind by which they wait in lines; None for no lines. The
             executor has lines too then.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     host: str = "127.0.0.1"
@@ -46,3 +48,4 @@ class GatewaySettings:
     name: str = ""
     kinds: RequestKinds | None = None
     sockets: Sequence[socket.socket] = ()
+    tls: Certificates | None = None

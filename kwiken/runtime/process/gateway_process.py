@@ -13,8 +13,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
 from kwiken.model.service import NO_LINES, RequestKinds, Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.log_events import Event, about
@@ -38,12 +36,13 @@ from kwiken.runtime.metrics import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
+from kwiken.runtime.process.tokens import TokenFile, read_tokens
 from kwiken.runtime.wire.foreign import ForeignTransport
 from kwiken.runtime.wire.grpc import RemoteTransport
+from kwiken.runtime.wire.tls import Certificates, client_variables
 from kwiken.runtime.wire.transport import LocalTransport, Transport, local_replicas, log_handler_error
 
 LOG = logging.getLogger("kwiken.gateway")
-MAX_TOKEN: Final = 4096  # bytes
 TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
 DOORS: Final = 2  # of a gateway that takes requests over gRPC too
 
@@ -68,7 +67,11 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
     }
     kinds = _kinds(spec, service)
     clock = SystemClock()
-    async with _own_transport(spec, service) as own, _transport(service, own) as transport:
+    tls = Certificates(spec.tls) if spec.tls is not None else None
+    to_replicas = Certificates(spec.replica_tls) if spec.replica_tls is not None else None
+    tokens = _tokens(spec.token_file)
+    token = tokens[0] if tokens else None
+    async with _own_transport(spec, service, to_replicas) as own, _transport(service, own) as transport:
         with request_observer(spec, service) as observer:
             executor = Executor(
                 service,
@@ -86,7 +89,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 GatewaySettings(
                     host=spec.host,
                     port=spec.port,
-                    token=_token(spec.token_file),
+                    token=token,
                     remote=not spec.local,
                     max_bodies=spec.max_bodies,
                     allowed_hosts=spec.allowed_hosts,
@@ -95,24 +98,29 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     name=spec.name,
                     kinds=kinds,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
+                    tls=tls,
                 ),
             )
             if isinstance(own, RemoteTransport):
                 gateway.control.prepare = own.prepare
+            gateway.control.take_tokens(tokens)
             gateway.control.set_replicas(spec.known)
             gateway.control.gateways = tuple(spec.gateways)
-            siblings = SiblingNames([parse_endpoint(text) for text in spec.siblings])
+            siblings = SiblingNames([parse_endpoint(text) for text in spec.siblings], secure=tls is not None)
             if spec.siblings or len(spec.gateways) > 1:
                 gateway.control.siblings = Siblings(
-                    lambda: [*spec.gateways, *siblings.urls()], _token(spec.token_file)
+                    lambda: [*spec.gateways, *siblings.urls()], token, tls=tls
                 )
                 gateway.control.passes_plans_on = bool(spec.siblings)
             foreign = transport if isinstance(transport, ForeignTransport) else None
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
             async with pushed(spec.metrics_otlp, lambda: gateway.metrics.resource, gateway.metrics.collect):
-                watches = [siblings.watch] if spec.siblings else []
+                watches: list[Callable[[], Coroutine[Any, Any, None]]] = []
+                watches += [each.watch for each in (tls, to_replicas) if each is not None]
+                watches += [siblings.watch] if spec.siblings else []
                 watches += [] if spec.local else [watch]
+                watches += _token_watches(spec, gateway)
                 await _serve(spec, gateway, watches, names if endpoints else None, foreign, stop, announce)
 
 
@@ -152,7 +160,9 @@ async def _serve(
                 announce(gateway.url)
                 if spec.autopilot:
                     command = [*spec.autopilot, "--url", gateway.url]
-                    critical_tasks.add(AutopilotProcess(command, _token_variable(spec)).keep())
+                    command += ["--token-file", spec.token_file] if spec.token_file is not None else []
+                    autopilot = AutopilotProcess(command, functools.partial(_autopilot_variables, spec))
+                    critical_tasks.add(autopilot.keep())
                 await stop.wait()
             finally:
                 await gateway.stop(grace_s=spec.grace_s)
@@ -176,6 +186,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         budget=gateway.budget,
         doors=DOORS,
         shared=spec.shares_grpc_port,
+        tls=gateway.tls,
     )
     gateway.report_stopping = server.report_stopping
     try:
@@ -218,33 +229,39 @@ async def _transport(service: Service, own: LocalTransport | RemoteTransport) ->
 
 @contextlib.asynccontextmanager
 async def _own_transport(
-    spec: GatewaySpec, service: Service
+    spec: GatewaySpec, service: Service, tls: Certificates | None
 ) -> AsyncIterator[LocalTransport | RemoteTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return
-    async with RemoteTransport(service, raw=True) as remote:
+    async with RemoteTransport(service, raw=True, tls=tls) as remote:
         yield remote
 
 
-def _token_variable(spec: GatewaySpec) -> dict[str, str]:
-    """Variable that hands the token of the control routes to a process beside the gateway."""
-    token = _token(spec.token_file)
-    return {TOKEN_VARIABLE: token} if token is not None else {}
+def _autopilot_variables(spec: GatewaySpec) -> dict[str, str]:
+    """Variables that hand the token and the certificate of this gateway to a process beside it."""
+    tokens = _tokens(spec.token_file)
+    found = {TOKEN_VARIABLE: tokens[0]} if tokens else {}
+    return found | (client_variables(spec.tls) if spec.tls is not None else {})
 
 
-def _token(path: str | None) -> str | None:
-    """Token of the control routes: from the file, else from the environment, else None."""
+def _tokens(path: str | None) -> tuple[str, ...]:
+    """Tokens of the control routes: from the file, else from the environment, else none."""
     if path is None:
-        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
-    try:
-        token = read_file(Path(path), MAX_TOKEN).decode("utf-8").strip()
-    except OSError as error:
-        raise InputError(error.strerror or str(error), where=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("is not text", where=path) from error
-    if not token:
-        raise InputError("is empty; it must hold the control routes' token", where=path)
-    return token
+        token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        return (token,) if token else ()
+    return read_tokens(path)
+
+
+def _token_watches(spec: GatewaySpec, gateway: Gateway) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """What follows the file of tokens, if there is one."""
+    if spec.token_file is None:
+        return []
+
+    def take(tokens: tuple[str, ...]) -> None:
+        gateway.control.take_tokens(tokens)
+        gateway.control.siblings.take_token(tokens[0])
+
+    return [TokenFile(spec.token_file, take).watch]

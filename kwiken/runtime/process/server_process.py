@@ -25,6 +25,7 @@ from kwiken.base.errors import KwikenError
 from kwiken.model.service import Service
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.malloc import give_memory_back
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
@@ -140,7 +141,9 @@ async def _serve_replica(
     from kwiken.runtime.metrics import MetricsPage, pushed
     from kwiken.runtime.process.span_export import replica_observer
     from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
+    from kwiken.runtime.wire.tls import Certificates
 
+    tls = Certificates(spec.tls) if spec.tls is not None else None
     with replica_observer(spec, service) as observer:
         server = _replica_class(spec.transport)(
             service,
@@ -150,17 +153,21 @@ async def _serve_replica(
             max_inflight=spec.max_inflight,
             max_bodies=spec.max_bodies,
             observer=observer,
+            tls=tls,
         )
         metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
         if spec.shows_metrics and isinstance(server, ReplicaServer):
             server.show(MetricsPage(metrics.shown))
         async with pushed(spec.metrics_otlp, lambda: metrics.resource, metrics.collect):
+            watching = asyncio.create_task(tls.watch()) if tls is not None else None
             try:
                 await server.start()
                 announce(server.url)
                 await stop.wait()
             finally:
                 await server.stop(grace_s=spec.grace_s)
+                if watching is not None:
+                    await cancel_and_wait((watching,))
 
 
 def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:

@@ -9,6 +9,7 @@ import msgspec
 
 from kwiken.runtime.decisions import DRAWN_SHARE
 from kwiken.runtime.process.log_format import LogFormat
+from kwiken.runtime.wire.tls import TlsFiles
 from kwiken.runtime.wire.transport import Replica
 
 TraceMode = Literal["all", "sampled", "off"]
@@ -27,6 +28,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         max_bodies: bytes that all calls together may hold; None for a share of the memory.
         shows_metrics: whether it shows its metrics at `/metrics`.
         metrics_otlp: endpoint for metrics; None for none.
+        tls: files for calls over TLS; None for calls without.
     """
 
     target: str
@@ -44,6 +46,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
     transport: Protocol = "http"
+    tls: TlsFiles | None = None
 
 
 class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gateway"):
@@ -81,6 +84,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         autopilot: command of an autopilot that runs beside the gateway, but for its `--url`; empty for none.
         lines: place in which requests name the kind by which they wait in lines, as `RequestKinds.parse`
             reads it, or `off`; None for what the service says.
+        tls: files for requests over TLS, and for calls to siblings; None for requests without.
+        replica_tls: files for calls to replicas over TLS; None for calls without.
     """
 
     target: str
@@ -111,6 +116,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str = ""
     autopilot: list[str] = []
     lines: str | None = None
+    tls: TlsFiles | None = None
+    replica_tls: TlsFiles | None = None
     log_format: LogFormat = "text"
 
 

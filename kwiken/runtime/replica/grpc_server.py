@@ -31,6 +31,7 @@ from kwiken.runtime.wire.grpc import (
     stage_inputs_of,
 )
 from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, max_connections, share_of_memory
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_PRIORITY, ReplicaLoad, wire
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
@@ -54,6 +55,7 @@ class GrpcReplicaServer:
         max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
             share of the memory.
         observer: receives every call that ran; None for none.
+        tls: certificates for connections over TLS; None for connections without.
 
     Attributes:
         calls: the calls of the stage.
@@ -73,6 +75,7 @@ class GrpcReplicaServer:
         max_body: int = wire.MAX_BODY,
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
+        tls: Certificates | None = None,
     ) -> None:
         self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
         self._server = GrpcServer(
@@ -83,6 +86,7 @@ class GrpcReplicaServer:
             max_body=max_body,
             connections=max_connections(),
             budget=ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE)),
+            tls=tls,
         )
 
     @property

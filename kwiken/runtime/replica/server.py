@@ -19,6 +19,7 @@ from kwiken.runtime.replica.stage_calls import (
     StageCalls,
 )
 from kwiken.runtime.wire.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -67,6 +68,7 @@ class ReplicaServer:
         max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
             share of the memory.
         observer: receives every call that ran; None for none.
+        tls: certificates for connections over TLS; None for connections without.
 
     Attributes:
         calls: the calls of the stage.
@@ -86,11 +88,18 @@ class ReplicaServer:
         max_body: int = wire.MAX_BODY,
         max_bodies: int | None = None,
         observer: CallObserver | None = None,
+        tls: Certificates | None = None,
     ) -> None:
         self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
         self._page: MetricsPage | None = None
         self._server = CallServer(
-            self._answer, host=host, port=port, max_body=max_body, max_bodies=max_bodies, full=FULL
+            self._answer,
+            host=host,
+            port=port,
+            max_body=max_body,
+            max_bodies=max_bodies,
+            full=FULL,
+            tls=tls,
         )
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.base.machine import read_file
 from kwiken.runtime.cluster.state import StateFiles
-from kwiken.runtime.process.gateway_process import _token
+from kwiken.runtime.process.tokens import read_tokens
 
 
 def test_a_file_and_a_link_to_one_are_read(tmp_path: Path) -> None:
@@ -27,14 +27,14 @@ def test_what_never_ends_is_refused_at_once(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{name}: is not a regular file"):
         read_file(tmp_path / name, 1 << 20)
     with pytest.raises(InputError, match=f"{name}: is not a regular file"):
-        _token(str(tmp_path / name))
+        read_tokens(str(tmp_path / name))
 
 
 def test_a_folder_is_refused_and_no_handle_is_left(tmp_path: Path) -> None:
     before = handles()
     for _ in range(10):
         with pytest.raises(InputError, match=r"Is a directory|not a regular file"):
-            _token(str(tmp_path))
+            read_tokens(str(tmp_path))
     assert handles() <= before
 
 
@@ -47,12 +47,12 @@ def handles() -> int:
 def test_a_token_is_short_text(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="token: is not text"):
-        _token(str(tmp_path / "token"))
+        read_tokens(str(tmp_path / "token"))
     (tmp_path / "token").write_bytes(b"x" * 10_000)
     with pytest.raises(InputError, match="token: is larger than"):
-        _token(str(tmp_path / "token"))
+        read_tokens(str(tmp_path / "token"))
     (tmp_path / "token").write_bytes(b" secret\n")
-    assert _token(str(tmp_path / "token")) == "secret"
+    assert read_tokens(str(tmp_path / "token")) == ("secret",)
 
 
 def test_a_clusters_state_is_a_regular_file(tmp_path: Path) -> None:

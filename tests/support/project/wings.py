@@ -148,6 +148,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "runtime": (
         "kwiken.runtime.base",
         "kwiken.runtime.node_classes",
+        "kwiken.runtime.wire.tls",
         "kwiken.runtime.wire.transport",
         "kwiken.runtime.decisions.choice",
         "kwiken.runtime.decisions.lines",

@@ -33,10 +33,14 @@ def request_control(
     Raises:
         OSError, ValueError, HTTPException: there is no answer, or it is too long or too slow (`NO_ANSWER`).
     """
-    # Handlers for http alone: no file, no proxy, no redirect.
+    # Handlers for http and https alone: no file, no proxy, no redirect.
     opener = urllib.request.OpenerDirector()
     opener.add_handler(urllib.request.HTTPHandler())
-    request = urllib.request.Request(  # noqa: S310 - http alone is opened
+    if url.startswith("https:"):
+        from kwiken.runtime.wire.tls import ClientTls
+
+        opener.add_handler(urllib.request.HTTPSHandler(context=ClientTls().context()))
+    request = urllib.request.Request(  # noqa: S310 - http and https alone are opened
         f"{url}{path}",
         method=method,
         data=body,
@@ -44,7 +48,7 @@ def request_control(
     )
     answer = opener.open(request, timeout=SILENCE_S)
     if answer is None:
-        raise ValueError(f"not an http address: {url}")
+        raise ValueError(f"not an http or https address: {url}")
     with answer:
         return ControlAnswer(answer.status, _whole_body(answer))
 

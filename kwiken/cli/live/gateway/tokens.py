@@ -34,6 +34,9 @@ def _token_in(file: Path) -> str:
     from kwiken.base.machine import read_file
 
     try:
-        return read_file(file, MAX_TOKEN).decode("ascii").strip()
+        tokens = read_file(file, MAX_TOKEN).decode("ascii").split()
     except (OSError, ValueError) as error:
         raise InputError(f"holds no token: {error}", where=str(file)) from error
+    if not tokens:
+        raise InputError("holds no token: it is empty", where=str(file))
+    return tokens[0]

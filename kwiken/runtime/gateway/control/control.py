@@ -68,7 +68,8 @@ class Control:
     ) -> None:
         self._service = service
         self._executor = executor
-        self._token = token.encode() if token is not None else None
+        self._tokens: tuple[bytes, ...] = ()
+        self.take_tokens((token,) if token is not None else ())
         self._status = status
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
         self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
@@ -82,17 +83,27 @@ class Control:
         self._epoch = 0  # of the autopilot's lease
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
+    def take_tokens(self, tokens: Iterable[str]) -> None:
+        """Take other tokens from now on.
+
+        Args:
+            tokens: secrets of which a client must send one; empty to close every route.
+        """
+        self._tokens = tuple(token.encode() for token in tokens)
+
     def authorise(self, headers: Any) -> None:
         """Check the client's token in constant time.
 
         Raises:
             Denied: the routes are closed, or the token is missing or wrong.
         """
-        if self._token is None:
+        if not self._tokens:
             raise Denied(403, "the control routes are closed; start the gateway with a token file")
         kind, _, given = headers.get("Authorization", "").partition(" ")
         given_bytes = given.strip().encode(errors="replace")
-        if kind.lower() != "bearer" or not hmac.compare_digest(given_bytes, self._token):
+        # Every token is compared, so that the time tells nothing of which one is like it.
+        fits = [hmac.compare_digest(given_bytes, token) for token in self._tokens]
+        if kind.lower() != "bearer" or not any(fits):
             raise Denied(401, "the Authorization header must be: Bearer TOKEN")
 
     async def plan(self, request: web.BaseRequest) -> Any:

@@ -106,16 +106,21 @@ class HostNames:
 
 
 class SiblingNames:
-    """Addresses of sibling gateways, whose host names are looked up at intervals."""
+    """Addresses of sibling gateways, whose host names are looked up at intervals.
 
-    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+    Args:
+        secure: whether they take requests over TLS.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint], *, secure: bool = False) -> None:
+        self._scheme = "https" if secure else "http"
         self._endpoints = endpoints
         self._names = HostNames()
 
     def urls(self) -> list[str]:
         """URLs of the siblings as known now."""
         return [
-            f"http://{shown}:{endpoint.port}"
+            f"{self._scheme}://{shown}:{endpoint.port}"
             for endpoint in self._endpoints
             for _, shown in self._names.addresses(endpoint)
         ]

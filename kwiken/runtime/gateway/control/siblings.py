@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
+from kwiken.runtime.wire.tls import Certificates
+
 ALONE: Final = "alone"  # query of a request that a sibling sends
 INSTANCE: Final = "kw-gateway-instance"  # header by which a gateway recognises itself among the addresses
 GATEWAY_NAME: Final = "kw-gateway"  # header with the name of the gateway that answers
@@ -44,15 +46,25 @@ class Siblings:
     Args:
         addresses: function that returns their URLs as known now; this gateway's own may be among them.
         token: token of the control routes; None for none.
+        tls: certificates of this gateway, which siblings show too; None for calls without TLS.
     """
 
-    def __init__(self, addresses: Callable[[], Sequence[str]], token: str | None) -> None:
+    def __init__(
+        self, addresses: Callable[[], Sequence[str]], token: str | None, *, tls: Certificates | None = None
+    ) -> None:
         self._addresses = addresses
-        self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        # Under this name a gateway answers whatever its rules on host names are.
-        self._headers |= {"Host": "localhost"}
+        self._tls = tls
+        self._headers: dict[str, str] = {}
+        self.take_token(token)
         self._session: aiohttp.ClientSession | None = None
         self.instance = secrets.token_hex(8)
+
+    def take_token(self, token: str | None) -> None:
+        """Send another token from now on; None for none."""
+        # Under this name a gateway answers whatever its rules on host names are.
+        self._headers = {"Host": "localhost"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
 
     @property
     def any(self) -> bool:
@@ -101,7 +113,12 @@ class Siblings:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
         try:
             async with self._session.request(
-                method, url, params=query, data=body, headers=self._headers | headers
+                method,
+                url,
+                params=query,
+                data=body,
+                headers=self._headers | headers,
+                ssl=self._tls.peer if self._tls is not None else True,
             ) as answer:
                 if answer.headers.get(INSTANCE) == self.instance:
                     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -15,6 +15,7 @@ import msgspec
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan import Plan
 from kwiken.runtime.gateway.control import PERSON, AutopilotNote, SteeredSetting
+from kwiken.runtime.wire.tls import ClientTls
 from kwiken.tail.autopilot import ArmCounts
 
 TIMEOUT_S: Final = 5.0  # of a request to a gateway
@@ -103,12 +104,16 @@ class Gateways:
 
     Args:
         urls: address of each gateway, one or more.
-        token: token of their control routes.
+        token: function that returns the token of their control routes, as it is at a request.
+        tls: certificates for gateways at https addresses; None if there are none.
     """
 
-    def __init__(self, urls: Sequence[str], token: str) -> None:
+    def __init__(
+        self, urls: Sequence[str], token: Callable[[], str], *, tls: ClientTls | None = None
+    ) -> None:
+        self._token = token
+        self._tls = tls
         self.urls = tuple(dict.fromkeys(url.rstrip("/") for url in urls))
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -186,7 +191,12 @@ class Gateways:
         """
         assert self._session is not None, "use the gateways as an asynchronous context manager"
         async with self._session.request(
-            method, url + path, data=body, headers=self._headers, allow_redirects=False
+            method,
+            url + path,
+            data=body,
+            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"},
+            allow_redirects=False,
+            ssl=self._tls.context() if self._tls is not None else True,
         ) as response:
             data = await _read(response, url)
         if response.ok and response.status < 300:  # noqa: PLR2004 - redirects are not followed

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kwiken.runtime.base.log_events import Event, about
@@ -23,12 +23,12 @@ class AutopilotProcess:
 
     Args:
         command: program and arguments of the process; it ends when its standard input is closed.
-        env: variables beside those of this process.
+        env: function that returns variables beside those of this process, as they are at a start.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], env: Callable[[], Mapping[str, str]]) -> None:
         self._command = command
-        self._env = {**os.environ, **env}
+        self._env = env
 
     async def keep(self) -> None:
         """Run the process until cancelled; start it again when it ends, with growing pauses."""
@@ -49,7 +49,7 @@ class AutopilotProcess:
             *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
-            env=self._env,
+            env={**os.environ, **self._env()},
             start_new_session=True,  # Ctrl-C must reach its owner alone, which ends it
         )
         try:

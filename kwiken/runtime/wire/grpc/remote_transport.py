@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kwiken.model.service import Service
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, Reply, wire
 
 if TYPE_CHECKING:
@@ -24,12 +25,14 @@ class RemoteTransport:
     Args:
         service: service whose stages are called; the annotations of its handlers give the types of answers.
         raw: whether to leave answers undecoded, to be passed on as received; see `CallBodies`.
+        tls: certificates for calls over TLS; None for calls without.
     """
 
-    def __init__(self, service: Service, *, raw: bool = False) -> None:
+    def __init__(self, service: Service, *, raw: bool = False, tls: Certificates | None = None) -> None:
+        self._tls = tls
         self._service = service
         self._raw = raw
-        self._http = HttpTransport(service, raw=raw)
+        self._http = HttpTransport(service, raw=raw, tls=tls)
         self._grpc: GrpcTransport | None = None
         self._stack = AsyncExitStack()
 
@@ -71,6 +74,6 @@ class RemoteTransport:
         if self._grpc is None:
             from kwiken.runtime.wire.grpc.transport import GrpcTransport
 
-            self._grpc = GrpcTransport(self._service, raw=self._raw)
+            self._grpc = GrpcTransport(self._service, raw=self._raw, tls=self._tls)
             self._stack.push_async_exit(self._grpc)
         return self._grpc

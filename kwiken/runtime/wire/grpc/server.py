@@ -13,6 +13,7 @@ from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall, IncomingMes
 from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, server_options
 from kwiken.runtime.wire.grpc.standard_services import StandardServices
 from kwiken.runtime.wire.http_server import ByteBudget, listen
+from kwiken.runtime.wire.tls import Certificates
 
 Method = Callable[[IncomingCall], Awaitable[bytes]]
 FAREWELL_S: Final = 0.25  # the longest wait, at the end, for clients to close their connections
@@ -30,6 +31,7 @@ class GrpcServer:
         budget: budget of the bytes that all messages together hold.
         shared: whether other servers of this user may listen at the same port; the system then divides the
             connections among them.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     def __init__(
@@ -43,7 +45,9 @@ class GrpcServer:
         budget: ByteBudget,
         connections: int,
         shared: bool = False,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
         self._budget = budget
         self._method = method
         self._handler = handler
@@ -81,7 +85,7 @@ class GrpcServer:
         )
         self._standard = StandardServices(service, self._messages)
         server.add_generic_rpc_handlers(self._standard.handlers())
-        self._port = _bind(server, self._host, self._port, shared=self._shared)
+        self._port = self._bind(server)
         self._server = server
         await server.start()
 
@@ -116,18 +120,23 @@ class GrpcServer:
         finally:
             call.release()
 
+    def _bind(self, server: Any) -> int:
+        """Bind a server to the address; returns its port.
 
-def _bind(server: Any, host: str, port: int, *, shared: bool) -> int:
-    """Bind a server to an address; returns its port.
+        Raises:
+            InputError: the address cannot be bound to.
+        """
+        address = f"{self._host}:{self._port}"
+        try:
+            if self._tls is None:
+                bound: int = server.add_insecure_port(address)
+            else:
+                from kwiken.runtime.wire.grpc.credentials import server_credentials
 
-    Raises:
-        InputError: the address cannot be bound to.
-    """
-    try:
-        bound: int = server.add_insecure_port(f"{host}:{port}")
-    except RuntimeError as error:
-        # gRPC does not say why; this raises the reason.
-        for sock in listen(host.strip("[]"), port, shared=shared):
-            sock.close()
-        raise InputError(str(error), where=f"{host}:{port}") from error
-    return bound
+                bound = server.add_secure_port(address, server_credentials(self._tls))
+        except RuntimeError as error:
+            # gRPC does not say why; this raises the reason.
+            for sock in listen(self._host.strip("[]"), self._port, shared=self._shared):
+                sock.close()
+            raise InputError(str(error), where=address) from error
+        return bound

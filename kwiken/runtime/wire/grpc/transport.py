@@ -17,6 +17,7 @@ from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.wire.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
 from kwiken.runtime.wire.grpc.statuses import failure_of, status_of
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import Call, CallBodies, Replica, Reply, strange_answer, wire
 
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
@@ -31,12 +32,22 @@ class Channel:
     Attributes:
         last_used: moment of the last call, seconds of the transport's clock.
         running: number of calls without an end.
+        version: version of the certificates that it was opened with; 0 without TLS.
     """
 
-    __slots__ = ("_channel", "call", "last_used", "probe", "running")
+    __slots__ = ("_channel", "call", "last_used", "probe", "running", "version")
 
-    def __init__(self, target: str, *, max_body: int) -> None:
-        self._channel = aio.insecure_channel(target, options=client_options(max_body=max_body))
+    def __init__(self, target: str, *, max_body: int, tls: Certificates | None) -> None:
+        options = client_options(max_body=max_body)
+        if tls is None:
+            self._channel = aio.insecure_channel(target, options=options)
+            self.version = 0
+        else:
+            from kwiken.runtime.wire.grpc.credentials import client_credentials
+
+            credentials, named = client_credentials(tls)
+            self._channel = aio.secure_channel(target, credentials, options=(*options, *named))
+            self.version = tls.version
         self.call = self._channel.unary_unary(CALL_METHOD)
         self.probe = self._channel.unary_unary(HEALTH_METHOD)
         self.last_used = 0.0
@@ -55,6 +66,7 @@ class GrpcTransport:
         clock: clock of the executor, by which deadlines are given; None for the system's.
         max_body: longest answer, bytes; a longer one is an error.
         raw: whether to leave answers undecoded, to be passed on as received; see `CallBodies`.
+        tls: certificates for calls over TLS; None for calls without.
     """
 
     def __init__(
@@ -64,7 +76,10 @@ class GrpcTransport:
         clock: Clock | None = None,
         max_body: int = wire.MAX_BODY,
         raw: bool = False,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
+        self._old: list[Channel] = []  # of certificates before, with calls that go on
         self._now = (clock if clock is not None else SystemClock()).monotonic
         self._max_body = max_body
         self._bodies = CallBodies(service, raw=raw)
@@ -82,8 +97,8 @@ class GrpcTransport:
         """Drop every probe and close every channel."""
         self._closed = True
         await cancel_and_wait(tuple(self._tasks))
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
+        channels, self._channels = [*self._channels.values(), *self._old], {}
+        for channel in channels:
             await channel.close()
 
     async def call(self, replica: Replica, call: Call) -> Reply:
@@ -102,7 +117,7 @@ class GrpcTransport:
         if remaining_s <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
         try:
-            channel = self._channels.get(replica.address) or self._channel(replica, now)
+            channel = self._open(replica, now)
         except InputError as error:
             raise RefusedError(str(error)) from error
         message = stage_inputs_message(self._bodies.encode(call), call.stage)
@@ -135,7 +150,7 @@ class GrpcTransport:
     async def _ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         alive = False
         try:
-            channel = self._channels.get(replica.address) or self._channel(replica, self._now())
+            channel = self._open(replica, self._now())
             await channel.probe(b"", timeout=PROBE_TIMEOUT_S)
             alive = True
         except InputError:
@@ -143,6 +158,19 @@ class GrpcTransport:
         except aio.AioRpcError as error:
             alive = error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}
         heard(alive)
+
+    def _open(self, replica: Replica, now: float) -> Channel:
+        """Channel to a replica, with the certificates in force."""
+        channel = self._channels.get(replica.address)
+        if channel is not None and (self._tls is None or channel.version == self._tls.version):
+            return channel
+        if channel is not None:
+            del self._channels[replica.address]
+            self._old.append(channel)
+        for old in [one for one in self._old if not one.running]:
+            self._old.remove(old)
+            self._own(old.close())
+        return self._channel(replica, now)
 
     def _channel(self, replica: Replica, now: float) -> Channel:
         """Open a channel to a replica, and close those that nobody has used for long."""
@@ -152,7 +180,9 @@ class GrpcTransport:
             if not channel.running and now - channel.last_used > KEEP_UNUSED_S:
                 del self._channels[address]
                 self._own(channel.close())
-        opened = self._channels[replica.address] = Channel(target_of(host, port), max_body=self._max_body)
+        opened = self._channels[replica.address] = Channel(
+            target_of(host, port), max_body=self._max_body, tls=self._tls
+        )
         opened.last_used = now
         return opened
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.wire.tls import HANDSHAKE_S, MAX_HANDSHAKES, Certificates, why_no_tls
 
 LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024  # connections that the kernel holds per socket
@@ -124,13 +125,21 @@ class Acceptor:
 
     Args:
         sockets: listening sockets; the acceptor closes them.
-        factory: creates the protocol of a new connection.
+        factory: creates the protocol of a new connection, once its handshake is over if it is over TLS.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
-    def __init__(self, sockets: Sequence[socket.socket], factory: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        factory: Callable[[], asyncio.Protocol],
+        *,
+        tls: Certificates | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sockets = sockets
         self._factory = factory
+        self._tls = tls
         self._connecting: set[asyncio.Task[object]] = set()
         self._open = True
         self._logged_at = -inf
@@ -152,6 +161,12 @@ class Acceptor:
                 self._loop.remove_reader(sock.fileno())
                 sock.close()
 
+    def abort(self) -> None:
+        """Stop accepting, and give up handshakes that are not over."""
+        self.close()
+        for task in list(self._connecting):
+            task.cancel()
+
     def _accept(self, sock: socket.socket) -> None:
         for _ in range(MAX_ACCEPTS_PER_CALLBACK):
             try:
@@ -163,7 +178,13 @@ class Acceptor:
                     self._pause(sock, error)
                     return
                 continue  # this client has disconnected already
-            task = self._loop.create_task(self._connect(caller))
+            if self._tls is None:
+                task = self._loop.create_task(self._connect(caller))
+            elif len(self._connecting) < MAX_HANDSHAKES:
+                task = self._loop.create_task(self._connect_by_tls(caller, self._tls))
+            else:
+                caller.close()
+                continue
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
 
@@ -173,6 +194,16 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._factory, caller)
         except OSError as error:
             LOG.debug("a client disconnected while it was accepted: %s", error)
+            caller.close()
+
+    async def _connect_by_tls(self, caller: socket.socket, tls: Certificates) -> None:
+        try:
+            caller.setblocking(False)
+            await self._loop.connect_accepted_socket(
+                self._factory, caller, ssl=tls.server, ssl_handshake_timeout=HANDSHAKE_S
+            )
+        except OSError as error:
+            LOG.warning("no connection over TLS: %s", why_no_tls(error), extra=about(Event.NOT_TLS))
             caller.close()
 
     def _pause(self, sock: socket.socket, error: OSError) -> None:

@@ -20,6 +20,7 @@ from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBud
 from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+from kwiken.runtime.wire.tls import is_tls
 
 LOG = logging.getLogger("kwiken.http")
 FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
@@ -106,6 +107,8 @@ class ClientConnection(web.RequestHandler):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
         """Called by the loop; complete requests are answered before the connection is closed."""
+        if is_tls(self.transport):
+            return False
         last = self._messages[-1][1] if self._messages else self._body
         if last is None and not self._request_in_progress:
             return False  # the connection was idle

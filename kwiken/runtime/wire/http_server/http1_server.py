@@ -24,6 +24,7 @@ from kwiken.runtime.wire.http_server.byte_budget import (
 from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.wire.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+from kwiken.runtime.wire.tls import Certificates, is_tls
 from kwiken.runtime.wire.transport import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
@@ -105,6 +106,7 @@ class CallServer:
             share of the memory.
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         full: response if the limit of connections or of bytes is reached.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     def __init__(
@@ -117,7 +119,9 @@ class CallServer:
         max_bodies: int | None = None,
         most: int | None = None,
         full: Response = FULL,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
         self.handler = handler
         self.max_body = max_body
         self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
@@ -151,7 +155,9 @@ class CallServer:
             return ServerConnection(self, loop) if len(self.connections) < most else None
 
         self._acceptor = Acceptor(
-            listen(self._host, self._port), lambda: ConnectionLimit(room, self.last_answers, full)
+            listen(self._host, self._port),
+            lambda: ConnectionLimit(room, self.last_answers, full),
+            tls=self._tls,
         )
         self._port = self._acceptor.port
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
@@ -165,6 +171,8 @@ class CallServer:
     async def stop(self) -> None:
         """Close all connections and cancel their handlers."""
         self.stop_accepting()
+        if self._acceptor is not None:
+            self._acceptor.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
         running = [one.task for one in self.connections if one.task is not None]
@@ -232,7 +240,7 @@ class ServerConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Called by the loop; complete requests are answered before the connection is closed."""
-        if self.task is None:
+        if self.task is None or is_tls(self._transport):
             return False
         self._ended = True
         self._begin_check()

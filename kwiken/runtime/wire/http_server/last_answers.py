@@ -41,7 +41,7 @@ class LastAnswers:
         last_answer = _LastAnswer(self._open, transport, self._linger_s)
         transport.set_protocol(last_answer)
         transport.write(answer)
-        with contextlib.suppress(OSError):  # the client has reset the connection
+        with contextlib.suppress(OSError, NotImplementedError):  # it was reset, or is over TLS
             transport.write_eof()
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen
 from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts, GatewayWebServer
 from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.wire.http_server.http1_server import KEEP_ALIVE_S
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -33,6 +34,7 @@ class Listener:
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         sockets: listening sockets, used instead of host and port; empty to create new ones.
         budget: budget of the bytes that all requests together hold; None for a share of the memory.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Listener:
         most: int | None = None,
         sockets: Sequence[socket.socket] = (),
         budget: ByteBudget | None = None,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
         self._handler = handler
         self._host = host
         self._port = port
@@ -67,7 +71,7 @@ class Listener:
     def url(self) -> str:
         """URL of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self._port}"
 
     async def start(self) -> None:
         """Bind and listen.
@@ -84,7 +88,7 @@ class Listener:
             budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
         )
-        self._acceptor = Acceptor(sockets, self._web.connect)
+        self._acceptor = Acceptor(sockets, self._web.connect, tls=self._tls)
         self._port = self._acceptor.port
 
     def stop_accepting(self) -> None:
@@ -94,7 +98,8 @@ class Listener:
 
     async def stop(self) -> None:
         """Close all connections and cancel their handlers."""
-        self.stop_accepting()
+        if self._acceptor is not None:
+            self._acceptor.abort()
         if self._web is not None:
             await self._web.shutdown(SHUTDOWN_TIMEOUT_S)
             self._web = None

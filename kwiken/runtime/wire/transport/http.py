@@ -13,6 +13,7 @@ from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.call_bodies import (
@@ -72,6 +73,7 @@ class HttpTransport:
         clock: clock of the executor, by which deadlines are given; None for the system's.
         max_body: longest answer, bytes; a longer one is an error.
         raw: whether to leave answers undecoded, to be passed on as received; see `CallBodies`.
+        tls: certificates for calls over TLS; None for calls without.
     """
 
     def __init__(
@@ -81,7 +83,9 @@ class HttpTransport:
         clock: Clock | None = None,
         max_body: int = wire.MAX_BODY,
         raw: bool = False,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
         self._clock = clock if clock is not None else SystemClock()
         self._max_body = max_body
         self._bodies = CallBodies(service, raw=raw)
@@ -91,7 +95,7 @@ class HttpTransport:
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections."""
-        self._pool = Pool(max_body=self._max_body, now=self._clock.monotonic)
+        self._pool = Pool(max_body=self._max_body, now=self._clock.monotonic, tls=self._tls)
         return self
 
     async def __aexit__(

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
+from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 
 CONNECT_S: Final = 1.0
@@ -257,6 +258,7 @@ class Pool:
         max_body: longest body of a response, bytes; a longer one is an error.
         idle_s: seconds for which a connection is kept without use; shorter than the server keeps it.
         now: monotonic clock, seconds.
+        tls: certificates for connections over TLS; None for connections without.
     """
 
     def __init__(
@@ -266,7 +268,9 @@ class Pool:
         idle_s: float = IDLE_S,
         connection: type[Connection] = Connection,
         now: Callable[[], float] = time.monotonic,
+        tls: Certificates | None = None,
     ) -> None:
+        self._tls = tls
         self._max_body = max_body
         self._idle_s = idle_s
         self._connection = connection
@@ -314,7 +318,15 @@ class Pool:
     async def _connect(self, place: tuple[str, int]) -> Connection:
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, connection = await self._loop.create_connection(self._new, *place)
+                if self._tls is None:
+                    _, connection = await self._loop.create_connection(self._new, *place)
+                else:
+                    _, connection = await self._loop.create_connection(
+                        self._new,
+                        *place,
+                        ssl=self._tls.client,
+                        server_hostname=self._tls.files.name or place[0],
+                    )
         except TimeoutError:
             raise NoConnectionError(f"no connection within {CONNECT_S:g} s") from None
         except OSError as error:

@@ -110,7 +110,7 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
     traces = tmp_path / "traces"
     async with (
         fronts(shop, traces) as (gateway,),
-        Gateways([gateway.url], TOKEN) as gateways,
+        Gateways([gateway.url], lambda: TOKEN) as gateways,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as person,
     ):
         spans = DecisionSpans(shop.name, traces)
@@ -160,7 +160,7 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
 async def test_a_second_process_waits_and_a_gateway_that_is_away_changes_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     async with fronts(echo, tmp_path / "traces") as (gateway,):
-        async with Gateways([gateway.url, "http://127.0.0.1:9"], TOKEN) as gateways:
+        async with Gateways([gateway.url, "http://127.0.0.1:9"], lambda: TOKEN) as gateways:
             first = steering_of(gateways, echo, tmp_path, said, holder="first")
             second = steering_of(gateways, echo, tmp_path, said, holder="second")
             await first.step()
@@ -168,13 +168,16 @@ async def test_a_second_process_waits_and_a_gateway_that_is_away_changes_nothing
             assert said[-1] == "first leads, and this process waits for its place"
             sentence = (await status(gateway))["autopilot"]["sentence"]
             assert "no plan is tried while http://127.0.0.1:9 does not answer" in sentence
-        async with Gateways(["http://127.0.0.1:9"], TOKEN) as nowhere:
+        async with Gateways(["http://127.0.0.1:9"], lambda: TOKEN) as nowhere:
             alone = steering_of(nowhere, echo, tmp_path / "other", said)
             await alone.step()  # nothing answers, and nothing fails
 
 
 async def test_traces_that_cannot_be_read_leave_everything_as_it_is(tmp_path: Path) -> None:
-    async with fronts(echo, tmp_path / "elsewhere") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+    async with (
+        fronts(echo, tmp_path / "elsewhere") as (gateway,),
+        Gateways([gateway.url], lambda: TOKEN) as gateways,
+    ):
         steering = steering_of(gateways, echo, tmp_path, [])
         why = "no plan can be made"
         await stepped(steering, gateway, lambda shown: why in str(shown["autopilot"]))
@@ -184,7 +187,10 @@ async def test_traces_that_cannot_be_read_leave_everything_as_it_is(tmp_path: Pa
 async def test_a_folder_that_cannot_be_written_makes_nothing_happen(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "state").write_text("a file in place of the folder")
-    async with fronts(echo, tmp_path / "traces") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+    async with (
+        fronts(echo, tmp_path / "traces") as (gateway,),
+        Gateways([gateway.url], lambda: TOKEN) as gateways,
+    ):
         steering = steering_of(gateways, echo, tmp_path, said)
         await steering.step()
         await steering.step()

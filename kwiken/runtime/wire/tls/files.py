@@ -1,0 +1,67 @@
+"""Files of one side of TLS connections: its certificate and key, and the authorities of the other side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from kwiken.base.errors import InputError
+from kwiken.base.machine import read_file
+
+MAX_FILE: Final = 1 << 20  # bytes of a file of certificates or of a key
+
+Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names of the files of one side of TLS connections.
+
+    Attributes:
+        certificate: file with the certificate that this side shows, and those of authorities between, as PEM.
+        key: file with the private key of the certificate, not encrypted, as PEM.
+        authorities: file with the authorities of the other side, as PEM; a server then takes only clients
+            that show a certificate of them. None at a server to ask for none, at a client for the system's.
+        name: host name that certificates of servers must hold, in place of the address that is called; None
+            for that address.
+    """
+
+    certificate: str
+    key: str
+    authorities: str | None = None
+    name: str | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files."""
+        return [path for path in (self.certificate, self.key, self.authorities) if path is not None]
+
+
+def stamps_of(paths: Iterable[str]) -> Stamps:
+    """Version of each file: change time in nanoseconds, size, inode; None where it cannot be found."""
+    return tuple(_stamp_of(path) for path in paths)
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a text, not a path
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read_pem(path: str) -> bytes:
+    """Read a file of certificates or of a key.
+
+    Raises:
+        InputError: it cannot be read, or holds no PEM; names the file.
+    """
+    try:
+        text = read_file(path, MAX_FILE)
+    except OSError as error:
+        raise InputError(error.strerror or str(error), where=path) from error
+    if b"-----BEGIN " not in text or not text.isascii():
+        raise InputError("is not PEM: it must hold -----BEGIN ... and be ASCII", where=path)
+    return text

@@ -1,0 +1,203 @@
+"""Front door over TLS: both protocols, siblings, control clients, the autopilot's client, and other tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import aiohttp
+import grpc
+import pytest
+from grpc import aio
+
+from kwiken.base.errors import InputError
+from kwiken.cli.live.gateway import NO_ANSWER, request_control
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine import Executor
+from kwiken.runtime.gateway import Gateway, GatewaySettings, GrpcGatewayServer
+from kwiken.runtime.gateway.control import Siblings
+from kwiken.runtime.gateway.steering import Gateways
+from kwiken.runtime.process.tokens import TokenFile, read_tokens
+from kwiken.runtime.wire.tls import Certificates, ClientTls, TlsFiles, client_variables
+from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from tests.support.peers.grpc_messages import Request, ask_of
+from tests.support.services.http import service
+from tests.support.tls.authority import Authority
+
+TOKEN = "secret"
+
+
+@contextlib.asynccontextmanager
+async def gateways(certificates: Sequence[Certificates | None]) -> AsyncIterator[list[Gateway]]:
+    """Gateways that run their stages themselves and know one another."""
+    found: list[Gateway] = []
+    urls: list[str] = []
+    async with contextlib.AsyncExitStack() as stack:
+        for number, tls in enumerate(certificates):
+            executor = Executor(
+                service,
+                LocalTransport(service),
+                replicas=local_replicas(service),
+                clock=SystemClock(),
+                rng=random.Random(number),
+            )
+            settings = GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}", tls=tls)
+            gateway = Gateway(service, executor, settings)
+            gateway.control.siblings = Siblings(lambda: urls, TOKEN, tls=tls)
+            await gateway.start()
+            stack.push_async_callback(gateway.stop, grace_s=1.0, linger_s=0.0)
+            urls.append(gateway.url)
+            found.append(gateway)
+        yield found
+
+
+async def answer_of(url: str, context: ssl.SSLContext | bool) -> str:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url + "/v1/request", json={"text": "hi"}, ssl=context) as response,
+    ):
+        return str((await response.json())["answer"]["said"])
+
+
+async def test_callers_must_show_a_certificate_of_the_authority(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    caller = Certificates(ours.issue("caller"))
+    async with gateways([Certificates(ours.issue("gateway"))]) as (gateway,):
+        assert gateway.url.startswith("https://127.0.0.1:")
+        assert await answer_of(gateway.url, caller.client) == "HI0 HI1"
+        refused = [
+            ssl.create_default_context(cafile=str(ours.file)),
+            Certificates(theirs.issue("caller")).client,
+        ]
+        refused[1].load_verify_locations(str(ours.file))
+        expired = ours.issue("expired", days=-1)
+        refused.append(Certificates(expired).client)
+        for context in refused:
+            with pytest.raises((aiohttp.ClientError, OSError)):
+                await answer_of(gateway.url, context)
+        plain = gateway.url.replace("https", "http")
+        with pytest.raises(aiohttp.ClientError):
+            await answer_of(plain, True)
+        assert await answer_of(gateway.url, caller.client) == "HI0 HI1"
+    lines = [line for line in caplog.messages if line.startswith("no connection over TLS")]
+    assert [line.partition(": ")[2] for line in lines] == [
+        "the client shows no certificate",
+        "the client's certificate is refused: self-signed certificate in certificate chain",
+        "the client's certificate is refused: certificate has expired",
+        "the client does not speak TLS",
+    ]
+
+
+async def test_without_authorities_any_caller_is_served(tmp_path: Path) -> None:
+    ours = Authority(tmp_path)
+    files = ours.issue("gateway")
+    open_files = TlsFiles(certificate=files.certificate, key=files.key)
+    async with gateways([Certificates(open_files)]) as (gateway,):
+        context = ssl.create_default_context(cafile=str(ours.file))
+        assert await answer_of(gateway.url, context) == "HI0 HI1"
+
+
+async def test_requests_over_grpc_are_over_tls_too(tmp_path: Path) -> None:
+    ours = Authority(tmp_path)
+    caller = ours.issue("caller")
+    tls = Certificates(ours.issue("gateway"))
+    authority, key, certificate = (
+        Path(path).read_bytes()  # noqa: ASYNC240 - files of the test
+        for path in (caller.authorities or "", caller.key, caller.certificate)
+    )
+    async with gateways([tls]) as (gateway,):
+        server = GrpcGatewayServer(
+            gateway.door, host="127.0.0.1", port=0, budget=gateway.budget, tls=gateway.tls
+        )
+        await server.start()
+        try:
+            target = server.url.removeprefix("grpc://")
+            credentials = grpc.ssl_channel_credentials(authority, key, certificate)
+            async with aio.secure_channel(target, credentials) as channel:
+                answer = await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=5.0)
+                assert json.loads(answer.json) == {"said": "HI0 HI1"}
+            for other in (
+                aio.secure_channel(target, grpc.ssl_channel_credentials(authority)),
+                aio.insecure_channel(target),
+            ):
+                async with other as channel:
+                    with pytest.raises(aio.AioRpcError) as caught:
+                        await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=5.0)
+                    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        finally:
+            await server.stop()
+
+
+async def test_siblings_and_control_clients_speak_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Authority(tmp_path)
+    files = ours.issue("gateway", names="DNS:gateways.test")  # not the addresses, which come and go
+    shared = [Certificates(files), Certificates(files)]
+    async with gateways([*shared, Certificates(ours.issue("other"))]) as found:
+        answers = await found[0].control.siblings.ask("/v1/status")
+        assert answers.names == ["gateway-1"]
+        (silent,) = answers.silent
+        assert "certificate verify failed" in silent
+
+        ours.issue("gateway", names="DNS:gateways.test", into=files)
+        assert shared[0].refresh()
+        answers = await found[0].control.siblings.ask("/v1/status")
+        assert answers.names == ["gateway-1"], "the certificate before is still taken from siblings"
+        assert shared[1].refresh()
+        answers = await found[1].control.siblings.ask("/v1/status")
+        assert answers.names == ["gateway-0"]
+
+        for name, value in client_variables(files).items():
+            monkeypatch.setenv(name, value)
+        answer = await asyncio.to_thread(request_control, found[0].url, "/v1/status?alone=1", TOKEN)
+        assert answer.status == 200
+        async with Gateways([found[0].url, found[2].url], lambda: TOKEN, tls=ClientTls()) as steered:
+            statuses = await steered.ask()
+            assert list(statuses.figures) == [found[0].url]
+            assert "certificate" in statuses.silent[found[2].url]
+        monkeypatch.delenv("KWIKEN_TLS_CERT")
+        monkeypatch.delenv("KWIKEN_TLS_KEY")
+        with pytest.raises(NO_ANSWER, match="certificate"):
+            await asyncio.to_thread(request_control, found[0].url, "/v1/status", TOKEN)
+
+
+async def test_other_tokens_are_taken_while_running(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "token"
+    file.write_text("old\n")
+
+    async def status(url: str, token: str) -> int:
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
+            session.get(url + "/v1/plan") as response,
+        ):
+            return response.status
+
+    async with gateways([None]) as (gateway,):
+        tokens = TokenFile(str(file), gateway.control.take_tokens)
+        gateway.control.take_tokens(read_tokens(str(file)))
+        assert [await status(gateway.url, each) for each in ("old", "new")] == [200, 401]
+        file.write_text("new\nold\n")
+        tokens.refresh()
+        assert [await status(gateway.url, each) for each in ("old", "new")] == [200, 200]
+        file.write_text("new\n")
+        tokens.refresh()
+        assert [await status(gateway.url, each) for each in ("old", "new")] == [401, 200]
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            for broken in ("", " \n \n", "a\nb\nc\nd\ne\n"):
+                file.write_text(broken)
+                tokens.refresh()
+                tokens.refresh()
+        assert [line.split(",")[0] for line in caplog.messages] == ["the token in force stays"] * 3
+        assert await status(gateway.url, "new") == 200
+    with pytest.raises(InputError, match="at most 4"):
+        read_tokens(str(file))

@@ -1,0 +1,1 @@
+"""Authorities and certificates that tests make for themselves, with the `openssl` command."""
