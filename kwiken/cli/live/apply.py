@@ -80,7 +80,7 @@ def _put(url: str, token: str, body: bytes, *, where: str) -> None:
         return
     try:
         reason = msgspec.json.decode(answer.body, type=dict[str, str])["error"]
-    except (msgspec.MsgspecError, KeyError):
+    except (msgspec.MsgspecError, ValueError, RecursionError, KeyError):
         reason = f"answered {answer.status} in a form that no gateway has"
         raise InputError(reason, where=url) from None
     raise InputError(f"refused by the gateway at {url}: {reason}", where=where)

@@ -36,7 +36,10 @@ def families_from_bytes(data: bytes) -> list[Family]:
     Raises:
         MsgspecError: the data are not families.
     """
-    return msgspec.msgpack.decode(data, type=list[Family])
+    try:
+        return msgspec.msgpack.decode(data, type=list[Family])
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"not families of metrics: {error}") from error
 
 
 def by_gateway(families: Mapping[str, Iterable[Family]]) -> list[Family]:

@@ -58,7 +58,7 @@ class GatewayClient:
         ) as response:
             data = await response.read()
         if not response.ok:
-            with contextlib.suppress(msgspec.MsgspecError, KeyError):
+            with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError, KeyError):
                 raise InputError(msgspec.json.decode(data, type=dict[str, str])["error"], where="gateway")
             raise InputError(f"answered {response.status}", where="gateway")
         return data

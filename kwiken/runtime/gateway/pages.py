@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,8 +10,8 @@ import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError
-from kwiken.otel.metrics import by_gateway, families_from_bytes, families_to_bytes
-from kwiken.runtime.gateway.control import Control, is_alone
+from kwiken.otel.metrics import Family, by_gateway, families_from_bytes, families_to_bytes
+from kwiken.runtime.gateway.control import Control, SiblingAnswers, is_alone
 from kwiken.runtime.gateway.live_page import LivePage, merged_view
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.transport import wire
@@ -87,10 +88,18 @@ class Pages:
         if siblings.any and not alone:
             own = self._metrics.families()
             answers = await siblings.ask(METRICS_PATH, accept=wire.MSGPACK)
-            others = {name: families_from_bytes(body) for name, body in answers.named()}
-            families = by_gateway({self._name: own, **others})
+            families = by_gateway({self._name: own, **_readable(answers)})
         body, headers = await self._metrics.text(accept, request.headers.get("Accept-Encoding", ""), families)
         return web.Response(body=body, headers=headers)
+
+
+def _readable(answers: SiblingAnswers) -> dict[str, list[Family]]:
+    """Metrics of the siblings, by name; those that cannot be read are left out."""
+    found: dict[str, list[Family]] = {}
+    for name, body in answers.named():
+        with contextlib.suppress(msgspec.MsgspecError):
+            found[name] = families_from_bytes(body)
+    return found
 
 
 def _number_of(query: Mapping[str, str], name: str) -> int:

@@ -114,10 +114,16 @@ def figures_of(url: str, token: str, *, alone: bool = False) -> dict[str, Any] |
     """
     try:
         answer = request_control(url, "/v1/status?alone=1" if alone else "/v1/status", token)
-        if answer.status != OK:
-            return None
-        found: dict[str, Any] = msgspec.json.decode(answer.body)
+    except NO_ANSWER:
+        return None
+    return figures_in(answer.body) if answer.status == OK else None
+
+
+def figures_in(body: bytes) -> dict[str, Any] | None:
+    """Figures in the body of an answer; None if it is no status of a gateway."""
+    try:
+        found: dict[str, Any] = msgspec.json.decode(body)
         msgspec.convert(found, _Figures)
-    except (*NO_ANSWER, msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return found

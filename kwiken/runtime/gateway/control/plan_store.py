@@ -115,7 +115,7 @@ class PlanStore:
             return msgspec.json.decode(read_file(self.path, MAX_FILE), type=SavedPlan)
         except FileNotFoundError:
             return None
-        except (OSError, InputError, msgspec.MsgspecError, RecursionError) as error:
+        except (OSError, InputError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             LOG.warning(
                 "the saved plan cannot be read: %s: %s",
                 self.path,

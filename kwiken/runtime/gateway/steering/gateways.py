@@ -141,7 +141,7 @@ class Gateways:
             return msgspec.json.decode(
                 await self.request("GET", url, "/v1/status?alone=1"), type=Figures, strict=False
             )
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             return f"answers with another status than a gateway's: {error}"
         except NO_ANSWER as error:
             return str(error) or type(error).__name__
@@ -201,7 +201,7 @@ class Gateways:
             data = await _read(response, url)
         if response.ok and response.status < 300:  # noqa: PLR2004 - redirects are not followed
             return data
-        with contextlib.suppress(msgspec.MsgspecError, KeyError):
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError, KeyError):
             raise InputError(msgspec.json.decode(data, type=dict[str, str])["error"], where=url)
         raise InputError(f"answered {response.status}", where=url)
 
