@@ -89,10 +89,10 @@ def tls_files(
 
     Args:
         option: beginning of the options, as `--tls`.
-        certificate: value of `-cert`.
-        key: value of `-key`.
-        authorities: value of `-ca`.
-        name: value of `-name`.
+        certificate: path of the certificate to show, the value of `-cert`.
+        key: path of its private key, the value of `-key`.
+        authorities: path of the authorities of the other side, the value of `-ca`.
+        name: host name that the other side's certificate must hold, the value of `-name`.
 
     Raises:
         InputError: an option is missing that another one needs, or a file cannot be used.

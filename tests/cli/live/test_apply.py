@@ -167,7 +167,7 @@ def test_a_wrong_token_is_reported(running: Running, plan_file: Callable[..., Pa
         (("--remove", "shop"), "service 'shop' is not up"),
         (("PLAN", "--url", "http://127.0.0.1:1"), "needs a token"),
         (("PLAN", "--url", "http://127.0.0.1:1", "--token-file", "TOKEN"), "does not answer"),
-        (("PLAN", "--url", "ftp://127.0.0.1:1", "--token-file", "TOKEN"), "not an http address"),
+        (("PLAN", "--url", "ftp://127.0.0.1:1", "--token-file", "TOKEN"), "not an http or https address"),
         (("PLAN", "--url", "http://127.0.0.1:1", "--token-file", "no-such"), "holds no token"),
         (("no-such.json",), "no-such.json"),
     ],

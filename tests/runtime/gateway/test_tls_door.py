@@ -27,8 +27,8 @@ from kwiken.runtime.process.tokens import TokenFile, read_tokens
 from kwiken.runtime.wire.tls import Certificates, ClientTls, TlsFiles, client_variables
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
 from tests.support.peers.grpc_messages import Request, ask_of
+from tests.support.runtime.authority import Authority
 from tests.support.services.http import service
-from tests.support.tls.authority import Authority
 
 TOKEN = "secret"
 

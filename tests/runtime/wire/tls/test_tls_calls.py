@@ -17,9 +17,9 @@ from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, Refu
 from kwiken.runtime.wire.tls import Certificates, TlsFiles
 from kwiken.runtime.wire.transport import Call, Replica
 from tests.support.peers.protocols import call_of
+from tests.support.runtime.authority import Authority
 from tests.support.runtime.waiting import until
 from tests.support.services.http import Ask, service
-from tests.support.tls.authority import Authority
 
 SIDES: dict[str, tuple[Any, Any]] = {
     "http": (ReplicaServer, HttpTransport),

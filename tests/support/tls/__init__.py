@@ -1,1 +1,0 @@
-"""Authorities and certificates that tests make for themselves, with the `openssl` command."""
