@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kwiken.otel.write import shorten
 
 Value = float | int
+MAX_TEXTS: Final = 1 << 14  # attribute values that are kept as text: most recur at every reading
 
 
 class Kind(StrEnum):
@@ -102,13 +104,14 @@ def family(
     Raises:
         ValueError: a point has more or fewer attribute values than the metric has labels.
     """
-    made = tuple(Point(tuple(_text(value) for value in labels), value) for labels, value in points)
+    made = tuple([Point(tuple(map(_text, labels)), value) for labels, value in points])
     for point in made:
         if len(point.labels) != len(metric.labels):
             raise ValueError(f"{metric.name} has the labels {metric.labels}, not the values {point.labels}")
     return Family(metric, made)
 
 
+@lru_cache(MAX_TEXTS, typed=True)  # 1 is not True
 def _text(value: str | int | bool) -> str:  # noqa: FBT001 - an attribute value
     if isinstance(value, bool):
         return "true" if value else "false"

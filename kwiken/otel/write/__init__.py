@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kwiken.otel.write.records import (
         AttemptKind as AttemptKind,
         AttemptRecord as AttemptRecord,
+        Entrance as Entrance,
         ExceptionRecord as ExceptionRecord,
         Observer as Observer,
         Outcome as Outcome,

@@ -143,6 +143,7 @@ class ServerSpans(SpanWriter[CallRecord]):
     Args:
         stage: name of the stage that the replica serves.
         node: name of the machine that the replica runs on.
+        protocol: protocol of its calls, `http` or `grpc`, for the spans; empty for none that is stated.
         traces: folder for OTLP JSON lines; None for none.
         otlp: `http://HOST:PORT` of a collector; None for none.
 
@@ -157,10 +158,11 @@ class ServerSpans(SpanWriter[CallRecord]):
         replica: str,
         node: str,
         *,
+        protocol: str = "",
         traces: Path | None = None,
         otlp: str | None = None,
     ) -> None:
-        server, labels = Server(service, stage, replica, node), Labels()
+        server, labels = Server(service, stage, replica, node, protocol), Labels()
         rng = random.Random()  # noqa: S311 - identifiers, not secrets
 
         def spans_of(call: CallRecord) -> list[SpanData]:

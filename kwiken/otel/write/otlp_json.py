@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kwiken.otel.stated_attributes import SCHEMA_URL
 from kwiken.otel.write.labels import Attributes, Value
 from kwiken.otel.write.span_model import EXCEPTION, SpanData, exception_attributes
 
@@ -65,9 +66,10 @@ class _Scope(msgspec.Struct):
     version: str = ""
 
 
-class _ScopeSpans(msgspec.Struct):
+class _ScopeSpans(msgspec.Struct, omit_defaults=True):
     scope: _Scope
     spans: list[_Span]
+    schemaUrl: str = ""  # noqa: N815
 
 
 class _Resource(msgspec.Struct):
@@ -77,6 +79,7 @@ class _Resource(msgspec.Struct):
 class _ResourceSpans(msgspec.Struct, omit_defaults=True):
     resource: _Resource
     scopeSpans: list[_ScopeSpans]  # noqa: N815
+    schemaUrl: str = ""  # noqa: N815
 
 
 class _TracesData(msgspec.Struct):
@@ -132,12 +135,19 @@ class OtlpLines:
 
     Args:
         resource: attributes of the resource, with `service.name`.
-        scope: name and version of the instrumentation scope.
+        scope: name and version of the instrumentation scope; None for this project's own spans.
+        schemas: URLs of the conventions that the resource's and the scope's spans follow; empty for unknown.
     """
 
-    __slots__ = ("_resource", "_scope", "_shared", "_written")
+    __slots__ = ("_resource", "_schemas", "_scope", "_shared", "_written")
 
-    def __init__(self, resource: Mapping[str, object], scope: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        resource: Mapping[str, object],
+        scope: tuple[str, str] | None = None,
+        schemas: tuple[str, str] = (SCHEMA_URL, SCHEMA_URL),
+    ) -> None:
+        self._schemas = schemas
         name, release = scope if scope is not None else (SCOPE, scope_version())
         self._scope = _Scope(name, release)
         self._written: dict[tuple[str, type, Value], msgspec.Raw] = {}
@@ -147,8 +157,9 @@ class OtlpLines:
     def line(self, batch: Sequence[SpanData]) -> bytes:
         """One line with all of these spans, newline included."""
         spans = [self._span(data) for data in batch]
-        scope = _ScopeSpans(self._scope, spans)
-        return _encode(_TracesData([_ResourceSpans(self._resource, [scope])])) + b"\n"
+        of_resource, of_scope = self._schemas
+        scope = _ScopeSpans(self._scope, spans, of_scope)
+        return _encode(_TracesData([_ResourceSpans(self._resource, [scope], of_resource)])) + b"\n"
 
     def attribute(self, key: str, value: object) -> msgspec.Raw:
         """Encoded key and value; attributes of short types are cached, because most of them recur."""

@@ -7,6 +7,7 @@ the garbage collector need not look at them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -50,6 +51,23 @@ class ExceptionRecord:
     stacktrace: str | None = None
 
 
+class Entrance(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Door that requests come in by, as the conventions of HTTP and RPC describe a server; one for each door.
+
+    Attributes:
+        url: `http://HOST:PORT` or `grpc://HOST:PORT` that it listens at.
+        operation: method over HTTP; `package.Service/Method` over gRPC.
+        route: path of the requests over HTTP; empty over gRPC.
+        status_of: function from the error of a request, None for an answer, to the status that its client is
+            sent: a number over HTTP, the code's name over gRPC, None where none is sent.
+    """
+
+    url: str
+    operation: str
+    route: str
+    status_of: Callable[[BaseException | None], int | str | None]
+
+
 class AttemptRecord(msgspec.Struct, gc=False):
     """One call to one replica.
 
@@ -72,6 +90,8 @@ class AttemptRecord(msgspec.Struct, gc=False):
             transport did not state it, or the call was given up before.
         first_byte_ns: time at which the first byte of the answer came, nanoseconds since 1970; None if none
             came, or the transport did not state it.
+        address: URL of the replica, `http://HOST:PORT` or `grpc://HOST:PORT`; another text without a network.
+        status: status of the answer: a number over HTTP, the code's name over gRPC; None if none came.
     """
 
     span_id: int
@@ -91,6 +111,8 @@ class AttemptRecord(msgspec.Struct, gc=False):
     exception: ExceptionRecord | None = None
     sent_ns: int | None = None
     first_byte_ns: int | None = None
+    address: str = ""
+    status: int | str | None = None
 
 
 class StageRecord(msgspec.Struct, gc=False):
@@ -107,6 +129,7 @@ class StageRecord(msgspec.Struct, gc=False):
         attempts: attempts of the calls of all shards.
         idempotent: True if a call of the stage may run twice; recorded for `kwiken fit`.
         threads: maximal number of threads of a call, 1 or more; recorded for `kwiken fit`.
+        operation: method of a foreign service that its calls run, as in `Entrance`; empty for our replicas.
     """
 
     span_id: int
@@ -121,6 +144,7 @@ class StageRecord(msgspec.Struct, gc=False):
     attempts: list[AttemptRecord] = []
     idempotent: bool = True
     threads: int = 1
+    operation: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +175,8 @@ class RequestRecord(msgspec.Struct, gc=False):
         partial: True if a part that could have been in its answer is missing.
         stages: visits of stages, in the order of their start.
         sample: how it came to be kept; None where every request is kept.
+        entry: door that it came in by; None for a request from within the process.
+        status: status that its client is sent, as of the entry; None for none.
     """
 
     trace_id: int
@@ -166,6 +192,8 @@ class RequestRecord(msgspec.Struct, gc=False):
     partial: bool = False
     stages: list[StageRecord] = []
     sample: Sample | None = None
+    entry: Entrance | None = None
+    status: int | str | None = None
 
 
 class Observer(Protocol):

@@ -66,6 +66,8 @@ def _line(spans: list[ReadableSpan]) -> bytes:
     first = spans[0]
     scope = first.instrumentation_scope
     encoder = OtlpLines(
-        first.resource.attributes, (scope.name, scope.version or "") if scope is not None else ("", "")
+        first.resource.attributes,
+        (scope.name, scope.version or "") if scope is not None else ("", ""),
+        (first.resource.schema_url, (scope.schema_url or "") if scope is not None else ""),
     )
     return encoder.line([span_data(span) for span in spans])

@@ -9,6 +9,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from kwiken.otel.stated_attributes import SCHEMA_URL
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.otlp_json import SCOPE, scope_version
 from kwiken.otel.write.records import ExceptionRecord
@@ -25,8 +26,8 @@ class Readable:
     """
 
     def __init__(self, resource: Mapping[str, Value]) -> None:
-        self._resource = Resource(dict(resource))
-        self._scope = InstrumentationScope(SCOPE, scope_version())
+        self._resource = Resource(dict(resource), SCHEMA_URL)
+        self._scope = InstrumentationScope(SCOPE, scope_version(), SCHEMA_URL)
 
     def __call__(self, span: SpanData) -> ReadableSpan:
         """Convert one span."""

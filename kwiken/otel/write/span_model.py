@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from kwiken.otel.stated_attributes import CALL_METHOD, CALL_PATH, POST, client_attributes, server_attributes
 from kwiken.otel.write.labels import MAX_MESSAGE, Attributes, Labels, Value, shorten
 from kwiken.otel.write.records import (
     AttemptKind,
@@ -143,7 +144,19 @@ def _request_attributes(
     sample, outcome = record.sample, _outcome(record)
     # A share is rounded, so that there are few of them.
     drawn = None if sample is None else (sample.reason, sample.share)
-    key = (record.service, outcome, record.plan, record.control, hedged, partial, late, drawn)
+    entry = record.entry
+    key = (
+        record.service,
+        outcome,
+        record.plan,
+        record.control,
+        hedged,
+        partial,
+        late,
+        drawn,
+        entry,
+        record.status,
+    )
     shared = labels.shared(key)
     if shared is not None:
         return shared
@@ -158,6 +171,8 @@ def _request_attributes(
     if sample is not None:
         attributes.append(("kw.sample.reason", sample.reason))
         attributes.append(("kw.sample.share", float(sample.share)))
+    if entry is not None:
+        attributes += server_attributes(entry.url, entry.operation, entry.route, record.status)
     return labels.share(key, attributes)
 
 
@@ -235,6 +250,8 @@ def _attempt_span(
         attempt.node,
         attempt.threads,
         attempt.catch_up,
+        attempt.address,
+        attempt.status,
     )
     shared = labels.shared(key)
     if shared is None:
@@ -252,6 +269,7 @@ def _attempt_span(
             attributes.append(("kw.threads", attempt.threads))
         if attempt.catch_up:
             attributes.append(("kw.catch_up", True))
+        attributes += client_attributes(attempt.address, stage.operation, attempt.attempt, attempt.status)
         shared = labels.share(key, attributes)
     # Values that differ from span to span come last, because the reader caches the attributes before them.
     own: list[tuple[str, Value]] = []
@@ -315,12 +333,17 @@ def _message(error: str | None) -> str | None:
 
 @dataclass(slots=True, frozen=True)
 class Server:
-    """Attributes that all server spans of one replica share."""
+    """Attributes that all server spans of one replica share.
+
+    Attributes:
+        protocol: protocol of its calls: `http`, `grpc`, or empty for none that is stated.
+    """
 
     service: str
     stage: str
     replica: str
     node: str
+    protocol: str = ""
 
 
 def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) -> SpanData:
@@ -338,6 +361,9 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
         ]
         if call.attempt is not None:
             common.append(("kw.attempt", call.attempt))
+        if server.protocol:
+            asked = (CALL_METHOD, "") if server.protocol == "grpc" else (POST, CALL_PATH)
+            common += server_attributes(f"{server.protocol}://", *asked, None)
         shared = labels.share(key, common)
     attributes: list[tuple[str, Value]] = []
     if call.busy_ms is not None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ from kwiken.base.errors import KwikenError
 from kwiken.model.plan import REQUEST, Plan
 from kwiken.model.service import OTHER, Service
 from kwiken.otel.metrics import Family, Rising
-from kwiken.otel.write import Observer, RequestRecord, Sample
+from kwiken.otel.write import Entrance, Observer, RequestRecord, Sample
 from kwiken.runtime.base.clock import Clock
 from kwiken.runtime.base.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.base.log_events import Event, about
@@ -246,8 +246,8 @@ class Executor:
         )
         return figures | self._arms.status()
 
-    def metrics(self) -> list[Family]:
-        """Metrics of requests, stages, budgets, replicas and the plan, as they are now."""
+    def metrics(self) -> Iterator[Family]:
+        """Metrics of requests, stages, budgets, replicas and the plan, each read when it is asked for."""
         return families(
             self._service,
             self._program,
@@ -268,6 +268,7 @@ class Executor:
         parent: wire.Parent | None = None,
         note: bool = False,
         kind: str = OTHER,
+        entry: Entrance | None = None,
     ) -> Answer:
         """Run one request.
 
@@ -278,6 +279,7 @@ class Executor:
                 trace has no span to be the parent of the request's, which is then the root of the trace.
             note: whether to record the request even without an observer.
             kind: kind of the request, by which it waits where there are lines.
+            entry: door that it came in by, for its spans; None for a request from within the process.
 
         Raises:
             OverloadError: turned away before any work was done.
@@ -321,7 +323,7 @@ class Executor:
             latencies.add(end - now)
             self._arms.note(context.program, end - now, control=context.control, answered=error is None)
             if context.visits is not None:
-                record = self._record(context, parent, end, error, latencies, wanted=note)
+                record = self._record(context, parent, end, error, latencies, entry, wanted=note)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
@@ -392,6 +394,7 @@ class Executor:
         ended: float,
         error: BaseException | None,
         latencies: LatencyHistogram,
+        entry: Entrance | None,
         *,
         wanted: bool,
     ) -> RequestRecord | None:
@@ -403,6 +406,7 @@ class Executor:
             ended: moment of its end, seconds.
             error: error of the request; None for none.
             latencies: latencies of requests with its outcome, one of which refers to its trace.
+            entry: door that it came in by; None for a request from within the process.
             wanted: whether the caller of `run` wants the record.
         """
         sampler, sample = self._shared.sampler, None
@@ -423,6 +427,7 @@ class Executor:
             error=error,
             sample=sample,
             rng=self._rng,
+            entry=entry,
         )
         self._report(record, kept=kept)
         if kept:

@@ -36,8 +36,8 @@ def families(
     now: float,
     rising: Rising,
     gate: LineGate | None = None,
-) -> list[Family]:
-    """Read all metrics of an executor.
+) -> Iterator[Family]:
+    """Read all metrics of an executor, each when the iterator is asked for the metric.
 
     Args:
         states: state of each stage.
@@ -46,14 +46,12 @@ def families(
         rising: returns the largest value of a counter so far, so that none falls between two readings.
         gate: gate of the lines of requests by kind; None for none.
     """
-    return [
-        *_requests(shared, counts, now),
-        *_lines(gate),
-        *_stages(service, states),
-        *_budgets(states, shared.ledger, now, rising),
-        *_replicas(states),
-        *_plan(service, program, counts),
-    ]
+    yield from _requests(shared, counts, now)
+    yield from _lines(gate)
+    yield from _stages(service, states)
+    yield from _budgets(states, shared.ledger, now, rising)
+    yield from _replicas(states)
+    yield from _plan(service, program, counts)
 
 
 def _requests(shared: Shared, counts: Counts, now: float) -> Iterator[Family]:

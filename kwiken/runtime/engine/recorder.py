@@ -10,7 +10,15 @@ import asyncio
 import random
 from typing import Final
 
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, Sample, StageRecord
+from kwiken.otel.write import (
+    AttemptKind,
+    AttemptRecord,
+    Entrance,
+    Outcome,
+    RequestRecord,
+    Sample,
+    StageRecord,
+)
 from kwiken.runtime.decisions import ATTEMPT_OUTCOMES
 from kwiken.runtime.engine.hedged_call import Attempt, Request, StageVisit, describe
 from kwiken.runtime.engine.utility import worths_of
@@ -29,6 +37,7 @@ def record_of(
     error: BaseException | None,
     sample: Sample | None,
     rng: random.Random,
+    entry: Entrance | None = None,
 ) -> RequestRecord:
     """Make the record of a request that has ended.
 
@@ -42,6 +51,7 @@ def record_of(
         error: error of the request; None for none.
         sample: how it came to be kept; None where every request is kept, and for one that is not.
         rng: source of randomness for the choice of the fan-outs that are judged.
+        entry: door that it came in by; None for a request from within the process.
     """
     zero_ns = request.start_ns - round(request.started * 1e9)
     end_ns = zero_ns + round(ended * 1e9)
@@ -59,6 +69,8 @@ def record_of(
         partial=request.partial and error is None,
         stages=[_stage(request, visit, zero_ns, end_ns, rng) for visit in request.visits or ()],
         sample=sample,
+        entry=entry,
+        status=None if entry is None else entry.status_of(error),
     )
 
 
@@ -67,6 +79,7 @@ def _stage(
 ) -> StageRecord:
     """Record of one visit; a visit that was cut short ends with its request."""
     definition = visit.stage.definition
+    remote = definition.remote_call
     worths = None if visit.values is None else worths_of(definition, visit.values, rng)
     return StageRecord(
         span_id=request.next_span_id(),
@@ -81,6 +94,7 @@ def _stage(
         attempts=[_attempt(request, attempt, zero_ns, worths) for attempt in visit.attempts],
         idempotent=definition.idempotent,
         threads=definition.threads,
+        operation="" if remote is None else remote.method,
     )
 
 
@@ -105,8 +119,10 @@ def _attempt(request: Request, attempt: Attempt, zero_ns: int, worths: list[floa
         attempt.catch_up,
         worths[attempt.shard] if worths is not None and outcome is Outcome.WON else None,
         attempt.exception,
+        address=replica.address,
     )
     if call is not None:
+        record.status = call.status
         if call.sent:
             record.sent_ns = zero_ns + round(call.sent * 1e9)
         if call.first_byte:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kwiken.model.service import OTHER, RequestKinds, Service
+from kwiken.otel.write import Entrance
 from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, Executor
@@ -91,6 +92,7 @@ class FrontDoor:
         parent: wire.Parent | None,
         timing: bool,
         headers: Mapping[str, str],
+        entry: Entrance | None = None,
     ) -> Answer:
         """Answer one request; call `turn_away` before its body is read.
 
@@ -100,6 +102,7 @@ class FrontDoor:
             parent: trace context of the client; None for none.
             timing: whether to record where the time goes.
             headers: headers or metadata of the request, by their names in small letters.
+            entry: server that the request came to, for its spans; None for none.
 
         Raises:
             OverloadError: the request was turned away.
@@ -115,6 +118,7 @@ class FrontDoor:
                 parent=parent,
                 note=timing,
                 kind=self._kinds.of(request, headers) if self._kinds is not None else OTHER,
+                entry=entry,
             )
         except Exception as error:
             status = status_of(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any, Final
 import grpc
 import msgspec
 
+from kwiken.otel.write import Entrance
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine import Answer, timing_of
@@ -29,6 +31,8 @@ from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
 
 LOG = logging.getLogger("kwiken.gateway")
+OK: Final = "OK"
+CANCELLED: Final = "CANCELLED"
 CODES: Final[Mapping[int, grpc.StatusCode]] = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     500: grpc.StatusCode.UNKNOWN,  # of a handler; an error of the gateway itself is INTERNAL
@@ -67,6 +71,7 @@ class GrpcGatewayServer:
         tls: Certificates | None = None,
     ) -> None:
         self._door = door
+        self._entry: Entrance | None = None
         self._server = GrpcServer(
             ASK_METHOD,
             self._ask,
@@ -91,6 +96,7 @@ class GrpcGatewayServer:
             InputError: the address cannot be bound to.
         """
         await self._server.start()
+        self._entry = Entrance(self._server.url, ASK_METHOD.removeprefix("/"), "", _status_sent)
         self._server.report_ready()
 
     async def report_stopping(self) -> None:
@@ -124,6 +130,7 @@ class GrpcGatewayServer:
                 parent=parent,
                 timing=timing,
                 headers=headers,
+                entry=self._entry,
             )
             return _message_of(answer, timing=timing)
         except Exception as error:
@@ -155,14 +162,23 @@ def _deadline_ms(remaining_s: float | None) -> float | None:
     return min(own_s * 1e3, wire.MAX_DEADLINE_MS)
 
 
+def _code_of(found: Failure) -> grpc.StatusCode:
+    """Code of gRPC for a failed request."""
+    if found.is_own:
+        return grpc.StatusCode.INTERNAL
+    return grpc.StatusCode.RESOURCE_EXHAUSTED if found.is_overload else CODES[found.status]
+
+
+def _status_sent(error: BaseException | None) -> str:
+    """Name of the code that a request's client is sent for an error, None for an answer."""
+    if error is None:
+        return OK
+    return CANCELLED if isinstance(error, asyncio.CancelledError) else str(_code_of(judge(error)).name)
+
+
 def _tell(found: Failure, context: Any) -> None:
     """Set status and metadata of a failed request."""
-    if found.is_own:
-        context.set_code(grpc.StatusCode.INTERNAL)
-    elif found.is_overload:
-        context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
-    else:
-        context.set_code(CODES[found.status])
+    context.set_code(_code_of(found))
     context.set_details(found.reason[:MAX_REASON])
     if found.retry_after_s is not None:
         context.set_trailing_metadata(((RETRY_PUSHBACK, str(math.ceil(found.retry_after_s * 1e3))),))

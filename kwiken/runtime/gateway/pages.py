@@ -81,12 +81,12 @@ class Pages:
         alone = is_alone(request.rel_url.query)
         if alone and accept == wire.MSGPACK:
             return web.Response(
-                body=families_to_bytes(self._metrics.families()),
+                body=families_to_bytes(await self._metrics.families()),
                 content_type=wire.MSGPACK,
             )
         families = None
         if siblings.any and not alone:
-            own = self._metrics.families()
+            own = await self._metrics.families()
             answers = await siblings.ask(METRICS_PATH, accept=wire.MSGPACK)
             families = by_gateway({self._name: own, **_readable(answers)})
         body, headers = await self._metrics.text(accept, request.headers.get("Accept-Encoding", ""), families)

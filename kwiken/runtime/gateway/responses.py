@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +50,13 @@ def answer_of(answer: Answer, *, timing: bool) -> web.Response:
 def status_of(error: BaseException) -> int:
     """HTTP status for an error."""
     return _status_of(_worst(_leaves(error)))
+
+
+def status_sent(error: BaseException | None) -> int | None:
+    """HTTP status that a client is sent for an error, None for an answer; None if the client has gone."""
+    if error is None:
+        return OK
+    return None if isinstance(error, asyncio.CancelledError) else status_of(error)
 
 
 def _status_of(worst: BaseException) -> int:

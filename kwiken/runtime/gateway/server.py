@@ -13,6 +13,7 @@ from aiohttp import web
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.service import Service
+from kwiken.otel.write import Entrance
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
@@ -22,7 +23,14 @@ from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.live_page import AllowedOrigins, LivePage
 from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
 from kwiken.runtime.gateway.pages import Pages
-from kwiken.runtime.gateway.responses import INTERNAL, answer_of, failure, failure_of, json_response
+from kwiken.runtime.gateway.responses import (
+    INTERNAL,
+    answer_of,
+    failure,
+    failure_of,
+    json_response,
+    status_sent,
+)
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.http_server import (
@@ -98,6 +106,7 @@ class Gateway:
             control=self.control,
         )
         self._started = time.monotonic()
+        self._entry: Entrance | None = None
         self._stopping = False
         self.report_stopping: Callable[[], Awaitable[None]] = _report_nothing
         self._routes = self._routes_to(
@@ -139,6 +148,7 @@ class Gateway:
             InputError: the address cannot be bound to.
         """
         await self._listener.start()
+        self._entry = Entrance(self._listener.url, "POST", wire.REQUEST_PATH, status_sent)
         self._measured.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
@@ -238,7 +248,13 @@ class Gateway:
             self.door.note_unread(error, priority=priority, parent=parent)
             raise
         answer = await self.door.answer(
-            body, deadline_ms=deadline_ms, priority=priority, parent=parent, timing=timing, headers=headers
+            body,
+            deadline_ms=deadline_ms,
+            priority=priority,
+            parent=parent,
+            timing=timing,
+            headers=headers,
+            entry=self._entry,
         )
         return answer_of(answer, timing=timing)
 

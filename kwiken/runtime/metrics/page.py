@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kwiken.otel.metrics import Family
+from kwiken.runtime.metrics.reading import read_in_turns
 
 METRICS_PATH: Final = "/metrics"
 GZIP_LEVEL: Final = 6
@@ -31,16 +32,16 @@ class MetricsPage:
     """Metrics of a server process as text.
 
     Args:
-        collect: function that reads the metrics; called in the event loop, so that all values
-            are of the same moment.
+        collect: function that reads the metrics, each when the iterator is asked for the metric; called in
+            the event loop, so that all values of one metric are of the same moment.
     """
 
     def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
         self._collect = collect
 
-    def families(self) -> list[Family]:
-        """Read the present metrics."""
-        return list(self._collect())
+    async def families(self) -> list[Family]:
+        """Read the present metrics; where that takes long, the event loop goes on in between."""
+        return await read_in_turns(self._collect())
 
     async def text(self, accept: str, encodings: str, families: list[Family] | None = None) -> MetricsText:
         """Write metrics in the format that a client accepts, compressed if it accepts gzip.
@@ -50,7 +51,7 @@ class MetricsPage:
             accept: value of its Accept header; empty for none.
             encodings: value of its Accept-Encoding header; empty for none.
         """
-        families = self.families() if families is None else families
+        families = await self.families() if families is None else families
         return await asyncio.to_thread(_written, families, accept, compressed=accepts_gzip(encodings))
 
 

@@ -14,6 +14,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
 from kwiken.otel.metrics import Family
 from kwiken.runtime.base.abandoned import ended_within, in_thread
+from kwiken.runtime.metrics.reading import read_in_turns
 
 if TYPE_CHECKING:
     from kwiken.otel.metrics import MetricPush
@@ -71,7 +72,7 @@ async def _push_on(push: MetricPush, collect: Callable[[], Iterable[Family]], in
 
 async def _push(push: MetricPush, collect: Callable[[], Iterable[Family]]) -> None:
     """Push the metrics of this moment; what fails is logged by the exporter."""
-    work = functools.partial(push.push, list(collect()), time.time_ns())
+    work = functools.partial(push.push, await read_in_turns(collect()), time.time_ns())
     await in_thread(work, name=THREAD)
 
 

@@ -123,7 +123,13 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
 
     traces = Path(spec.traces) if spec.traces is not None else None
     spans = ServerSpans(
-        service.name, spec.stage, spec.replica or spec.stage, spec.node, traces=traces, otlp=spec.otlp
+        service.name,
+        spec.stage,
+        spec.replica or spec.stage,
+        spec.node,
+        protocol=spec.transport,
+        traces=traces,
+        otlp=spec.otlp,
     )
     name = spec.replica or spec.stage
     with LossReporter(name, spans.counts).told(), _closing(spans, name, spec):

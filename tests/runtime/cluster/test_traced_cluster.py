@@ -58,6 +58,16 @@ async def test_gateway_and_replicas_keep_the_same_requests(tmp_path: Path) -> No
     assert {root["kw"]["kw.sample.share"] for root in roots.values()} == {1, 0.2}
     caller = roots["ab" * 16]
     assert (caller["kw"]["kw.sample.reason"], caller["parentSpanId"]) == ("asked", "cd" * 8)
+    gateway_at = cluster.gateway_url.rpartition(":")[2]
+    assert {
+        key: caller["kw"][key]
+        for key in ("http.request.method", "http.route", "http.response.status_code", "server.port")
+    } == {
+        "http.request.method": "POST",
+        "http.route": "/v1/request",
+        "http.response.status_code": "200",
+        "server.port": gateway_at,
+    }
     # A replica records no call of a request that is dropped, and every call of one that was kept from the start.
     served = [span for span in spans if span["kind"] == 2 and span["name"] != "request"]
     assert {span["traceId"] for span in served} <= set(roots)
@@ -69,6 +79,9 @@ async def test_gateway_and_replicas_keep_the_same_requests(tmp_path: Path) -> No
             assert len(attempts) == sum(s["traceId"] == trace for s in served)
             for attempt in attempts:
                 assert [event["name"] for event in attempt["events"]] == ["sent", "first byte"]
+                assert attempt["kw"]["server.address"] == "127.0.0.1"
+                assert attempt["kw"]["http.response.status_code"] == "200"
+    assert {span["kw"]["http.route"] for span in served} == {"/call"}
     profile = fit_profile([tmp_path / "t"])
     assert abs(len(profile.latency_ms) - REQUESTS) < 0.4 * REQUESTS
 

@@ -45,7 +45,7 @@ def read(executor: Executor) -> dict[str, dict[tuple[str, ...], float]]:
 
 def test_every_metric_of_the_catalogue_is_read_once() -> None:
     async def main() -> list[Family]:
-        return executor_of(one_stage(), Script(lambda *_: after(0))).metrics()
+        return list(executor_of(one_stage(), Script(lambda *_: after(0))).metrics())
 
     names = [each.metric.name for each in simulate(main)]
     elsewhere = {

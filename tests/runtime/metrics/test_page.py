@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import time
+from collections.abc import Iterator
 
 import aiohttp
 import pytest
 
+from kwiken.otel.metrics import Family, catalog, family
 from kwiken.runtime import ReplicaServer
 from kwiken.runtime.metrics import MetricsPage
 from kwiken.runtime.metrics.page import accepts_gzip
+from kwiken.runtime.metrics.reading import MAX_HOLD_S
 from kwiken.runtime.replica import ReplicaMetrics
 from tests.support.services.http import service
 
@@ -50,3 +55,30 @@ async def test_a_replicas_metrics_are_compressed_on_request() -> None:
         await server.stop(grace_s=0.0)
     assert gzip.decompress(packed).splitlines()[:3] == plain.splitlines()[:3]
     assert len(packed) < len(plain) / 2
+
+
+async def test_the_loop_goes_on_while_many_metrics_are_read() -> None:
+    turns: list[int] = []
+    read = 0
+
+    def collect() -> Iterator[Family]:
+        nonlocal read
+        for _ in range(20):
+            end = time.perf_counter() + 2 * MAX_HOLD_S
+            while time.perf_counter() < end:
+                pass
+            read += 1
+            yield family(catalog.REQUESTS_ACTIVE, [((), read)])
+
+    async def other() -> None:
+        while True:
+            turns.append(read)
+            await asyncio.sleep(0)
+
+    task = asyncio.get_running_loop().create_task(other())
+    try:
+        families = await MetricsPage(collect).families()
+    finally:
+        task.cancel()
+    assert [each.points[0].value for each in families] == list(range(1, 21))
+    assert set(turns) >= set(range(1, 20))

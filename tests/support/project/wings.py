@@ -131,6 +131,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     ),
     # Spans out, traces in.
     "otel": (
+        "kwiken.otel.stated_attributes",
         "kwiken.otel.http",
         "kwiken.otel.write",
         "kwiken.otel.metrics",

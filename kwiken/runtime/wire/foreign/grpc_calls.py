@@ -179,7 +179,8 @@ class GrpcCaller:
             stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
             return Reply(await stream.begin())
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=told)
-        data = await self.outcome(rpc, replica, call.deadline)
+        data = await self.outcome(rpc, replica, call.deadline, call)
+        call.status = Code.OK.name
         plain, _ = await self.plain(replica, method, data)
         return Reply(await self.fit(replica, plain, len(data)))
 
@@ -205,11 +206,14 @@ class GrpcCaller:
         check_sent_size(stage.name, "message", len(data))
         return data
 
-    async def outcome(self, answer: Awaitable[T], replica: Replica, deadline: float) -> T:
+    async def outcome(
+        self, answer: Awaitable[T], replica: Replica, deadline: float, call: Call | None = None
+    ) -> T:
         """Wait for an answer; errors of gRPC become errors of the runtime.
 
         Args:
             deadline: moment of the call's deadline, seconds of the injected clock.
+            call: call whose status an error sets; None for none.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -222,6 +226,8 @@ class GrpcCaller:
             # gRPC raises this too if the service ended the call with the code CANCELLED.
             raise LostError(f"{self._at(replica)}: the service cancelled the call") from None
         except grpc.aio.AioRpcError as error:
+            if call is not None:
+                call.status = error.code().name
             raise self._error(error, replica, deadline) from error
         finally:
             del task  # a frame that names the task and ends by its error would be in a cycle with that error

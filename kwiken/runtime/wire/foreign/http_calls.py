@@ -101,11 +101,13 @@ class HttpCaller:
         place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
         try:
             reply = await self._pool.exchange(place, request, call)
+            call.status = reply.status
         except NoConnectionError as error:
             raise RefusedError(f"{self._at(replica)}: no connection: {error}") from error
         except BrokenReplyError as error:
             raise LostError(f"{self._at(replica)}: {error}") from error
         except UnreadReplyError as error:
+            call.status = error.status
             if error.too_long and error.status in SUCCESS:
                 message = f"replica {replica.id}: {error}"
                 raise HandlerError(self._stage.name, "ReplyTooLarge", message) from error

@@ -23,6 +23,7 @@ from kwiken.runtime.wire.transport import Call, CallBodies, Replica, Reply, stra
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
 MAX_DEADLINE_S: Final = wire.MAX_DEADLINE_MS / 1e3
 PROBE_TIMEOUT_S: Final = 5.0  # timeout of a probe
+OK: Final = StatusCode.OK.name
 KEEP_UNUSED_S: Final = 300.0  # time after which the channel of an address without calls is closed
 
 
@@ -129,9 +130,11 @@ class GrpcTransport:
                 message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call)
             )
         except aio.AioRpcError as error:
+            call.status = error.code().name
             raise await self._failure(error, replica, call) from error
         finally:
             channel.running -= 1
+        call.status = OK
         try:
             body, load = stage_answer_of(answer)
         except InputError as error:

@@ -40,6 +40,8 @@ class Call(msgspec.Struct):
             until then. Set by the transport.
         first_byte: moment at which the first byte of the answer came, seconds; 0 until then. Set by the
             transport.
+        status: status of the answer: a number over HTTP, the code's name over gRPC; None until then. Set by
+            the transport.
     """
 
     stage: str
@@ -53,6 +55,7 @@ class Call(msgspec.Struct):
     threads: int = 1
     sent: float = 0.0
     first_byte: float = 0.0
+    status: int | str | None = None
 
 
 class Stream:

@@ -118,6 +118,7 @@ class HttpTransport:
         request = _head(endpoint, call, min(remaining_ms, wire.MAX_DEADLINE_MS), len(body)) + body
         with map_errors(call.stage, replica):
             status, headers, data = await self._pool.exchange(endpoint.host_and_port, request, call)
+        call.status = status
         if status != OK:
             early = self._clock.monotonic() < call.deadline - MAX_EARLY_S
             _raise(status, headers, data, call.stage, replica, early=early)

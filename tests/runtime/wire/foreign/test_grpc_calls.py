@@ -393,7 +393,9 @@ async def test_health_is_asked_by_the_services_own_check(
         for _ in range(2):
             left = await transport.healthy("stock", [good, other, GONE])
         assert left == ([good, other] if kept else [good])
-        await transport.call(good, call_of("stock", Wanted("tea")))
+        call = call_of("stock", Wanted("tea"))
+        await transport.call(good, call)
+        assert call.status == "OK"
         heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         transport.ask(good, heard.set_result)
         assert await heard
@@ -417,9 +419,11 @@ async def test_pushback_is_a_pause_or_the_end(
         await context.abort(grpc.StatusCode[code], "no", (("grpc-retry-pushback-ms", pushback),))
 
     async with grpc_server(get) as replica, calling(service_of(URL, Any)) as transport:
+        call = call_of("stock", Wanted("tea"))
         with pytest.raises(kind) as caught:
-            await transport.call(replica, call_of("stock", Wanted("tea")))
+            await transport.call(replica, call)
         assert getattr(caught.value, "pause_s", None) == pause_s
+        assert call.status == code
 
 
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAVAILABLE", "CANCELLED"])

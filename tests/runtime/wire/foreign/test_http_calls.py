@@ -60,7 +60,11 @@ async def calling(service: Service) -> AsyncIterator[ForeignTransport]:
 async def answered(remote: HttpCall, answer: Answer, ask: Any, **settings: Any) -> Any:
     """Answer of one call of a server."""
     async with http_server(answer) as replica, calling(service_of(remote, **settings)) as transport:
-        return (await transport.call(replica, call_of("price", ask))).value
+        call = call_of("price", ask)
+        try:
+            return (await transport.call(replica, call)).value
+        finally:
+            assert call.status is None or 100 <= int(call.status) < 600
 
 
 async def tea(request: web.Request) -> web.Response:

@@ -16,6 +16,7 @@ from grpc import StatusCode, aio
 
 from kwiken.model.plan import Budgets, Costs, PartialPolicy, Plan, StagePlan
 from kwiken.model.service import Partial, Service
+from kwiken.otel.write import RequestRecord
 from kwiken.runtime import Gateway, LocalTransport, SystemClock, local_replicas
 from kwiken.runtime.decisions import Limits
 from kwiken.runtime.engine import Executor
@@ -96,6 +97,30 @@ async def test_what_is_wrong_with_a_request_is_told_as_over_http() -> None:
             await raw(b"\x0a\xff")
         code, reason, _ = await door.refused({"text": "hi"}, kw_priority="x")
         assert (code, "kw-priority" in reason) == (StatusCode.INVALID_ARGUMENT, True)
+
+
+async def test_records_state_the_door_and_the_code_that_was_sent() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.records: list[RequestRecord] = []
+
+        def request_finished(self, record: RequestRecord) -> None:
+            self.records.append(record)
+
+    kept = Kept()
+    async with opened(observer=kept) as door, aiohttp.ClientSession() as session:
+        await door.ask({"text": "hi"})
+        code, _, _ = await door.refused({"text": "hi", "fail": True})
+        async with session.post(
+            door.gateway.url + "/v1/request", json={"text": "hi", "fail": True}
+        ) as response:
+            assert response.status == 500
+    told = [(each.entry.operation, each.entry.url, each.status) for each in kept.records if each.entry]
+    assert told == [
+        ("kwiken.v1.Gateway/Ask", door.server.url, "OK"),
+        ("kwiken.v1.Gateway/Ask", door.server.url, code.name),
+        ("POST", door.gateway.url, 500),
+    ]
 
 
 async def test_a_handlers_error_and_a_long_reason() -> None:
