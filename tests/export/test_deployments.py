@@ -219,4 +219,7 @@ def test_the_image_holds_pinned_dependencies_and_the_code() -> None:
     assert "--find-links=/build/wheels --requirement=/build/requirements.txt" in text
     assert text.rindex("USER 10001") > text.rindex("RUN ")
     assert "://" not in text
-    assert dockerignore(content).split("\n")[:4] == ["*", "!d/lock", "!d/wheels", "!shop.py"]
+    lines = dockerignore(content).splitlines()
+    assert lines[:4] == ["*", "!shop.py", "!a b", "!data"]
+    assert {"**/__pycache__", "**/.*", "**/*.pem", "**/*.key"} < set(lines[4:-2])
+    assert lines[-2:] == ["!d/lock", "!d/wheels"]

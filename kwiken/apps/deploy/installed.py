@@ -17,6 +17,7 @@ from kwiken.base.errors import InputError
 
 _NAME: Final = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""\bextra\s*==\s*['"]([^'"]+)['"]""")
+_WHEEL: Final = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)(?:-[0-9][^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
 _SEPARATORS: Final = re.compile(r"[-_.]+")
 
 
@@ -43,9 +44,9 @@ def pinned(modules: Sequence[str], extras: Sequence[str], wheels: Sequence[Path]
 
     Raises:
         InputError: a distribution was installed from a folder, and no wheel of it is given; a module is of no
-            distribution.
+            distribution; a file is no wheel, or of a distribution that is not needed.
     """
-    given = {_normal(wheel.name.split("-")[0]): wheel for wheel in wheels}
+    given = {_normal(_parts(wheel)[0]): wheel for wheel in wheels}
     needed: dict[str, Distribution] = {}
     waiting: list[tuple[str, frozenset[str]]] = [("kwiken", frozenset(extras))]
     waiting += [(name, frozenset()) for name in _distributions_of(modules)]
@@ -62,9 +63,11 @@ def pinned(modules: Sequence[str], extras: Sequence[str], wheels: Sequence[Path]
             continue  # for another platform or version of Python
         needed[name] = found
         waiting += list(_requirements(found, wanted))
+    if idle := sorted(given.keys() - needed.keys()):
+        raise InputError("the service does not need it; leave it out", where=f"--wheel {given[idle[0]]}")
     return Pins(
         tuple(
-            f"{name}=={given[name].name.split('-')[1] if name in given else found.version}"
+            f"{name}=={_parts(given[name])[1] if name in given else found.version}"
             for name, found in sorted(needed.items())
         ),
         tuple(
@@ -73,6 +76,15 @@ def pinned(modules: Sequence[str], extras: Sequence[str], wheels: Sequence[Path]
             if (wheel := given.get(name) or _wheel_of(name, found)) is not None
         ),
     )
+
+
+def _parts(wheel: Path) -> tuple[str, str]:
+    """Name and version that the name of a wheel's file tells."""
+    match = _WHEEL.fullmatch(wheel.name)
+    if match is None or not wheel.is_file():
+        why = "is no file" if match is not None else "must be NAME-VERSION-TAGS.whl, as builders name wheels"
+        raise InputError(why, where=f"--wheel {wheel}")
+    return match[1], match[2]
 
 
 def _distributions_of(modules: Sequence[str]) -> Iterator[str]:

@@ -16,8 +16,12 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB, read_file
 from kwiken.export.deployments import ImageContent, dockerfile, dockerignore
 
+MADE: Final = "# Made by kwiken export."
 MARK: Final = "# Made by kwiken export; a Dockerfile without this line is left as it is."
-MAX_DOCKERFILE: Final = MIB
+MARKS: Final = ("Made by kwiken export", "Made by: kwiken export")  # of files that have comments
+MARKED: Final = ("compose.yaml", "kustomization.yaml")  # of which one tells who made files without comments
+MAX_FILE: Final = 16 * MIB
+MAX_HEADER: Final = 12  # lines in which a mark is looked for
 LOCK: Final = "requirements.lock"
 WHEELS: Final = "wheels"
 
@@ -38,7 +42,7 @@ class ImageFiles:
     def kept(self) -> bool:
         """Whether there is a Dockerfile of the user's own, which is left as it is."""
         file = self.folder / "Dockerfile"
-        return file.exists() and MARK not in read_file(file, MAX_DOCKERFILE).decode(errors="replace")
+        return file.exists() and not _made(file)
 
     def path(self, name: str) -> str:
         """Path of a file of the folder, relative to the context.
@@ -63,13 +67,15 @@ class ImageFiles:
         """
         folder, wheels = self.folder, self.folder / WHEELS
         make_folder(folder)
-        if wheels.is_dir():
+        if wheels.is_dir() and (folder / LOCK).exists() and _made(folder / LOCK):
             for old in wheels.glob("*.whl"):
                 old.unlink()
         if pins.wheels:
             make_folder(wheels)
             for wheel in pins.wheels:
                 try:
+                    if (wheels / wheel.name).exists() and (wheels / wheel.name).samefile(wheel):
+                        continue
                     shutil.copyfile(wheel, wheels / wheel.name)
                 except OSError as error:
                     raise InputError(f"cannot be copied: {reason_of(error)}", where=str(wheel)) from error
@@ -80,8 +86,47 @@ class ImageFiles:
             code=code.paths,
         )
         write_text(str(folder / "Dockerfile"), f"{MARK}\n{dockerfile(content)}")
-        write_text(str(folder / "Dockerfile.dockerignore"), dockerignore(content))
-        write_text(str(folder / LOCK), "".join(f"{line}\n" for line in pins.lines))
+        write_text(str(folder / "Dockerfile.dockerignore"), f"{MADE}\n{dockerignore(content)}")
+        write_text(str(folder / LOCK), f"{MADE}\n" + "".join(f"{line}\n" for line in pins.lines))
+
+
+def refuse_foreign(folder: Path, files: Mapping[str, str], *, image: bool) -> None:
+    """Refuse to overwrite files that this command did not make.
+
+    Args:
+        files: text of each file that is to be written, by its path relative to the folder.
+        image: whether files of an image are written too.
+
+    Raises:
+        InputError: there is such a file; names it.
+    """
+    own = any((folder / name).exists() and _made(folder / name) for name in MARKED)
+    texts: dict[str, str | None] = dict(files)
+    if image:
+        texts |= dict.fromkeys((LOCK, "Dockerfile.dockerignore"))
+    for name, text in texts.items():
+        path = folder / name
+        has_comments = not name.endswith((".json", ".toml"))
+        if not path.exists() or _made(path) or (own and not has_comments):
+            continue
+        if text is None or read_file(path, MAX_FILE).decode(errors="replace") != text:
+            raise InputError(
+                "exists, and kwiken export did not make it; write to another folder, or move it away",
+                where=str(path),
+            )
+
+
+def _made(path: Path) -> bool:
+    """Whether this command made a file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        text = read_file(path, MAX_FILE).decode(errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot be read: {reason_of(error)}", where=str(path)) from error
+    return any(mark in line for line in text.splitlines()[:MAX_HEADER] for mark in MARKS)
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -94,6 +94,12 @@ def command(
     are /livez, /readyz, and / for the service's page.
     """
     autopilot.check(plan=plan, trace=trace.mode)
+    if autopilot.wanted and siblings:
+        raise InputError(
+            "does not go with --autopilot, which would steer this gateway alone; run kwiken autopilot with "
+            "the --url of each gateway",
+            where="--sibling",
+        )
     service = load_service(server.target)
     own = [text for text in replicas if not _is_foreign(service, text)]
     if local and replica_tls is not None:

@@ -16,7 +16,7 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import TOKEN_VARIABLE, token_of
+from kwiken.cli.live.gateway import token_file_option, token_of
 from kwiken.cli.shared import Real, json_option, needs_extra, service_name
 from kwiken.cli.steering.options import DEFAULT_BUDGET
 
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     metavar="URL",
     help="Gateway's address, for gateways that `kwiken up` did not start here; repeatable.",
 )
-@click.option(
-    "--token-file", metavar="FILE", help=f"Token for --url.  [default: the variable {TOKEN_VARIABLE}]"
-)
+@token_file_option
 @click.option("--traces", metavar="TRACES", help="Folder or address of the gateways' traces to learn from.")
 @click.option(
     "--state",
@@ -135,12 +133,17 @@ def _gateways(
 async def _let(gateways: Gateways, *, go_on: bool) -> None:
     import aiohttp
 
+    failed: dict[str, str] = {}
     async with gateways:
         for url in gateways.urls:
             try:
                 await gateways.let(url, go_on=go_on)
+            except InputError as error:
+                failed[url] = str(error)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise InputError(f"the gateway does not answer: {error}", where=url) from error
+                failed[url] = f"{url}: the gateway does not answer: {error or type(error).__name__}"
+    if failed:  # the others were told
+        raise InputError("; ".join(failed.values()))
 
 
 async def _steer(
@@ -167,9 +170,11 @@ async def _steer(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with gateways:
-        name = service_name(service) if service is not None else await _service_at(gateways, stop)
+        name = await _service_at(gateways, stop)
         if name is None:
             return
+        if service is not None and name != service_name(service):
+            raise InputError(f"serves {name!r}, not {service!r}", where=gateways.urls[0])
         holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         settings = SteeringSettings(service=name, traces=traces, state=state, budget=budget, holder=holder)
         spans = DecisionSpans(name, folder) if folder is not None else None
@@ -184,19 +189,33 @@ async def _steer(
 
 
 async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:
-    """Name of the service that the gateways serve, once one answers; None if told to stop before."""
+    """Name of the service that the gateways serve, once one answers; None if told to stop before.
+
+    Raises:
+        InputError: a gateway refuses to answer, or there are more gateways than addresses.
+    """
     import asyncio
     import contextlib
 
+    import aiohttp
+
     told = False
     while not stop.is_set():
-        answers = await gateways.ask()
-        for figures in answers.figures.values():
-            return figures.service
-        if not told:
-            told = True
-            for url, reason in answers.silent.items():
-                note(f"{url}: does not answer yet: {reason}")
+        for url in gateways.urls:
+            try:
+                cluster = await gateways.cluster_at(url)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                if not told:
+                    note(f"{url}: does not answer yet: {str(error) or type(error).__name__}")
+                continue
+            if cluster.count > len(gateways.urls):
+                raise InputError(
+                    f"is one of {cluster.count} gateways, and each counts its own requests: "
+                    "give --url for each of them",
+                    where=url,
+                )
+            return cluster.service
+        told = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1.0)
     return None

@@ -154,20 +154,21 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     """
     _check(program, options, out)
     service = load_service(source)
-    from kwiken.apps.deploy import ImageFiles, write_files
+    from kwiken.apps.deploy import ImageFiles, refuse_foreign, write_files
     from kwiken.export.deployments import compose_file, kubernetes_files
 
     image = ImageFiles(folder=Path(out), context=Path.cwd())
     deployment = _deployment(service, source, program, options, image)
     made_by = shlex.join(["kwiken", "export", source, "--to", program, *options.words(), "-o", out])
-    if deployment.build is not None:
-        _write_image(source, options, image)
     if program == "compose":
         files = {"compose.yaml": compose_file(deployment, made_by=made_by)}
         if deployment.plan is not None:
             files["plan/plan.json"] = deployment.plan
     else:
         files = kubernetes_files(deployment, made_by=made_by) | _documents(options)
+    refuse_foreign(Path(out), files, image=deployment.build is not None and not image.kept)
+    if deployment.build is not None:
+        _write_image(source, options, image)
     write_files(Path(out), files)
     if program == "kubernetes" and deployment.build is not None:
         words = ["docker", "build", "-t", deployment.image, "-f", deployment.build.dockerfile, "."]

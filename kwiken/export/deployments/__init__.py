@@ -9,6 +9,7 @@ from kwiken.export.deployments.deployment import (
     replicas_of as replicas_of,
 )
 from kwiken.export.deployments.image import (
+    NEVER_SENT as NEVER_SENT,
     ImageContent as ImageContent,
     dockerfile as dockerfile,
     dockerignore as dockerignore,

@@ -17,6 +17,8 @@ JAEGER_IMAGE: Final = "jaegertracing/jaeger:2.13.0"
 OWN_JAEGER: Final = "http://jaeger:4318"
 RESERVED: Final = ("gateway", "jaeger", "plan", "upkeep")  # names of processes that are no stages
 
+GATEWAYS: Final = "gateway-"  # begin of the names of further gateways and of their Services
+
 
 @dataclass(frozen=True)
 class StageReplicas:
@@ -130,9 +132,10 @@ def replicas_of(service: Service, placement: Placement | None, *, where: str) ->
         if stage.remote_call is not None:
             continue
         own = name_in_kubernetes(name)
-        if own in RESERVED:
+        if own in RESERVED or own.startswith(GATEWAYS):
             raise InputError(
-                f"cannot be the name of a container, of which {', '.join(RESERVED)} are taken; rename it",
+                f"cannot be the name of a container, of which {', '.join(RESERVED)} and {GATEWAYS}... are "
+                "taken; rename it",
                 where=f"stage {name!r}",
             )
         groups = placed.get(name, [])

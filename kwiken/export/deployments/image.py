@@ -5,8 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kwiken.export.deployments.deployment import GATEWAY_PORT, STAGE_PORT
+
+# Names of files and folders that never go into an image: hidden ones, such as .env and .git, and keys.
+NEVER_SENT: Final = (
+    ".*",
+    "*.key",
+    "*.pem",
+    "*.p12",
+    "*.pfx",
+    "*.keystore",
+    "*.token",
+    "id_rsa",
+    "id_ed25519",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +77,16 @@ def dockerfile(content: ImageContent) -> str:
 
 
 def dockerignore(content: ImageContent) -> str:
-    """Ignore file beside a Dockerfile: only what the image copies is sent to the builder."""
-    sent = [content.requirements, *([content.wheels] if content.wheels is not None else []), *content.code]
-    return "".join(f"{line}\n" for line in ("*", *(f"!{path}" for path in sent), "**/__pycache__"))
+    """Ignore file beside a Dockerfile: only what the image copies is sent to the builder, and no secrets."""
+    installed = [content.requirements, *([content.wheels] if content.wheels is not None else [])]
+    lines = [
+        "*",
+        *(f"!{path}" for path in content.code),
+        "**/__pycache__",
+        *(f"**/{name}" for name in NEVER_SENT),
+        *(f"!{path}" for path in installed),  # last, as they may lie in a hidden folder
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _words(*paths: str) -> str:

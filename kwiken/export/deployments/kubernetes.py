@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.allocator.placement import PLACED_GATE
+from kwiken.base.errors import InputError
 from kwiken.export.deployments.deployment import (
     GATEWAY_PORT,
     JAEGER_IMAGE,
@@ -14,7 +15,7 @@ from kwiken.export.deployments.deployment import (
     StageReplicas,
 )
 from kwiken.export.deployments.upkeep import UPKEEP_FILES, upkeep_objects
-from kwiken.export.placements import affinity_of, spread_of
+from kwiken.export.placements import MAX_LABEL, affinity_of, spread_of
 from kwiken.export.yaml import dump
 
 PLAN_FOLDER: Final = "/etc/kwiken/plan"
@@ -39,6 +40,9 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
 
     Args:
         made_by: command that writes these files, for their headers.
+
+    Raises:
+        InputError: the names of service and stage are too long together.
     """
     objects: dict[str, list[Object]] = {
         "gateway.yaml": _gateway(deployment),
@@ -51,6 +55,7 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         objects["autoscale.yaml"] = [_scaler(deployment, each) for each in deployment.stages]
     if deployment.upkeep:
         objects["upkeep.yaml"] = upkeep_objects(deployment)
+    _check_names([each for those in objects.values() for each in those])
     header = [f"Service {deployment.service.name}. Made by: {made_by}"]
     files = {name: dump([((), each) for each in those], header, width=160) for name, those in objects.items()}
     kustomization = {
@@ -75,6 +80,17 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     files["kustomization.yaml"] = dump([((), kustomization)], how)
     files["plan.json"] = deployment.plan if deployment.plan is not None else "null\n"
     return files
+
+
+def _check_names(objects: Sequence[Object]) -> None:
+    """Refuse names that Kubernetes refuses: those of Services are names of hosts."""
+    longest = max((each["metadata"]["name"] for each in objects), key=len)
+    if len(longest) > MAX_LABEL:
+        raise InputError(
+            f"would be a name in Kubernetes, which allows {MAX_LABEL} characters, and has {len(longest)}; "
+            "shorten the names of the service and its stages",
+            where=longest,
+        )
 
 
 def _documents(deployment: Deployment) -> Object:

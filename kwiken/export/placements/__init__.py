@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.export.placements.groups import (
+    MAX_LABEL as MAX_LABEL,
     ReplicaGroup as ReplicaGroup,
     affinity_of as affinity_of,
     check_host_names as check_host_names,

@@ -63,8 +63,27 @@ def _nested_or_sum(values: list[Any]) -> Any:
     return _combined(values) if isinstance(values[0], Mapping) else sum(values)
 
 
+def _by_name(values: list[Any]) -> dict[str, Any]:
+    """Entries whose names others chose, such as stages and kinds of requests: no rule goes by these names."""
+    found: dict[str, list[Figures]] = {}
+    for each in values:
+        for name, figures in each.items():
+            found.setdefault(name, []).append(figures)
+    return {name: _combined(those) for name, those in found.items()}
+
+
 def _first(values: list[Any]) -> Any:
     return values[0]
+
+
+def _author(values: list[str]) -> str:
+    """Who put the plan in force: a person, if one did so at any gateway, for the others follow."""
+    return PERSON if PERSON in values else values[0]
+
+
+def _newest(notes: list[Figures]) -> Figures:
+    """Newest note of an autopilot: a gateway that it did not reach for a while has an older one."""
+    return max(notes, key=lambda note: float(note["at_s"]))
 
 
 def _replicas(lists: list[Any]) -> list[dict[str, Any]]:
@@ -81,6 +100,7 @@ def _weighted(name: str, parts: Sequence[Figures]) -> float:
     return sum(float(part[name]) * float(part["work"]) for part in parts) / work if work else 0.0
 
 
+PERSON: Final = "person"
 LINE_COUNTS: Final = ("requests", "failed", "partial", "shed", "reissues")
 WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # weights: the work of each gateway
 # Rules for fields that cannot be added; gateways that do not know a value are left out.
@@ -93,7 +113,12 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
         ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
     ),
     **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
-    **dict.fromkeys(("author", "trial", "trial_share", "control_share", "autopilot"), _first),
+    # Where gateways have yet to follow, a trial is told of as soon as one has it.
+    **dict.fromkeys(("trial_share", "control_share"), max),
+    "trial": _first,
+    "author": _author,
+    "autopilot": _newest,
+    **dict.fromkeys(("stages", "kinds"), _by_name),
     "ejected": any,
     "replicas": _replicas,
 }

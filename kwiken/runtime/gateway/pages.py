@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError
@@ -69,8 +68,8 @@ class Pages:
         if not self._control.siblings.any or is_alone(query):
             return own
         answers = await self._control.siblings.ask("/v1/live", samples_after=str(after))
-        others = [msgspec.json.decode(body) for body in answers.bodies]
-        return merged_view(own, others) | {"gateways_silent": answers.silent}
+        others, silent = answers.documents(own["service"])
+        return merged_view(own, others) | {"gateways_silent": silent}
 
     async def metrics(self, request: web.BaseRequest) -> web.Response:
         """Answer with the present metrics, in the format that the client accepts.

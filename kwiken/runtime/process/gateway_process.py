@@ -202,9 +202,9 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
     kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
-        def save(plan: bytes, *, author: Author | None, must: bool) -> None:
+        def save(plan: bytes, *, author: Author | None, turn: int, must: bool) -> None:
             stamp = plan_file.seen if plan_file is not None else None
-            kept.save(plan, stamp, author=author, must=must)
+            kept.save(plan, stamp, author=author, turn=turn, must=must)
 
         control.save_plan = save
         control.unsaved_reason = lambda: kept.trouble
@@ -214,7 +214,7 @@ def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | 
     elif plan_file is not None:
         plan_file.resume(kept)
     elif (note := kept.read()) is not None:
-        kept.restore(note, control.apply)
+        kept.restore(note, control.adopt)
 
 
 @contextlib.asynccontextmanager

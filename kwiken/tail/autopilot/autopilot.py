@@ -212,9 +212,9 @@ class Autopilot:
         if left:
             return Decision(action="wait", reason=too_soon(limit, left, record.useless_in_row), earliest=left)
         if self._since_proposal is not None and self._since_proposal < PROPOSAL_REQUESTS:
-            last = record.entries[-1].reason if record.entries else enough(limit)
+            last = record.entries[-1].reason if record.entries else enough(limit, record.changes)
             return Decision(action="wait", reason=last)
-        return Decision(action="wait", reason=enough(limit), wants_proposal=True)
+        return Decision(action="wait", reason=enough(limit, record.changes), wants_proposal=True)
 
     def _withdraw(self, seen: Seen, found: ArmComparison) -> Decision:
         """Take back the plan in force."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from kwiken.model.plan import Budgets, Ladder, Plan
 from kwiken.model.profile import Profile, part_of
 from kwiken.tail.evaluation import PLAN, judge
 from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.queueing.load import known_utilisation
 
 LEARN_SHARE: Final = 2 / 3  # of the requests, the earlier ones; a plan is judged on the others
 MIN_LEARN: Final = 600  # requests from which a plan is learned, and half as many on which it is judged
@@ -91,15 +92,23 @@ def propose(
 
 
 def _planned(profile: Profile, settings: PlanSettings) -> Plan:
-    """Plan that accounts for the load, or one that leaves load out where no queue fits what was measured.
+    """Plan that accounts for the load of its copies.
 
-    Replicas that wait rather than work seem busier than any queue could be. The trial shows what a plan does
-    at the load that there is.
+    Where replicas seem busier than any queue could be, nobody knows what copies would do to them, and a trial
+    cannot tell: load slows the requests with and without the plan alike. So there is no plan then.
+
+    Raises:
+        InputError: there is no plan; says why.
     """
-    try:
-        return study_plan(profile, settings).plan
-    except InputError:
-        return study_plan(profile, replace(settings, guarded=False)).plan
+    busy = known_utilisation(profile, settings.queues)
+    if (most := max(busy.values(), default=0.0)) >= 1:
+        stage = max(busy, key=lambda name: busy[name])
+        raise InputError(
+            f"stage {stage!r} seems busy {most:.0%} of the time, so what the load of copies would do is not "
+            "known, and none are sent",
+            where="profile",
+        )
+    return study_plan(profile, settings).plan
 
 
 def _with(plan: Plan | None, later: Profile, without: Ladder, *, sampled: float, seed: int) -> float:

@@ -57,6 +57,7 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         changes: number of plans that were tried.
         useless: number of tried plans that were taken back.
         useless_in_row: number of tried plans that were taken back since one was kept.
+        decided: number of decisions by action, forgotten ones too.
         entries: decisions, oldest first; the oldest are forgotten beyond 500.
     """
 
@@ -72,6 +73,7 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     changes: int = 0
     useless: int = 0
     useless_in_row: int = 0
+    decided: dict[Action, int] = {}
     entries: tuple[LoggedDecision, ...] = ()
 
     def __post_init__(self) -> None:
@@ -84,7 +86,8 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             raise ValueError(f"trial_share must be a share from 0 to 1, not {self.trial_share}")
         if (self.trial is not None) != (self.phase == "trying"):
             raise ValueError("a plan is tried in the phase `trying` and in no other")
-        if min(self.limit, self.since_change, self.changes, self.useless, self.useless_in_row) < 0:
+        counts = (self.since_change, self.changes, self.useless, self.useless_in_row, *self.decided.values())
+        if min(self.limit, *counts) < 0:
             raise ValueError("numbers of requests and of changes must be 0 or more")
         for plan in (self.in_force, self.trial):
             if plan is not None and plan.service != self.service:
@@ -116,4 +119,5 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         before = self.entries
         if before and entry.action == "keep" and (before[-1].action, before[-1].plan) == ("keep", entry.plan):
             before = before[:-1]
-        return msgspec.structs.replace(self, entries=(*before, entry)[-MAX_ENTRIES:])
+        decided = self.decided | {entry.action: self.decided.get(entry.action, 0) + 1}
+        return msgspec.structs.replace(self, decided=decided, entries=(*before, entry)[-MAX_ENTRIES:])

@@ -89,8 +89,10 @@ def too_soon(limit: int, left: int, in_vain: int) -> str:
     return f"{told}{vain}, so the next change waits for {left} more"
 
 
-def enough(limit: int) -> str:
+def enough(limit: int, changes: int) -> str:
     """Why another plan may be tried."""
+    if not changes:
+        return "no plan has been tried yet, so one may be as soon as there is one"
     return (
         f"a change of 10% in p99 takes {limit} requests to tell, and as many have come since the last change"
     )

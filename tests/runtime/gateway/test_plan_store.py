@@ -117,7 +117,9 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
     control = Control(service, executor, token="t", status=dict)
     kept = PlanStore(tmp_path / "a.plan")
-    control.save_plan = lambda plan, *, author, must: kept.save(plan, None, author=author, must=must)
+    control.save_plan = lambda plan, *, author, turn, must: kept.save(
+        plan, None, author=author, turn=turn, must=must
+    )
     control.unsaved_reason = lambda: kept.trouble
     nobody: Any = None
     assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)

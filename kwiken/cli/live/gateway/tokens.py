@@ -24,7 +24,7 @@ def token_of(url: str, token_file: str | None) -> str:
     """
     if token_file is not None:
         return _token_in(Path(token_file))
-    token = os.environ.get(TOKEN_VARIABLE)
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
         raise InputError(f"needs a token: give --token-file, or set {TOKEN_VARIABLE}", where=url)
     return token
@@ -38,5 +38,5 @@ def _token_in(file: Path) -> str:
     except (OSError, ValueError) as error:
         raise InputError(f"holds no token: {error}", where=str(file)) from error
     if not tokens:
-        raise InputError("holds no token: it is empty", where=str(file))
+        raise InputError("is empty, and must hold a token", where=str(file))
     return tokens[0]

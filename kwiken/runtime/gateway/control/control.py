@@ -46,7 +46,7 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
 class SavePlan(Protocol):
     """Function that saves a plan for a gateway that takes over."""
 
-    def __call__(self, plan: bytes, *, author: Author | None, must: bool) -> None:
+    def __call__(self, plan: bytes, *, author: Author | None, turn: int, must: bool) -> None:
         """Save a plan and who put it in force; raises PlanNotSavedError if it must be saved and cannot be."""
 
 
@@ -79,6 +79,7 @@ class Control:
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
         self.author: Author | None = None  # who put the plan in force
+        self.turn = 0  # number of times that a person acted at any gateway; what is older gives way
         self.note: AutopilotNote | None = None  # the autopilot's last one
         self._epoch = 0  # of the autopilot's lease
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
@@ -147,14 +148,16 @@ class Control:
         """
         before = self._executor.plan, self.author
         plan = self._put(text, where, author)
-        if self.save_plan is None:
-            return
+        turn = self.turn + (author == PERSON)
         try:
-            self.save_plan(msgspec.json.encode(plan), author=author, must=must and plan is not None)
+            if self.save_plan is not None:
+                must = must and plan is not None
+                self.save_plan(msgspec.json.encode(plan), author=author, turn=turn, must=must)
         except PlanNotSavedError:
             self._executor.apply(before[0])  # no request has run in between
             self.author = before[1]
             raise
+        self.turn = turn
 
     def _put(self, text: bytes, where: str, author: Author | None) -> Plan | None:
         text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
@@ -163,21 +166,29 @@ class Control:
         self.author = author
         return plan
 
-    def adopt(self, text: bytes, *, where: str, author: Author | None = PERSON) -> None:
+    def adopt(self, text: bytes, *, where: str, author: Author | None = PERSON, turn: int = 0) -> None:
         """Put a plan in force that is saved already, whole or not at all; the one in force goes on as it is.
+
+        What an autopilot put at one gateway before it could know of a person's act at this one does not
+        undo that act: the act is saved again, so that the other gateway learns of it.
 
         Args:
             text: plan as JSON; null for no plan.
             author: who put it in force; None for nobody.
+            turn: number of times that a person had acted by then.
 
         Raises:
             InputError: the text is not a plan, or a plan for another service.
             DefinitionError: the plan does not fit the service; names the stage.
         """
+        if turn < self.turn:
+            self._save()
+            return
         if text == msgspec.json.encode(self._executor.plan) and AUTOPILOT in (author, self.author):
             self._hand_to(author)
         else:
             self._put(text, where, author)
+        self.turn = turn
 
     def _hand_to(self, author: Author | None) -> None:
         """Note who acts from now on; where a person does, nothing is tried any longer."""
@@ -224,6 +235,7 @@ class Control:
         """PUT: let the autopilot go on from the plan in force, whoever put it there."""
         del request
         self._hand_to(AUTOPILOT)
+        self.turn += 1
         self._save()
         return {"author": self.author}
 
@@ -231,6 +243,7 @@ class Control:
         """PUT: keep the plan in force as it is, as if a person had put it there; a trial ends."""
         del request
         self._hand_to(PERSON)
+        self.turn += 1
         self._save()
         return {"author": self.author}
 
@@ -241,7 +254,8 @@ class Control:
 
     def _save(self) -> None:
         if self.save_plan is not None:
-            self.save_plan(msgspec.json.encode(self._executor.plan), author=self.author, must=False)
+            plan = msgspec.json.encode(self._executor.plan)
+            self.save_plan(plan, author=self.author, turn=self.turn, must=False)
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""
@@ -291,11 +305,12 @@ class Control:
         if not self.siblings.any or is_alone(request.rel_url.query):
             return own
         answers = await self.siblings.ask("/v1/status")
-        all_of_them = [own, *(msgspec.json.decode(body) for body in answers.bodies)]
+        others, silent = answers.documents(self._service.name)
+        all_of_them = [own, *others]
         return {
             **combined_status(all_of_them),
             "gateways": gateway_lines(all_of_them),
-            "gateways_silent": answers.silent,
+            "gateways_silent": silent,
         }
 
     def steered(self) -> dict[str, Any]:

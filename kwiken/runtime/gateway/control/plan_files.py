@@ -12,6 +12,7 @@ from kwiken.base.machine import read_file
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.plan_store import PlanStore, stamp_of
+from kwiken.runtime.gateway.control.steering import PERSON
 
 LOG = logging.getLogger("kwiken.gateway")
 POLL_S: Final = 0.5  # interval of looks at a file
@@ -53,13 +54,15 @@ class PlanFile:
         A gateway that takes over has to serve: an error in either plan is logged, and the other one is used.
         """
         note = kept.read()
+        if note is not None:
+            self._control.turn = note.turn
         if note is None or note.stamp != stamp_of(self._path):
             if self._load():
                 return
         else:
             self.seen = note.stamp
         if note is not None:
-            kept.restore(note, self._control.apply)
+            kept.restore(note, self._control.adopt)
 
     def _load(self) -> bool:
         """Read the file; returns whether it was valid. An invalid plan is logged, and the old one stays."""
@@ -109,4 +112,7 @@ class SharedPlan:
             if note is not None:
                 self._kept.restore(note, self._control.adopt)
             elif stamp is None:
-                self._control.adopt(b"null", where=str(self._kept.path), author=None)
+                # Who acted stays known: with the file only the plan is lost.
+                author, turn = self._control.author, self._control.turn
+                author = author if author == PERSON else None
+                self._control.adopt(b"null", where=str(self._kept.path), author=author, turn=turn)

@@ -28,11 +28,13 @@ class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         stamp: version of the plan's source file when it was last read; None without a source file.
         plan: plan as JSON; null for none.
         author: who put it in force; None for nobody.
+        turn: number of times that a person had acted at any gateway.
     """
 
     stamp: tuple[int, int, int] | None
     plan: msgspec.Raw
     author: Author | None = None
+    turn: int = 0
 
 
 class PlanStore:
@@ -52,22 +54,23 @@ class PlanStore:
         stamp: tuple[int, int, int] | None,
         *,
         author: Author | None = None,
+        turn: int = 0,
         must: bool = False,
     ) -> None:
         """Save a plan; logs a warning if that fails.
 
         After a failure no older plan stays in the file: a gateway that takes over should rather start without
-            a
-        plan than with one that was withdrawn.
+        a plan than with one that was withdrawn.
 
         Args:
             author: who put the plan in force; None for nobody.
+            turn: number of times that a person had acted at any gateway.
             must: whether to raise on a failure, and to leave the older plan in the file.
 
         Raises:
             PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
         """
-        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan), author))
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan), author, turn))
         try:
             self._write(text)
         except OSError as error:
@@ -129,15 +132,15 @@ class PlanStore:
         """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
         return stamp_of(self.path)
 
-    def restore(self, note: SavedPlan, apply: Callable[..., object]) -> None:
+    def restore(self, note: SavedPlan, adopt: Callable[..., object]) -> None:
         """Put a saved plan in force; logs an error if it does not fit any more.
 
         Args:
-            apply: puts a plan in force; takes its text, as `where` the name of the source in errors, and its
-                author.
+            adopt: puts a plan in force; takes its text, as `where` the name of the source in errors, and its
+                author and turn.
         """
         try:
-            apply(bytes(note.plan), where=str(self.path), author=note.author)
+            adopt(bytes(note.plan), where=str(self.path), author=note.author, turn=note.turn)
         except KwikenError as error:
             LOG.error(  # noqa: TRY400 - an input error needs no traceback
                 "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)

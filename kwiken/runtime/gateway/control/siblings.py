@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import aiohttp
+import msgspec
 
 from kwiken.runtime.wire.tls import Certificates
 
@@ -38,6 +39,21 @@ class SiblingAnswers(NamedTuple):
     def named(self) -> Iterator[tuple[str, bytes]]:
         """Name of each gateway that answered, and the body of its answer."""
         return zip(self.names, self.bodies, strict=True)
+
+    def documents(self, service: str) -> tuple[list[dict[str, Any]], list[str]]:
+        """Answers in JSON of the gateways of a service, and those that told nothing of it, with the reason.
+
+        Args:
+            service: name of the service; a gateway of another one must not be added to these.
+        """
+        found, silent = [], list(self.silent)
+        for name, body in self.named():
+            document = msgspec.json.decode(body, type=dict[str, Any])
+            if document.get("service") == service:
+                found.append(document)
+            else:
+                silent.append(f"{name or 'a gateway'}: serves {document.get('service')!r}, not {service!r}")
+        return found, silent
 
 
 class Siblings:
@@ -122,6 +138,8 @@ class Siblings:
             ) as answer:
                 if answer.headers.get(INSTANCE) == self.instance:
                     return None
+                if INSTANCE not in answer.headers:
+                    return f"answered {answer.status}, and is no gateway of kwiken"
                 text = await whole_body(answer, MAX_ANSWER)
                 if not answer.ok:
                     return f"answered {answer.status}"

@@ -70,6 +70,24 @@ class Figures(msgspec.Struct):
         return self.author == PERSON or (self.author is None and self.plan is not None)
 
 
+class ClusterFigures(msgspec.Struct):
+    """Fields of the status of all gateways together.
+
+    Attributes:
+        gateways: line of each gateway that answered; empty where one is alone.
+        gateways_silent: siblings that did not answer.
+    """
+
+    service: str
+    gateways: list[msgspec.Raw] = []
+    gateways_silent: list[str] = []
+
+    @property
+    def count(self) -> int:
+        """Number of gateways, silent ones too."""
+        return max(1, len(self.gateways) + len(self.gateways_silent))
+
+
 @dataclass(frozen=True)
 class Answers:
     """Statuses of the gateways that answered, by URL.
@@ -90,6 +108,20 @@ class Answers:
     def rate_per_s(self) -> float:
         """Answered requests a second, of the last seconds."""
         return sum(each.recent.rate_per_s or 0.0 for each in self.figures.values())
+
+    def of(self, service: str) -> Answers:
+        """The same without gateways of other services, which are taken for silent.
+
+        Args:
+            service: name of the service that is steered.
+        """
+        other = {
+            url: f"serves {each.service!r}, and {service!r} is steered"
+            for url, each in self.figures.items()
+            if each.service != service
+        }
+        own = {url: each for url, each in self.figures.items() if url not in other}
+        return Answers(own, {**self.silent, **other})
 
     def arm(self, name: str) -> ArmCounts:
         """Counts of one arm of all gateways together."""
@@ -145,6 +177,19 @@ class Gateways:
             return f"answers with another status than a gateway's: {error}"
         except NO_ANSWER as error:
             return str(error) or type(error).__name__
+
+    async def cluster_at(self, url: str) -> ClusterFigures:
+        """Status of all gateways together, as one of them tells it.
+
+        Raises:
+            InputError: the gateway refuses, or its answer is no status.
+            ClientError, TimeoutError: it does not answer.
+        """
+        text = await self.request("GET", url, "/v1/status")
+        try:
+            return msgspec.json.decode(text, type=ClusterFigures)
+        except msgspec.MsgspecError as error:
+            raise InputError(f"answers with another status than a gateway's: {error}", where=url) from error
 
     async def plan_of(self, url: str) -> Plan | None:
         """Plan in force at a gateway; None for none.

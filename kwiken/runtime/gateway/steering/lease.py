@@ -2,7 +2,8 @@
 
 The lease is a file with an end. The leader moves the end forward at each step; when it no longer does,
 because it was killed, hangs or cannot write, another process takes the lease with a higher number. Gateways
-refuse what comes with a lower number, so a leader that wakes up late changes nothing.
+refuse what comes with a lower number, so a leader that wakes up late changes nothing. A number is at least
+the second in which it was taken: where the file was lost, the next one is higher than all that gateways know.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class LeaseText(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         holder: name of the process that leads, unique among all.
-        epoch: number of the lease; each new leader's is higher.
+        epoch: number of the lease; each new leader's is higher, and at least the second of its start.
         until_s: moment at which it ends, seconds since 1970.
     """
 
@@ -72,8 +73,9 @@ class Lease:
             if known is not None and not mine and now_s < known.until_s <= now_s + MAX_AHEAD_S:
                 self.leader = known.holder
                 return False
-            epoch = known.epoch if known is not None else 0
-            self.epoch = epoch if mine else epoch + 1
+            if known is None or not mine:
+                before = max(self.epoch, known.epoch if known is not None else 0)
+                self.epoch = max(before + 1, int(now_s))
             self._write(LeaseText(holder=self._holder, epoch=self.epoch, until_s=now_s + LEASE_S))
             self.leader = self._holder
             return True

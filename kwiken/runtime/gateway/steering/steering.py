@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ LOG = logging.getLogger("kwiken.autopilot")
 POLL_S: Final = 2.0  # between two looks at the gateways
 SAVE_S: Final = 30.0  # between two saves of the count of requests
 FAILED_S: Final = 20.0  # after traces that could not be learned from
+_FIGURES: Final = re.compile(r"[0-9.]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,7 @@ class Steering:
         self._sentence = ""
         self._told: LoggedDecision | None = None  # the last one that was said and saved
         self._trouble = ""  # of learning
+        self._complaint = ""  # the last one that was said, without its figures
 
     async def run(self) -> None:
         """Steer until cancelled. A step that fails is logged, and the next ones are taken."""
@@ -122,11 +124,14 @@ class Steering:
             return
         pilot = self._pilot
         assert pilot is not None  # set where this process leads
-        answers = await self._gateways.ask()
+        answers = (await self._gateways.ask()).of(self._settings.service)
         seen = await self._seen(pilot, answers, now_s)
         decision = pilot.observe(seen)
         if decision.wants_proposal and seen is not None:
             decision = await self._with_proposal(pilot, decision, seen, answers)
+        if seen is None:
+            away = "; ".join(f"{url}: {reason}" for url, reason in answers.silent.items())
+            self._complain(f"{decision.reason} ({away})")
         self._tell(pilot, decision)
         await self._follow(pilot, answers)
         await self._note(pilot, answers, now_s)
@@ -158,10 +163,6 @@ class Steering:
             return None
         first, figures = next(iter(answers.figures.items()))
         for url, each in answers.figures.items():
-            if each.service != self._settings.service:
-                raise InputError(
-                    f"serves {each.service!r}, and {self._settings.service!r} is steered", where=url
-                )
             if each.by_person or not self._follows(pilot, each):
                 first, figures = url, each
                 if each.by_person:
@@ -214,12 +215,14 @@ class Steering:
         if not self._learning.done():
             return Decision(action="wait", reason=f"{decision.reason}, and a plan is being made")
         task, self._learning = self._learning, None
+        self._learn_after = time.monotonic() + FAILED_S  # whatever kept it from ending well
         try:
             proposal = task.result()
         except (KwikenError, OSError) as error:
-            self._learn_after = time.monotonic() + FAILED_S
             self._trouble = f"no plan can be made, so what is in force stays: {error}"[:MAX_REASON]
+            self._complain(self._trouble)
             return Decision(action="wait", reason=self._trouble)
+        self._learn_after, self._complaint = 0.0, ""
         before = pilot.record
         decided = pilot.consider(proposal, seen)
         if decided.action == "apply" and not self._file.save(pilot.record):
@@ -286,7 +289,6 @@ class Steering:
 
     async def _note(self, pilot: Autopilot, answers: Answers, now_s: float) -> None:
         record = pilot.record
-        decided = Counter(entry.action for entry in record.entries)
         note = AutopilotNote(
             at_s=now_s,
             phase=record.phase,
@@ -295,13 +297,20 @@ class Steering:
             limit=record.limit,
             changes=record.changes,
             useless=record.useless,
-            decided={action: decided.get(action, 0) for action in ACTIONS},
+            decided={action: record.decided.get(action, 0) for action in ACTIONS},
             history=[
                 NoteLine(at_s=each.at_s, action=each.action, reason=each.reason, plan=each.plan)
                 for each in record.entries[-MAX_LINES:]
             ],
         )
         await asyncio.gather(*(self._gateways.leave(url, note) for url in answers.figures))
+
+    def _complain(self, sentence: str) -> None:
+        """Say what keeps the loop from its work; not again where only figures have changed."""
+        bare = _FIGURES.sub("", sentence)
+        if bare != self._complaint:
+            self._say(sentence)
+        self._complaint = bare
 
     def _once(self, sentence: str) -> None:
         """Say something that does not change from step to step once."""
