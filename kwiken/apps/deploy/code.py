@@ -166,8 +166,8 @@ def _imports(source: Path) -> Iterator[tuple[str, bool]]:
         waiting += [(child, needed and child not in spared) for child in ast.iter_child_nodes(node)]
 
 
-def _spared(node: ast.AST) -> list[ast.stmt]:
-    """Statements that a program does without where an import fails, or that only type checkers read."""
+def _spared(node: ast.AST) -> Sequence[ast.AST]:
+    """Parts that a program does without where an import fails, or that only type checkers read."""
     if isinstance(node, ast.Try | ast.TryStar):
         caught = {
             name.id
@@ -176,7 +176,7 @@ def _spared(node: ast.AST) -> list[ast.stmt]:
             if isinstance(name, ast.Name)
         }
         if caught & {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}:
-            return [*node.body, *(one for handler in node.handlers for one in handler.body)]
+            return [*node.body, *node.handlers]
     if isinstance(node, ast.If):
         test = node.test
         name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""

@@ -81,9 +81,8 @@ def pinned(modules: Sequence[str], extras: Sequence[str], wheels: Sequence[Path]
 def _parts(wheel: Path) -> tuple[str, str]:
     """Name and version that the name of a wheel's file tells."""
     match = _WHEEL.fullmatch(wheel.name)
-    if match is None or not wheel.is_file():
-        why = "is no file" if match is not None else "must be NAME-VERSION-TAGS.whl, as builders name wheels"
-        raise InputError(why, where=f"--wheel {wheel}")
+    if match is None:
+        raise InputError("must be NAME-VERSION-TAGS.whl, as builders name wheels", where=f"--wheel {wheel}")
     return match[1], match[2]
 
 

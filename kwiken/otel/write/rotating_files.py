@@ -124,6 +124,7 @@ class LineFiles:
         if self.clock() < self._retry_at:
             return False
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)  # somebody may have taken it away
             while self._fd is None:
                 self._sequence += 1
                 final = self.folder / f"{self.name}.{os.getpid()}.{self._sequence:06d}{SUFFIX}"

@@ -37,3 +37,10 @@ def test_what_no_image_can_install_is_refused() -> None:
         pinned([], [])
     with pytest.raises(InputError, match=r"^module nowhere_at_all: is imported by the service"):
         pinned(["nowhere_at_all"], [], [WHEEL])
+
+
+def test_wheels_that_are_none_or_without_effect_are_refused() -> None:
+    with pytest.raises(InputError, match=r"^--wheel odd\.whl: must be NAME-VERSION-TAGS\.whl"):
+        pinned([], [], [WHEEL, Path("odd.whl")])
+    with pytest.raises(InputError, match=r"^--wheel other-1-py3-none-any\.whl: the service does not need it"):
+        pinned([], [], [WHEEL, Path("other-1-py3-none-any.whl")])

@@ -99,3 +99,64 @@ def test_options_of_a_service_do_not_go_with_a_document(here: Path) -> None:
         run("export", "placement.json", "--to", "compose", "--gateways", "2"),
         "--gateways goes with a service",
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("compose", "compose.yaml"),
+        ("compose", "requirements.lock"),
+        ("kubernetes", "plan.json"),
+        ("kubernetes", "stages.yaml"),
+    ],
+)
+def test_files_that_it_did_not_make_are_never_overwritten(here: Path, program: str, name: str) -> None:
+    (here / name).write_text("mine\n")
+    (here / "wheels").mkdir()
+    (here / "wheels" / "mine-1-py3-none-any.whl").write_text("mine")
+    before = sorted(here.rglob("*"))
+    refused(
+        run("export", "corner:shop", "--to", program, *WHEEL, "-o", "."),
+        f"{name}: exists, and kwiken export did not make it",
+    )
+    assert (here / name).read_text() == "mine\n"
+    assert sorted(path for path in here.rglob("*") if "__pycache__" not in path.parts) == before
+    (here / name).unlink()
+    for _ in range(2):  # its own files it does overwrite, and foreign wheels stay the first time
+        assert run("export", "corner:shop", "--to", program, *WHEEL, "-o", ".").exit_code == 0
+
+
+def test_wheels_of_others_stay(here: Path) -> None:
+    (here / "wheels").mkdir()
+    (here / "wheels" / "mine-1-py3-none-any.whl").write_text("mine")
+    assert run("export", "corner:shop", "--to", "compose", *WHEEL, "-o", ".").exit_code == 0
+    assert (here / "wheels" / "mine-1-py3-none-any.whl").read_text() == "mine"
+
+
+def test_a_secret_is_not_sent_to_the_builder(here: Path) -> None:
+    refused(
+        run("export", "corner:shop", "--to", "compose", *WHEEL, "--include", ".env", "-o", "d"),
+        r"\.env: there is no such file",
+    )
+    (here / ".env").write_text("SECRET=1\n")
+    refused(
+        run("export", "corner:shop", "--to", "compose", *WHEEL, "--include", ".env", "-o", "d"),
+        r"--include \.env: is hidden or a key",
+    )
+    assert run("export", "corner:shop", "--to", "compose", *WHEEL, "-o", "d").exit_code == 0
+    assert "**/.*\n" in (here / "d" / "Dockerfile.dockerignore").read_text()
+
+
+def test_names_that_are_too_long_or_taken_are_refused(here: Path) -> None:
+    text = (here / "corner.py").read_text()
+    (here / "long.py").write_text(text.replace("'corner'", f"'{'c' * 50}'").replace("serve(", f"{'s' * 30}("))
+    refused(
+        run("export", "long:shop", "--to", "kubernetes", *WHEEL, "-o", "d"),
+        "allows 63 characters, and has 81",
+    )
+    (here / "taken.py").write_text(text.replace("serve(", "gateway_2("))
+    refused(
+        run("export", "taken:shop", "--to", "compose", *WHEEL, "--gateways", "2", "-o", "d"),
+        "stage 'gateway_2': cannot be the name of a container",
+    )
+    assert not (here / "d").exists()

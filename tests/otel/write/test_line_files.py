@@ -134,10 +134,21 @@ def test_writing_goes_on_once_there_is_space_again(tmp_path: Path, monkeypatch: 
     assert (files.counts.lines, files.counts.lost_lines) == (2, 1)
 
 
-def test_a_folder_that_vanishes_costs_lines_but_raises_nothing(tmp_path: Path) -> None:
+def test_a_folder_that_vanishes_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "spans"
+    files = LineFiles(folder, "shop")
+    folder.rmdir()
+    folder.parent.rmdir()
+    files.write([b"x\n"])
+    files.close()
+    assert (content(folder), files.counts.lost_lines) == (b"x\n", 0)
+
+
+def test_a_folder_that_cannot_be_made_costs_lines_but_raises_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "spans"
     files = LineFiles(folder, "shop")
     folder.rmdir()
+    folder.write_text("a file in place of the folder")
     files.write([b"x\n"])
     files.write([b"x\n"])
     files.close()

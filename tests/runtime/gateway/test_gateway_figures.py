@@ -94,3 +94,30 @@ def test_the_share_of_the_sum_lies_between_the_gateways_shares(parts: list[tuple
     if shares:
         assert min(shares) - 1e-9 <= both["ledger"]["horizon_share"] <= max(shares) + 1e-9
         assert both["ledger"]["spent"] <= both["ledger"]["work"] + 1e-6
+
+
+@pytest.mark.parametrize("name", ["load", "plan", "spent_share", "ejected", "replicas", "autopilot", "kinds"])
+def test_names_that_others_chose_are_not_taken_for_fields(name: str) -> None:
+    """Stages are named by the service, and kinds of requests by whoever sends them."""
+    line = {"running": 1, "waiting": 2, "wait_p99_ms": 3.0}
+    one = status_of(
+        lines={"limit": 4, "kinds": {name: line}}, arms={"tried": {"failed": 1, "cells": {"-4": 2}}}
+    )
+    one["stages"][name] = one["stages"].pop("a")
+    both = combined_status([copy.deepcopy(one), copy.deepcopy(one)])
+    assert both["stages"][name]["calls"] == 20
+    assert both["lines"] == {"limit": 8, "kinds": {name: {"running": 2, "waiting": 4, "wait_p99_ms": 3.0}}}
+    assert both["arms"] == {"tried": {"failed": 2, "cells": {"-4": 4}}}
+
+
+def test_a_person_at_one_gateway_and_the_newest_note_count_for_all() -> None:
+    first = status_of(
+        author="autopilot", trial=None, trial_share=0.0, control_share=0.01, autopilot={"at_s": 5.0}
+    )
+    second = status_of(
+        author="person", trial="t", trial_share=0.1, control_share=0.05, autopilot={"at_s": 7.0}
+    )
+    both = combined_status([first, second])
+    assert (both["author"], both["trial"], both["trial_share"]) == ("person", "t", 0.1)
+    assert both["autopilot"] == {"at_s": 7.0}
+    assert both["control_share"] == 0.05

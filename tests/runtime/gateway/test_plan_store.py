@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from kwiken.model.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, PlanStore
+from kwiken.runtime.gateway.control import Control, PlanStore, SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
 from tests.support.services.http import plan_for, service
@@ -136,3 +136,72 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
 
 def test_a_plan_that_cannot_be_saved_is_refused_with_507() -> None:
     assert failure_of(PlanNotSavedError("no room")).status == 507
+
+
+def control_with(kept: PlanStore) -> Control:
+    executor = Executor(
+        service,
+        LocalTransport(service),
+        replicas=local_replicas(service),
+        clock=SystemClock(),
+        rng=random.Random(1),
+    )
+    control = Control(service, executor, token="t", status=dict)
+    control.save_plan = lambda plan, *, author, turn, must: kept.save(
+        plan, None, author=author, turn=turn, must=must
+    )
+    return control
+
+
+def steered(epoch: int = 1, **plans: Any) -> SteeredSetting:
+    trial = plans.get("trial")
+    return SteeredSetting(
+        plan=plans.get("plan"),
+        trial=trial,
+        trial_share=0.0 if trial is None else 0.1,
+        control_share=0.05,
+        epoch=epoch,
+    )
+
+
+def follow(kept: PlanStore, control: Control) -> None:
+    """Take over what is in the file, as a gateway that watches it does."""
+    note = kept.read()
+    assert note is not None
+    kept.restore(note, control.adopt)
+
+
+@pytest.mark.parametrize("act", ["apply", "remove", "hold"])
+async def test_a_persons_act_at_one_gateway_outlasts_what_an_autopilot_puts_at_another(
+    tmp_path: Path, act: str
+) -> None:
+    """Between the act and the moment at which the others read of it, the autopilot may reach another gateway."""
+    kept, nobody = PlanStore(tmp_path / "a.plan"), cast("Any", None)
+    first, second = control_with(kept), control_with(kept)
+    before, wanted = plan_for(after_ms=25.0), plan_for(after_ms=50.0)
+    for control in (first, second):
+        control.steer(steered(plan=before))
+    if act == "hold":
+        await first.hold(nobody)
+        wanted = before
+    else:
+        first.apply(msgspec.json.encode(wanted if act == "apply" else None), where="plan")
+    second.steer(steered(plan=before, trial=plan_for(after_ms=75.0)))  # has not read of the act
+    for _ in range(2):
+        follow(kept, first)
+        follow(kept, second)
+    for control in (first, second):
+        assert control.author == "person"
+        assert (await control.plan(get())) == (None if act == "remove" else wanted)
+        assert (await control.status(get()))["trial"] is None
+    await second.resume(nobody)
+    follow(kept, first)
+    assert [first.author, second.author] == ["autopilot", "autopilot"]
+    # A gateway that starts anew goes on with the same count of acts.
+    later = control_with(kept)
+    follow(kept, later)
+    assert (later.turn, later.author) == (2, "autopilot")
+
+
+def get() -> Any:
+    return SimpleNamespace(method="GET", rel_url=SimpleNamespace(query={"alone": "1"}))

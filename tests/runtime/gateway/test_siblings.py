@@ -9,12 +9,13 @@ import random
 from collections.abc import AsyncIterator, Sequence
 
 import aiohttp
+from aiohttp import web
 
 from kwiken.model.plan import Budgets, Costs, Plan
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.control import Siblings
+from kwiken.runtime.gateway.control import SiblingAnswers, Siblings
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
 from tests.support.runtime.server_processes import free_port
 from tests.support.services.single import service
@@ -106,6 +107,41 @@ async def test_a_silent_sibling_is_named_and_the_others_are_counted() -> None:
         assert status["requests"] == 1
         assert len(status["gateways_silent"]) == 1
         assert status["gateways_silent"][0].startswith(gone)
+
+
+async def test_what_is_no_gateway_of_the_service_is_named_and_not_added() -> None:
+    async def stranger(request: web.Request) -> web.Response:
+        del request
+        return web.json_response({"service": service.name, "requests": 7})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", stranger)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert isinstance(site._server, asyncio.Server)
+    url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    try:
+        async with gateways(1, lost=[url]) as (first,):
+            await ask(first, 2)
+            for path in ("/v1/status", "/v1/live"):
+                code, body = await say("GET", first.url + path)
+                told = json.loads(body)
+                assert code == 200
+                assert told["gateways_silent"] == [f"{url}: answered 200, and is no gateway of kwiken"]
+                assert told.get("status", told)["requests"] == 2
+            assert (await say("GET", first.url + "/metrics"))[0] == 200
+            assert (await say("PUT", first.url + "/v1/plan", _plan()))[0] == 502
+    finally:
+        await runner.cleanup()
+
+
+def test_a_gateway_of_another_service_is_named() -> None:
+    answers = SiblingAnswers([b'{"service":"a"}', b'{"service":"b"}'], ["gateway-1", ""], ["x: gone"])
+    found, silent = answers.documents("a")
+    assert found == [{"service": "a"}]
+    assert silent == ["x: gone", "a gateway: serves 'b', not 'a'"]
 
 
 async def test_samples_of_one_second_are_added_and_the_newest_wait_for_all() -> None:

@@ -274,3 +274,22 @@ class Fuzzed(RuleBasedStateMachine):
 
 TestFuzzed = Fuzzed.TestCase
 TestFuzzed.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_decisions_are_counted_beyond_those_that_are_remembered() -> None:
+    record = AutopilotRecord(service=SERVICE, budget=0.05)
+    for number in range(MAX_ENTRIES + 100):
+        record = record.with_entry(LoggedDecision(at_s=number, action="wait", reason="so", plan=None))
+    for number in range(3):  # of these the last takes the place of the others
+        record = record.with_entry(LoggedDecision(at_s=number, action="keep", reason="so", plan=None))
+    assert len(record.entries) == MAX_ENTRIES
+    assert record.decided == {"wait": MAX_ENTRIES + 100, "keep": 3}
+    assert AutopilotRecord.from_json(record.to_json()) == record
+
+
+def test_before_the_first_trial_nothing_is_said_of_requests_since_a_change() -> None:
+    pilot, gateway = fresh(), CountingGateway({"": 0.03})
+    gateway.serve(3)
+    decision = pilot.observe(gateway.seen())
+    assert decision.wants_proposal
+    assert decision.reason == "no plan has been tried yet, so one may be as soon as there is one"

@@ -27,6 +27,20 @@ def test_one_leads_and_another_takes_over_a_lease_that_has_ended(tmp_path: Path)
     assert not first.hold(103.0 + LEASE_S)
 
 
+def test_after_the_file_is_lost_the_number_is_higher_than_all_that_gateways_have_seen(tmp_path: Path) -> None:
+    path = tmp_path / "a.lease"
+    first = Lease(path, "first")
+    assert first.hold(1000.0)
+    before = first.epoch
+    path.unlink()
+    assert first.hold(1002.0)
+    assert first.epoch > before
+    path.unlink()
+    second = Lease(path, "second")  # of another process, which knows of no number
+    assert second.hold(1010.0)
+    assert second.epoch > first.epoch
+
+
 def test_a_lease_that_was_given_back_is_taken_at_once(tmp_path: Path) -> None:
     first, second = (Lease(tmp_path / "a.lease", name) for name in ("first", "second"))
     assert first.hold(100.0)
