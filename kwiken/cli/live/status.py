@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -349,7 +350,7 @@ def _state(replica: dict[str, Any]) -> str:
 def _spend(figures: dict[str, Any]) -> Iterable[str]:
     """Lines on the plan, the spend of each lever, the counts of requests, and the traces kept."""
     yield f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
-    yield from autopilot_lines(figures)
+    yield from autopilot_lines(figures, time.time())
     yield from _reissues(figures["ledger"])
     yield from _levers(figures)
     yield (

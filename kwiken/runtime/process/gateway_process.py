@@ -140,11 +140,12 @@ async def _serve(
     announce: Announce,
 ) -> None:
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
-    _begin_with_plan(spec, gateway.control, plan_file)
+    kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
+    _begin_with_plan(spec, gateway.control, plan_file, kept)
     if plan_file is not None:
         watches.append(plan_file.watch)
-    if spec.kept is not None and spec.follows_kept:
-        watches.append(SharedPlan(PlanStore(Path(spec.kept)), gateway.control).watch)
+    if kept is not None and spec.follows_kept:
+        watches.append(SharedPlan(kept, gateway.control).watch)
     if names is not None:
         found = await names.resolve()
         if foreign is not None:
@@ -197,9 +198,10 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         await server.stop()
 
 
-def _begin_with_plan(spec: GatewaySpec, control: Control, plan_file: PlanFile | None) -> None:
+def _begin_with_plan(
+    spec: GatewaySpec, control: Control, plan_file: PlanFile | None, kept: PlanStore | None
+) -> None:
     """Put the first plan in force, and save each plan for a gateway that takes over."""
-    kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     if kept is not None:
 
         def save(plan: bytes, *, author: Author | None, turn: int, must: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ import pytest
 from kwiken.model.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, PlanStore, SteeredSetting
+from kwiken.runtime.gateway.control import Control, PlanStore, SharedPlan, SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
 from tests.support.services.http import plan_for, service
@@ -201,6 +203,24 @@ async def test_a_persons_act_at_one_gateway_outlasts_what_an_autopilot_puts_at_a
     later = control_with(kept)
     follow(kept, later)
     assert (later.turn, later.author) == (2, "autopilot")
+
+
+async def test_a_plan_that_another_gateway_could_save_is_no_trouble_any_longer(tmp_path: Path) -> None:
+    own, others = PlanStore(tmp_path / "a.plan"), PlanStore(tmp_path / "a.plan")
+    control = control_with(own)
+    watching = asyncio.create_task(SharedPlan(own, control).watch())
+    await asyncio.sleep(0)
+    full(own)
+    own.save(b"null", None)
+    troubles = [own.trouble]
+    free(own)
+    others.save(msgspec.json.encode(plan_for()), None, author="person", turn=1)
+    for _ in range(600):
+        if control.author == "person":
+            break
+        await asyncio.sleep(0.05)
+    assert [*troubles, own.trouble] == ["Is a directory", None]
+    await cancel_and_wait([watching])
 
 
 def get() -> Any:

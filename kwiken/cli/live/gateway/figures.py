@@ -75,6 +75,7 @@ class _Line(msgspec.Struct):
 class _Note(msgspec.Struct):
     """What an autopilot does, and its last decisions."""
 
+    at_s: Annotated[float, msgspec.Meta(ge=0, le=MAX_TIME_S)]
     phase: str
     sentence: str
     budget: float

@@ -16,6 +16,7 @@ COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restart
 NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
 
 SHOWN_DECISIONS: Final = 3
+SILENT_S: Final = 30.0  # after which an autopilot, which tells of itself every 2 s, is taken to be away
 
 Rows = list[tuple[str, ...]]
 
@@ -108,14 +109,20 @@ def _node(replica: dict[str, Any]) -> tuple[str, ...]:
     return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
 
 
-def autopilot_lines(figures: dict[str, Any]) -> Iterator[str]:
-    """What an autopilot does and why, and its last decisions; nothing where none has left a note."""
+def autopilot_lines(figures: dict[str, Any], now_s: float) -> Iterator[str]:
+    """What an autopilot does and why, and its last decisions; nothing where none has left a note.
+
+    Args:
+        now_s: present time, seconds since 1970, by which it is told when a loop is away.
+    """
     note = figures.get("autopilot")
     if note is None:
         return
     trial = figures.get("trial")
     tried = f", plan {trial} on {figures['trial_share']:.0%} of the requests" if trial is not None else ""
     yield f"autopilot {note['phase']}{tried}: {note['sentence']}"
+    if (silent_s := now_s - note["at_s"]) > SILENT_S:
+        yield f"autopilot last heard of {silent_s:.0f} s ago; is its process there?"
     yield (
         f"autopilot budget {note['budget']:.2%}, {note['changes']} plans tried, "
         f"{note['useless']} of them taken back"

@@ -110,6 +110,7 @@ class SharedPlan:
             seen = stamp
             note = self._kept.read()
             if note is not None:
+                self._kept.trouble = None  # another gateway could save the plan of all
                 self._kept.restore(note, self._control.adopt)
             elif stamp is None:
                 # Who acted stays known: with the file only the plan is lost.

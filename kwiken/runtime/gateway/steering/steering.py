@@ -89,7 +89,7 @@ class Steering:
         self._sentence = ""
         self._told: LoggedDecision | None = None  # the last one that was said and saved
         self._trouble = ""  # of learning
-        self._complaint = ""  # the last one that was said, without its figures
+        self._complaints: dict[str, str] = {}  # the last one of each topic, without its figures
 
     async def run(self) -> None:
         """Steer until cancelled. A step that fails is logged, and the next ones are taken."""
@@ -131,7 +131,9 @@ class Steering:
             decision = await self._with_proposal(pilot, decision, seen, answers)
         if seen is None:
             away = "; ".join(f"{url}: {reason}" for url, reason in answers.silent.items())
-            self._complain(f"{decision.reason} ({away})")
+            self._complain("gateways", f"{decision.reason} ({away})")
+        else:
+            self._complaints.pop("gateways", None)
         self._tell(pilot, decision)
         await self._follow(pilot, answers)
         await self._note(pilot, answers, now_s)
@@ -143,9 +145,14 @@ class Steering:
         try:
             leads = self._lease.hold(now_s)
         except (OSError, InputError) as error:
-            self._pilot = None
-            self._once(f"the lease cannot be written ({error}), so nothing is changed")
-            return False
+            why = f"the lease cannot be written ({getattr(error, 'strerror', None) or error})"
+            if self._pilot is None:
+                self._once(f"{why}, so nothing is changed")
+                return False
+            # What is tried must be watched all the same. Another leader's lease would have a higher number.
+            self._complain("lease", f"{why}, so what is in force is watched, and no plan is tried")
+            return True
+        self._complaints.pop("lease", None)
         if not leads:
             self._pilot = None
             self._once(f"{self._lease.leader} leads, and this process waits for its place")
@@ -220,9 +227,10 @@ class Steering:
             proposal = task.result()
         except (KwikenError, OSError) as error:
             self._trouble = f"no plan can be made, so what is in force stays: {error}"[:MAX_REASON]
-            self._complain(self._trouble)
+            self._complain("learning", self._trouble)
             return Decision(action="wait", reason=self._trouble)
-        self._learn_after, self._complaint = 0.0, ""
+        self._learn_after = 0.0
+        self._complaints.pop("learning", None)
         before = pilot.record
         decided = pilot.consider(proposal, seen)
         if decided.action == "apply" and not self._file.save(pilot.record):
@@ -305,12 +313,12 @@ class Steering:
         )
         await asyncio.gather(*(self._gateways.leave(url, note) for url in answers.figures))
 
-    def _complain(self, sentence: str) -> None:
+    def _complain(self, topic: str, sentence: str) -> None:
         """Say what keeps the loop from its work; not again where only figures have changed."""
         bare = _FIGURES.sub("", sentence)
-        if bare != self._complaint:
+        if bare != self._complaints.get(topic):
             self._say(sentence)
-        self._complaint = bare
+        self._complaints[topic] = bare
 
     def _once(self, sentence: str) -> None:
         """Say something that does not change from step to step once."""

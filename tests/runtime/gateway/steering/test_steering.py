@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,34 @@ async def test_a_folder_that_cannot_be_written_makes_nothing_happen(tmp_path: Pa
         assert len(said) == 1
         assert "the lease cannot be written" in said[0]
         assert (await status(gateway))["autopilot"] is None
+
+
+async def test_a_leader_that_cannot_write_its_lease_still_watches_and_tries_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with fronts(echo, tmp_path / "traces") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+        steering = steering_of(gateways, echo, tmp_path, said)
+        await steering.step()
+        before = (await status(gateway))["autopilot"]["at_s"]
+        shutil.rmtree(tmp_path / "state")
+        (tmp_path / "state").write_text("a file in place of the folder")
+        plan = plan_for(after_ms=20.0)
+        assert (await put(gateway, "/v1/autopilot", setting(plan, epoch=2_000_000_000)))[0] == 200
+        for _ in range(2):
+            await steering.step()
+        assert (await status(gateway))["autopilot"]["at_s"] > before
+        told = [line for line in said if "the lease cannot be written" in line]
+        assert len(told) == 1
+        assert "so what is in force is watched, and no plan is tried" in told[0]
+
+
+async def test_what_keeps_the_loop_from_its_work_is_said_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with fronts(echo, tmp_path / "traces") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+        other = steering_of(gateways, shop, tmp_path, said)  # steers another service than this gateway's
+        for _ in range(3):
+            await other.step()
+    [line] = [line for line in said if "no gateway answers" in line]
+    assert f"{gateway.url}: serves 'echo', and 'shop' is steered" in line
 
 
 async def stepped(
