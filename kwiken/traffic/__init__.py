@@ -10,6 +10,7 @@ from kwiken.traffic.chains import (
 )
 from kwiken.traffic.document import TrafficModel as TrafficModel
 from kwiken.traffic.flows import (
+    MAX_INSTANT_S as MAX_INSTANT_S,
     OUTSIDE as OUTSIDE,
     BinnedFlows as BinnedFlows,
     Flows as Flows,

@@ -10,7 +10,14 @@ import numpy as np
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_json
-from kwiken.traffic.flows import MAX_ENDPOINTS, MAX_PAIRS, TrafficEndpoint, TrafficUnit
+from kwiken.traffic.flows import (
+    MAX_BIN_S,
+    MAX_ENDPOINTS,
+    MAX_INSTANT_S,
+    MAX_PAIRS,
+    TrafficEndpoint,
+    TrafficUnit,
+)
 from kwiken.traffic.maps import MapLevel, TrafficMap, level_map
 from kwiken.traffic.windows import DayWindow
 
@@ -18,8 +25,9 @@ VERSION: Final = 1
 MAX_BYTES: Final = 512 << 20  # of a document
 MAX_WINDOWS: Final = 100
 REL_ROUNDING: Final = 1e-6  # of a sum of shares
-_NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
+_NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e30)]
+_Length = Annotated[float, msgspec.Meta(ge=1e-3, le=MAX_BIN_S)]
+_Instant = Annotated[float, msgspec.Meta(ge=-MAX_INSTANT_S, le=MAX_INSTANT_S + MAX_BIN_S)]
 _Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ENDPOINTS)]
 
 
@@ -72,9 +80,9 @@ class TrafficModel(_Struct, frozen=True, kw_only=True):
 
     version: int
     unit: TrafficUnit
-    bin_s: _Positive
-    from_s: float
-    until_s: float
+    bin_s: _Length
+    from_s: _Instant
+    until_s: _Instant
     endpoints: Annotated[list[TrafficEndpoint], msgspec.Meta(min_length=2, max_length=MAX_ENDPOINTS)]
     source: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=MAX_PAIRS)]
     target: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=MAX_PAIRS)]
@@ -158,5 +166,7 @@ def _check_window(each: LearnedWindow, path: str, pairs: int, where: str) -> Non
         raise InputError(f"{path}.window.until_h must be above from_h", where=where)
     if len(each.shares) != pairs:
         raise InputError(f"{path}.shares has {len(each.shares)} entries, and source has {pairs}", where=where)
+    if each.amount > 0 and not each.seconds > 0:
+        raise InputError(f"{path}.seconds must be above 0, since amount is", where=where)
     if abs(sum(each.shares) - 1.0) > REL_ROUNDING:
         raise InputError(f"{path}.shares must sum to 1", where=where)

@@ -16,6 +16,9 @@ from kwiken.base.errors import InputError
 MAX_ENDPOINTS: Final = 100_000
 MAX_PAIRS: Final = 4_000_000
 MAX_BINS: Final = 1_000_000
+MAX_INSTANT_S: Final = 4e9  # seconds since 1970, the year 2096
+MAX_BIN_S: Final = 366 * 86_400.0
+MAX_AMOUNT: Final = 1e18  # calls or bytes of one transfer
 OUTSIDE: Final = "(outside)"  # name of the one endpoint that stands for all that is not known
 _Name = Annotated[str, msgspec.Meta(max_length=500)]
 
@@ -147,8 +150,10 @@ def binned(flows: Flows, bin_s: float) -> BinnedFlows:
         bin_s: length of a bin, above 0, seconds.
 
     Raises:
-        InputError: there is no traffic between two endpoints, or there are too many pairs and bins.
+        InputError: there is no traffic between two endpoints, too many pairs and bins, or too long bins.
     """
+    if not 0 < bin_s <= MAX_BIN_S:
+        raise InputError(f"bins of {bin_s:g} s: must be above 0 and at most {MAX_BIN_S:g} s")
     apart = (flows.source != flows.target) & (flows.amount > 0)
     if not apart.any():
         raise InputError("holds no traffic between two endpoints")

@@ -14,6 +14,7 @@ from kwiken.traffic.windows import DAY_S, window_at
 
 MAX_DURATION_S: Final = 366 * DAY_S
 MAX_EVENTS: Final = 50_000_000
+MAX_CELL: Final = 1e18  # calls or bytes of one bin and pair
 MAX_GENERATED_CELLS: Final = 400_000_000  # bins times pairs
 
 
@@ -89,7 +90,7 @@ def generate_counts(
         scale: factor of all rates, 0 or more.
 
     Raises:
-        InputError: there would be too many cells.
+        InputError: there would be too many cells, or too much in one of them.
     """
     if bins * len(model.source) > MAX_GENERATED_CELLS:
         raise InputError(
@@ -102,6 +103,8 @@ def generate_counts(
     for place in np.unique(window[window >= 0]).tolist():
         rows = np.flatnonzero(window == place)
         mean = scale * length * model.rates_per_s(place)
+        if not mean.max() <= MAX_CELL:
+            raise InputError(f"a pair would have more than {MAX_CELL:g} in one bin; choose a smaller scale")
         found[rows] = rng.poisson(mean, size=(len(rows), len(mean)))
     return found
 

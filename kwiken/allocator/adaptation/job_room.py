@@ -69,6 +69,16 @@ class JobRoom:
         """Speed of a node as a share of the fastest one's, above 0 and at most 1."""
         return self._speeds[node]
 
+    def could_hold(self, cores: float, memory_gb: float) -> bool:
+        """Whether any node, were it empty, had as many cores and as much memory.
+
+        Args:
+            cores: number of cores.
+            memory_gb: memory, in units of GB.
+        """
+        cluster = self._replicas.ledger.cluster
+        return bool(((cluster.cores >= cores) & (cluster.memory_gb >= memory_gb)).any())
+
     def suits(self, node: str, cores: float, memory_gb: float, caused: Mapping[str, float]) -> bool:
         """Whether a node has room for a job whose pressure its residents bear.
 

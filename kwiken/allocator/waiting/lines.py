@@ -280,6 +280,15 @@ class WaitingLines:
         """
         return self._waiting(job).line
 
+    def place_of(self, job: str) -> int:
+        """Place of a job in the line in which it waits, from 1.
+
+        Raises:
+            InputError: no such job waits.
+        """
+        entry = self._waiting(job)
+        return self._lines[entry.line].index(entry) + 1
+
     def moves_of(self, job: str) -> tuple[LineMove, ...]:
         """Changes of line of a job that waits, in their order."""
         return tuple(self._waiting(job).moves)

@@ -106,6 +106,9 @@ def _show(view: QueueView) -> None:
                 for one in sorted(view.waiting, key=lambda one: (one.line, one.place))
             ],
         )
+    for one in view.waiting:
+        if one.too_large:
+            note(f"note: {one.job} needs more than any node has, even an empty one; --cancel takes it out")
     if view.running:
         print_table(
             "jobs that run",
@@ -117,9 +120,9 @@ def _show(view: QueueView) -> None:
 def _show_ended(ended: Sequence[JobEvent]) -> None:
     if ended:
         rows = [
-            (one.job, one.kind.value, _number(one.code), one.node or "-", one.reason or "-") for one in ended
+            (one.job, one.kind.value, _ending(one.code), one.node or "-", one.reason or "-") for one in ended
         ]
-        print_table("last jobs that ended", ("job", "how", "exit code", "node", "reason"), rows)
+        print_table("last jobs that ended", ("job", "how", "with", "node", "reason"), rows)
 
 
 def _show_bands(bands: Sequence[ChanceBand]) -> None:
@@ -147,8 +150,10 @@ def _document(
     }
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _ending(code: int | None) -> str:
+    from kwiken.runtime.cluster.state.jobs import exit_words
+
+    return "-" if code is None else exit_words(code)
 
 
 def _share(chance: float | None) -> str:

@@ -98,7 +98,7 @@ def command(
         version=1,
         name=f"{_stem(name, command_words[0])}-{secrets.token_hex(3)}",
         command=list(command_words),
-        folder=str(Path.cwd()),
+        folder=_present_folder(),
         cores=cores,
         memory_gb=memory_gb,
         quality=_quality(quality, caused),
@@ -120,6 +120,18 @@ def command(
     if view is None or not view.owner.alive:
         note("note: no kwiken up --nodes takes jobs from this folder now; the job waits for one")
     note(f"what it writes goes to {log}")
+
+
+def _present_folder() -> str:
+    """Folder in which the command is to run.
+
+    Raises:
+        InputError: somebody has removed it.
+    """
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise InputError("the present folder is gone", where="kwiken submit") from error
 
 
 def _stem(name: str | None, program: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.base.machine import open_regular
-from kwiken.traffic import OUTSIDE, Flows, TrafficEndpoint, TrafficUnit
+from kwiken.traffic import MAX_INSTANT_S, OUTSIDE, Flows, TrafficEndpoint, TrafficUnit
 
 MAX_LINE: Final = 1 << 20  # bytes
 MAX_FLOWS: Final = 20_000_000
@@ -161,6 +161,10 @@ class _Reader:
                 at, amount = (
                     _number(words[fields[key]], key, f"{path}:{number}") for key in ("start", "bytes")
                 )
+                if at > MAX_INSTANT_S:
+                    raise InputError(
+                        f"start must be in seconds since 1970, not {at:.16g}", where=f"{path}:{number}"
+                    )
                 source, target = words[fields["srcaddr"]], words[fields["dstaddr"]]
                 self._add(at, self._address(source), self._address(target), amount, path)
 
@@ -248,6 +252,9 @@ def _number(text: str, field_: str, where: str) -> float:
 def _instant(text: object, where: str) -> float:
     """Seconds since 1970 of a time as Hubble writes it."""
     try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise InputError(f"time must be as 2026-01-30T13:15:43Z, not {text!r}", where=where) from error
+        found = datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        found = -1.0
+    if not 0 <= found <= MAX_INSTANT_S:
+        raise InputError(f"time must be as 2026-01-30T13:15:43Z, not {str(text)[:80]!r}", where=where)
+    return found

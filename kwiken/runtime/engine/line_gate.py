@@ -54,7 +54,7 @@ class LineGate:
         except asyncio.CancelledError:
             if ticket.has_started:  # its start and the end of its caller fell together
                 self.leave(ticket, served=False)
-            else:
+            elif not ticket.given_up:  # else the end of its wait and the end of its caller fell together
                 self.lines.give_up(ticket, too_long=False)
             raise
         finally:

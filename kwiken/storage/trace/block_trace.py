@@ -121,7 +121,7 @@ def trace_of(
     Raises:
         InputError: no I/O with bytes, an offset below 0 or too large, a time that is no number.
     """
-    names, codes = np.unique(np.asarray(volume), return_inverse=True)
+    names, codes = _numbered(volume)
     told = list(notes)
     if len(t_s) and not np.isfinite(t_s).all():
         raise InputError(f"I/O {int(np.argmin(np.isfinite(t_s))) + 1}: its time is no number", where=where)
@@ -147,11 +147,24 @@ def trace_of(
     )
     return BlockTrace(
         t_s=np.asarray(t_s, dtype=np.float64)[order] - float(t_s[order[0]]),
-        volume=codes.astype(np.int64)[order],
+        volume=codes[order],
         start=np.asarray(start, dtype=np.int64)[order],
         size=np.asarray(size, dtype=np.int64)[order],
         read=np.asarray(read, dtype=bool)[order],
         thread=numbers.astype(np.int64)[order],
-        volumes=tuple(str(name) for name in names),
+        volumes=names,
         notes=tuple(told),
     )
+
+
+def _numbered(volume: Sequence[str] | Ints) -> tuple[tuple[str, ...], Ints]:
+    """Names of the volumes in order, and (n,) the index of each I/O's volume.
+
+    Texts are not laid into an array, in which each would take the place of the longest.
+    """
+    if isinstance(volume, np.ndarray):
+        found, codes = np.unique(volume, return_inverse=True)
+        return tuple(str(name) for name in found), codes.astype(np.int64)
+    names = tuple(sorted(set(volume)))
+    index = {name: number for number, name in enumerate(names)}
+    return names, np.fromiter(map(index.__getitem__, volume), np.int64, len(volume))

@@ -7,6 +7,7 @@ without a line feed may be cut and is left out.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.storage.trace.block_trace import SECTOR, BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import MAX_OFFSET, SECTOR, BlockTrace, trace_of
 
 MAX_RECORDS: Final = 50_000_000
 SAMPLE_LINES: Final = 20  # of the beginning, by which the format is told
@@ -47,13 +48,18 @@ def _ints(column: Sequence[str]) -> Ints:
     return np.array(column, dtype="U18").astype(np.int64)
 
 
+def _sectors(column: Sequence[str]) -> Ints:
+    """Bytes of numbers of sectors; one too large for 64 bits becomes one that `trace_of` refuses."""
+    return np.minimum(_ints(column), MAX_OFFSET // SECTOR + 1) * SECTOR
+
+
 def _mqsim(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
     t, device, sector, sectors, kind = columns
     return trace_of(
         _seconds(t, 1e-9),
         _ints(device),
-        _ints(sector) * SECTOR,
-        _ints(sectors) * SECTOR,
+        _sectors(sector),
+        _sectors(sectors),
         np.array(kind) == "1",
         where=where,
         notes=notes,
@@ -73,7 +79,7 @@ def _msr(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
     t, host, disk, kind, offset, size = columns
     return trace_of(
         _seconds(t, 1e-7),
-        np.char.add(np.char.add(np.array(host), "."), np.array(disk)).tolist(),
+        [f"{name}.{number}" for name, number in zip(host, disk, strict=True)],
         _ints(offset),
         _ints(size),
         np.char.lower(np.array(kind)) == "read",
@@ -87,7 +93,7 @@ def _spc(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
     return trace_of(
         np.array(t, dtype=np.float64),
         _ints(unit),
-        _ints(sector) * SECTOR,
+        _sectors(sector),
         _ints(size),
         np.char.lower(np.array(kind)) == "r",
         where=where,
@@ -111,7 +117,7 @@ def _vscsi(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
     return trace_of(
         _seconds(t, 1e-6)[kept],
         np.zeros(int(kept.sum()), dtype=np.int64),
-        (_ints(sector) * SECTOR)[kept],
+        (_sectors(sector))[kept],
         _ints(size)[kept],
         np.isin(commands, READ_COMMANDS)[kept],
         where=where,
@@ -135,9 +141,9 @@ def _blkparse(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         raise InputError("holds no read or write with action Q, D or C", where=where)
     return trace_of(
         np.array(t, dtype=np.float64)[kept],
-        np.array(device)[kept].tolist(),
-        _ints(np.array(sector)[kept].tolist()) * SECTOR,
-        _ints(np.array(sectors)[kept].tolist()) * SECTOR,
+        list(itertools.compress(device, kept)),
+        _sectors(np.array(sector)[kept].tolist()),
+        _sectors(np.array(sectors)[kept].tolist()),
         moved[kept],
         _ints(np.array(process)[kept].tolist()),
         where=where,
@@ -152,7 +158,7 @@ def _iolog3(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         raise InputError("holds no read and no write", where=where)
     return trace_of(
         _seconds(np.array(t)[kept].tolist(), 1e-6),  # fio writes microseconds
-        np.array(name)[kept].tolist(),
+        list(itertools.compress(name, kept)),
         _ints(np.array(offset)[kept].tolist()),
         _ints(np.array(size)[kept].tolist()),
         np.array(kind)[kept] == "read",
@@ -173,7 +179,7 @@ def _iolog2(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         told.append("the log tells no time (version 2 without waits): gaps are all 0")
     return trace_of(
         (np.cumsum(waits) * 1e-6)[kept],
-        np.array(name)[kept].tolist(),
+        list(itertools.compress(name, kept)),
         _ints(np.array(offset)[kept].tolist()),
         _ints(np.array(size)[kept].tolist()),
         kinds[kept] == "read",
@@ -240,19 +246,19 @@ FORMATS: Final = (
     ),
     _format(
         "fio iolog 3",
-        rf"({_TIME})[ \t]+(\S{{1,1000}})[ \t]+([a-z]+)(?:[ \t]+({_NUMBER})[ \t]+({_NUMBER}))?",
+        rf"({_TIME})[ \t]+(\S{{1,1000}})[ \t]+([a-z]{{1,16}})(?:[ \t]+({_NUMBER})[ \t]+({_NUMBER}))?",
         _iolog3,
         r"^fio version 3 iolog\r?$",
     ),
     _format(
         "fio iolog 2",
-        rf"(\S{{1,1000}})[ \t]+([a-z]+)(?:[ \t]+({_NUMBER})(?:[ \t]+({_NUMBER}))?)?",
+        rf"(\S{{1,1000}})[ \t]+([a-z]{{1,16}})(?:[ \t]+({_NUMBER})(?:[ \t]+({_NUMBER}))?)?",
         _iolog2,
         r"^fio version 2 iolog\r?$",
     ),
     _format(
         "blkparse",
-        rf"[ \t]*(\d+,\d+)[ \t]+\d+[ \t]+\d+[ \t]+({_TIME})[ \t]+(\d+)"
+        rf"[ \t]*(\d{{1,9}},\d{{1,9}})[ \t]+\d+[ \t]+\d+[ \t]+({_TIME})[ \t]+({_NUMBER})"
         r"[ \t]+([A-Z]{1,2})[ \t]+([A-Z]{1,8})"
         rf"(?:[ \t]+({_NUMBER})(?:[ \t]+\+[ \t]+({_NUMBER}))?)?.*",
         _blkparse,

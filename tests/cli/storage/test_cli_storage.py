@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -219,6 +220,25 @@ def test_data_is_packed_and_moves_from_a_layout_are_told(cluster: Path) -> None:
     layout.write_text(json.dumps(scattered))
     beside = run("storage", "pack", *inputs, "--beside", str(layout), "--interval", "86400", "--json")
     assert json.loads(beside.stdout)["moves"]
+
+
+def test_the_rsync_line_of_a_move_runs_nothing_else(cluster: Path) -> None:
+    sets = cluster / "datasets.toml"
+    sets.write_text(DATASETS.replace('"index"', '"in;touch${IFS}x"'))
+    layout = cluster / "layout.json"
+    data = ["in;touch${IFS}x/0#0", "in;touch${IFS}x/0#1", "mail/0#0", "mail/1#0"]
+    nodes = ["disk-1", "disc-1", "disk-2", "disk-3"]
+    held = {node: [name] for node, name in zip(nodes, data, strict=True)}
+    layout.write_text(json.dumps({"version": 1, "nodes": held}))
+    words = (str(cluster / "nodes.toml"), str(sets), "--beside", str(layout), "--interval", "86400", "--json")
+    moves = json.loads(run("storage", "pack", *words).stdout)["moves"]
+    assert moves
+    for move in moves:
+        program, *_, source, target = shlex.split(move["rsync"])
+        assert program == "rsync"
+        assert source == f"{move['from']}:/data/{move['object']}/"
+        assert target == f"{move['to']}:/data/{move['object']}/"
+        assert shlex.quote(source) in move["rsync"]
 
 
 def test_a_day_of_demand_is_played(cluster: Path) -> None:

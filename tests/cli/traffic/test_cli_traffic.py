@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kwiken.traffic import TrafficModel
+from kwiken.cli.data.traffic.tables import talkers
+from kwiken.traffic import MapLevel, TrafficModel
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "traffic"
@@ -176,3 +179,59 @@ def test_on_a_real_day_the_map_errs_no_more_than_its_rivals(day: str, other: str
         for part in ("all_pairs", "busiest"):
             assert level["model"][part] <= level["mean"][part]
             assert level["model"][part] <= level["low_rank"][part]
+
+
+def changed(model: str, tmp_path: Path, **fields: object) -> str:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(json.loads(Path(model).read_text()) | fields))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"from_s": 1e308, "until_s": 1.1e308}, {"bin_s": 1e-300}, {"until_s": 1e18}]
+)
+def test_times_that_no_calendar_has_are_refused(model: str, tmp_path: Path, fields: dict[str, float]) -> None:
+    refused(run("traffic", "show", changed(model, tmp_path, **fields)), "changed.json: (from|until|bin)_s: ")
+
+
+def test_windows_without_time_have_no_rate(model: str, tmp_path: Path) -> None:
+    windows = json.loads(Path(model).read_text())["windows"]
+    idle = changed(model, tmp_path, windows=[each | {"seconds": 0.0} for each in windows])
+    refused(run("traffic", "show", idle), r"windows\[0\].seconds must be above 0, since amount is")
+
+
+def test_more_than_a_count_holds_is_refused(model: str, tmp_path: Path) -> None:
+    words = ("--to", "counts", "--scale", "1e300", "-o", str(tmp_path / "x.csv"))
+    refused(run("traffic", "generate", model, *words), "more than 1e\\+18 in one bin")
+
+
+def test_a_log_in_milliseconds_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "vpc.log"
+    line = "2 1 e 10.0.0.1 10.0.0.2 1 2 6 1 100 1700000000000 1700000001 ACCEPT OK\n"
+    log.write_text(line)
+    refused(run("traffic", "fit", str(log)), "start must be in seconds since 1970")
+
+
+def test_names_are_cells_of_the_csv(model: str, tmp_path: Path) -> None:
+    ends = json.loads(Path(model).read_text())["endpoints"]
+    for number, end in enumerate(ends):
+        end["name"] = 'one, "name"' if number < 2 else f"pod-{number}"
+        end["service"] = f"service-{number}"
+    odd = changed(model, tmp_path, endpoints=ends)
+    found = run("traffic", "generate", odd, "--duration", "1h").stdout
+    rows = list(csv.reader(found.splitlines()))
+    assert {len(row) for row in rows} == {3}
+    names = {name for row in rows[1:] for name in row[1:]}
+    assert names <= {f'service-{k}/one, "name"' for k in (0, 1)} | {f"pod-{k}" for k in range(len(ends))}
+
+
+def test_the_services_with_most_partners_are_those_of_the_map(model: str) -> None:
+    loaded = TrafficModel.from_json(Path(model).read_text(), where=model)
+    found = loaded.traffic_map(MapLevel.SERVICE)
+    both = found.dense()
+    linked = ((both + both.T) > 0) & ~np.eye(len(both), dtype=bool)
+    for name, partners, share in talkers(loaded):
+        at = found.names.index(name)
+        assert partners == linked[at].sum()
+        carried = both[at].sum() + both[:, at].sum() - both[at, at]
+        assert share == pytest.approx(carried / both.sum())

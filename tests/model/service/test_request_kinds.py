@@ -81,3 +81,9 @@ def test_a_service_in_a_document_keeps_its_lines() -> None:
 def test_no_text_breaks_the_parser(text: str) -> None:
     with contextlib.suppress(InputError):
         RequestKinds.parse(text, where="x")
+
+
+def test_a_number_that_is_too_long_is_of_the_kind_other() -> None:
+    kinds = RequestKinds.parse("field:id", where="here")
+    assert kinds.of({"id": 10**6000}, {}) == OTHER
+    assert kinds.of({"id": 10**62}, {}) == str(10**62)

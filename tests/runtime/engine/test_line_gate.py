@@ -114,6 +114,23 @@ async def test_a_start_and_a_cancellation_at_one_moment_lose_no_place() -> None:
     assert (gate.lines.running, gate.lines.waiting) == (0, 0)
 
 
+async def test_the_end_of_a_wait_and_a_cancellation_at_one_moment_are_one() -> None:
+    now_s = 0.0
+    gate = LineGate(lambda: now_s)
+    gate.lines.learner.limit = 1
+    first = await gate.enter("a", arrived_s=0.0, allowed_s=100.0, priority=0)
+    second = asyncio.create_task(gate.enter("a", arrived_s=0.0, allowed_s=100.0, priority=0))
+    await asyncio.sleep(0)
+    ((ticket, waiter),) = gate._waiters.items()
+    gate._expire(ticket, waiter)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    line = gate.lines.lines["a"]
+    assert (line.waiting, line.turned_away, line.left, gate.lines.waiting) == (0, 1, 0, 0)
+    gate.leave(first, served=True)
+
+
 @pytest.mark.parametrize("setting", ["header:x-kind=small,large", "field:kind"])
 async def test_kinds_are_told_apart_over_http_and_grpc(setting: str) -> None:
     made = service()

@@ -7,8 +7,8 @@ from typing import Final
 import click
 
 from kwiken.apps.console import note, note_written, progress, write_text
-from kwiken.cli.data.storage.models import load_model
-from kwiken.cli.shared import POSITIVE, needs_extra, seed_option
+from kwiken.cli.data.storage.models import FACTOR, load_model
+from kwiken.cli.shared import needs_extra, seed_option
 
 MAX_IOS: Final = 50_000_000
 FORMS: Final = ("csv", "iolog", "fio")
@@ -18,11 +18,11 @@ FORMS: Final = ("csv", "iolog", "fio")
 @click.argument("model", metavar="MODEL")
 @click.option("--to", type=click.Choice(FORMS), default="csv", show_default=True, help="Form of the output.")
 @click.option(
-    "--scale", type=POSITIVE, default=1.0, show_default=True, help="Factor of every gap; below 1 is heavier."
+    "--scale", type=FACTOR, default=1.0, show_default=True, help="Factor of every gap; below 1 is heavier."
 )
 @click.option(
     "--compress",
-    type=POSITIVE,
+    type=FACTOR,
     default=1.0,
     show_default=True,
     help="Factor by which the time in each window of the day is shorter; gaps stay as they are.",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kwiken.apps.console import note, read_text
 from kwiken.base.machine import MIB
+from kwiken.cli.shared import Real
 
 if TYPE_CHECKING:
     from kwiken.storage.model import StorageModel
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 MAX_TRACE_FILE: Final = 4096 * MIB
 MAX_MODEL_FILE: Final = 64 * MIB
+FACTOR: Final = Real(1e-6, 1e6)  # of gaps or of times
 
 
 def load_trace(path: str) -> BlockTrace:

@@ -252,6 +252,8 @@ def _day(
 
 
 def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | None) -> dict[str, Any]:
+    import shlex
+
     import numpy as np
 
     objects, scores, place, plan, facts = found
@@ -280,9 +282,13 @@ def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | Non
                 "to": nodes.names[move.target],
                 "mb_s": move.rate,
                 "minutes": move.seconds / 60,
-                "rsync": f"rsync -a --bwlimit={max(1, int(move.rate * 1000))} "
-                f"{nodes.names[move.source]}:/data/{objects.names[move.which]}/ "
-                f"{nodes.names[move.target]}:/data/{objects.names[move.which]}/",
+                "rsync": shlex.join(
+                    [
+                        *("rsync", "-a", f"--bwlimit={max(1, int(move.rate * 1000))}", "--"),
+                        f"{nodes.names[move.source]}:/data/{objects.names[move.which]}/",
+                        f"{nodes.names[move.target]}:/data/{objects.names[move.which]}/",
+                    ]
+                ),
             }
             for move in plan.moves
         ]

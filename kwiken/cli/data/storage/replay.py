@@ -8,9 +8,8 @@ import click
 
 from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.data.storage.models import load_model
+from kwiken.cli.data.storage.models import FACTOR, load_model
 from kwiken.cli.shared import (
-    POSITIVE,
     Real,
     json_option,
     needs_extra,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_SECONDS: Final = 3600.0
 MAX_IOS: Final = 2_000_000  # of one run; their times are held in memory
+MIN_IOS: Final = 2  # of one run, for a rate
 MAX_WORKERS: Final = 1024
 CURVE: Final = (4.0, 2.0, 1.41, 1.0, 0.71, 0.5, 0.35, 0.25)  # scales of --curve, from light to heavy
 MAX_SIZE_MB: Final = 1_000_000.0
@@ -34,7 +34,7 @@ MAX_SIZE_MB: Final = 1_000_000.0
 @click.argument("model", metavar="MODEL")
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--scale", type=POSITIVE, default=1.0, show_default=True, help="Factor of every gap; below 1 is heavier."
+    "--scale", type=FACTOR, default=1.0, show_default=True, help="Factor of every gap; below 1 is heavier."
 )
 @click.option("--curve", is_flag=True, help="Run at eight scales, from 4 to 0.25 times --scale.")
 @click.option(
@@ -80,7 +80,8 @@ def command(
 ) -> None:
     """Send I/Os drawn from MODEL to FILE in open loop, and measure them from their deadlines.
 
-    FILE must not exist: it is made, filled and removed. Nothing else is written to, and no device.
+    FILE must not exist: it is made, filled and removed, and nothing of it is left however the command ends.
+    Nothing else is written to, and no device.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     learned = load_model(model)
@@ -119,13 +120,17 @@ def _run(
     from kwiken.storage.model import IODrawing, generate
 
     number, size, workers, direct = target
-    ios = max(2, round(seconds * model.rate_per_s / scale))
+    ios = max(MIN_IOS, round(min(seconds * model.rate_per_s / scale, 1e18)))
     if ios > MAX_IOS:
         raise InputError(
-            f"{ios} I/Os in {seconds:g} s are more than {MAX_IOS}; give fewer --seconds or a larger --scale",
+            f"{ios:.4g} I/Os in {seconds:g} s are more than {MAX_IOS}; give fewer --seconds or a larger "
+            "--scale",
             where="--seconds",
         )
     trace = generate(model, np.random.default_rng(seed), IODrawing(ios=ios, scale=scale))
+    trace = trace.taken(trace.t_s <= seconds)
+    if len(trace) < MIN_IOS:
+        raise InputError(f"the model draws no second I/O within {seconds:g} s; give more", where="--seconds")
     return replay(trace, number, size, workers=workers, direct=direct)
 
 

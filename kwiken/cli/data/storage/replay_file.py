@@ -1,4 +1,4 @@
-"""Open-loop replay against one file: made for the replay, filled, driven at absolute deadlines, and removed.
+"""Open-loop replay against one file: made for the replay, filled, and driven at absolute deadlines.
 
 Workers take the I/Os in order, each waits for the deadline of its own and sends it. An I/O whose deadline has
 passed when a worker is free is sent at once and counted as late; none is dropped. Latency is counted from the
@@ -8,7 +8,7 @@ deadline, so that a stalled device shows in the latencies of all I/Os that waite
 from __future__ import annotations
 
 import contextlib
-import errno
+import fcntl
 import itertools
 import mmap
 import os
@@ -32,6 +32,8 @@ BLOCK: Final = 4096  # bytes; offsets and sizes sent are multiples of it
 CHUNK: Final = 1 << 20  # bytes written at once when the file is filled
 KEPT_FREE: Final = 0.05  # share of a disk's free space that no replay may take
 LATE_S: Final = 0.001  # beyond its deadline, from which an I/O counts as late
+LONGEST_SLEEP_S: Final = 0.1  # after which a worker looks whether the replay has ended
+MAX_BUFFERS: Final = 1 << 30  # bytes of the I/Os in flight
 PRIVATE: Final = 0o600
 
 
@@ -68,7 +70,10 @@ class ReplayRun:
 
 @contextlib.contextmanager
 def made_file(path: str, size: int, *, keep: bool) -> Iterator[tuple[int, bool]]:
-    """Make a file and fill it with data; it is removed in the end.
+    """Make a file and fill it with data.
+
+    Without `keep` the file loses its name as soon as it is made, so that nothing is left of it however the
+    program ends.
 
     Args:
         path: name of the file, which must not exist.
@@ -79,7 +84,7 @@ def made_file(path: str, size: int, *, keep: bool) -> Iterator[tuple[int, bool]]
         Descriptor of the file, and whether it leaves out the page cache.
 
     Raises:
-        InputError: the file exists, or its folder is missing, read only or too full.
+        InputError: the file exists, or its folder is missing, read only or too full, or its disk fails.
     """
     free = room_in(Path(path).parent)
     if size > free * (1 - KEPT_FREE):
@@ -95,17 +100,13 @@ def made_file(path: str, size: int, *, keep: bool) -> Iterator[tuple[int, bool]]
         ) from error
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be made: {reason_of(error)}", where=path) from error
-    made = os.fstat(number)
     try:
+        if not keep:
+            _remove(path, os.fstat(number))
         _fill(number, size, path)
-        direct = _direct(path, made)
-        yield (direct if direct is not None else number), direct is not None
-        if direct is not None:
-            os.close(direct)
+        yield number, _leaves_cache_out(number)
     finally:
         os.close(number)
-        if not keep:
-            _remove(path, made)
 
 
 def _fill(number: int, size: int, path: str) -> None:
@@ -115,28 +116,23 @@ def _fill(number: int, size: int, path: str) -> None:
             os.pwrite(number, data[: min(CHUNK, size - at)], at)
         os.fsync(number)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            raise InputError(f"cannot be filled: {reason_of(error)}", where=path) from error
-        raise
+        raise InputError(f"cannot be filled: {reason_of(error)}", where=path) from error
 
 
-def _direct(path: str, made: os.stat_result) -> int | None:
-    """The same file, without the page cache; None where its file system has no such reads."""
-    try:
-        number = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (OSError, AttributeError):
-        return None
-    found = os.fstat(number)
+def _leaves_cache_out(number: int) -> bool:
+    """Turn the page cache off for an open file; returns False where its file system cannot."""
+    before = fcntl.fcntl(number, fcntl.F_GETFL)
     buffer = mmap.mmap(-1, BLOCK)
     try:
-        if (found.st_dev, found.st_ino) == (made.st_dev, made.st_ino) and os.preadv(number, [buffer], 0):
-            return number
-    except OSError:
+        fcntl.fcntl(number, fcntl.F_SETFL, before | os.O_DIRECT)
+        if os.preadv(number, [buffer], 0):
+            return True
+    except (OSError, AttributeError):  # AttributeError: a system without O_DIRECT
         pass
     finally:
         buffer.close()
-    os.close(number)
-    return None
+    fcntl.fcntl(number, fcntl.F_SETFL, before)
+    return False
 
 
 def _remove(path: str, made: os.stat_result) -> None:
@@ -157,26 +153,33 @@ def replay(trace: BlockTrace, number: int, size: int, *, workers: int, direct: b
         direct: whether the descriptor leaves out the page cache.
 
     Raises:
+        InputError: the I/Os in flight need more memory than a replay may take.
         OSError: the device reports an error.
     """
     offsets, sizes = placed(trace, size)
     deadlines, reads = trace.t_s.tolist(), trace.read.tolist()
     sent, ended = np.zeros(len(trace)), np.zeros(len(trace))
     take, failures = itertools.count(), list[BaseException]()
-    widest = max(sizes, default=BLOCK)
+    widest, workers = max(sizes, default=BLOCK), min(workers, len(trace))
+    if widest * workers > MAX_BUFFERS:
+        raise InputError(
+            f"{workers} I/Os in flight of up to {widest / 1e6:.4g} MB need more than {MAX_BUFFERS / 1e9:.3g} "
+            "GB of memory; give fewer --workers",
+            where="--workers",
+        )
     begun = time.monotonic() + 0.02
 
+    def wait_for(moment: float) -> None:
+        while not failures and (wait := moment - time.monotonic()) > 0:
+            time.sleep(min(wait, LONGEST_SLEEP_S))
+
     def work() -> None:
-        buffer = mmap.mmap(-1, widest)
-        view = memoryview(buffer)
-        view[:] = os.urandom(min(widest, CHUNK)) * (widest // min(widest, CHUNK)) + bytes(
-            widest % min(widest, CHUNK)
-        )
         try:
+            view = _random_bytes(widest)
             while not failures and (at := next(take)) < len(deadlines):
-                wait = begun + deadlines[at] - time.monotonic()
-                if wait > 0:
-                    time.sleep(wait)
+                wait_for(begun + deadlines[at])
+                if failures:
+                    return
                 sent[at] = time.monotonic() - begun
                 part = view[: sizes[at]]
                 if reads[at]:
@@ -187,15 +190,7 @@ def replay(trace: BlockTrace, number: int, size: int, *, workers: int, direct: b
         except BaseException as error:  # noqa: BLE001 - handed to the caller's thread
             failures.append(error)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(workers, len(trace)))]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    except BaseException as error:
-        failures.append(error)
-        raise
+    _run_all([threading.Thread(target=work, daemon=True) for _ in range(workers)], failures)
     if failures:
         raise failures[0]
     return ReplayRun(
@@ -206,6 +201,33 @@ def replay(trace: BlockTrace, number: int, size: int, *, workers: int, direct: b
         asked_per_s=(len(trace) - 1) / trace.duration_s if trace.duration_s > 0 else 0.0,
         direct=direct,
     )
+
+
+def _random_bytes(length: int) -> memoryview:
+    """Memory that starts with a page, as direct I/O needs, full of bytes that do not compress."""
+    view = memoryview(mmap.mmap(-1, length))
+    some = os.urandom(min(length, CHUNK))
+    view[:] = some * (length // len(some)) + bytes(length % len(some))
+    return view
+
+
+def _run_all(threads: list[threading.Thread], failures: list[BaseException]) -> None:
+    """Run threads to their ends, which a failure brings about.
+
+    No thread goes on when this returns or raises: the caller closes the descriptor, whose number another file
+    may get then.
+    """
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException as error:
+        failures.append(error)
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        raise
 
 
 def placed(trace: BlockTrace, size: int) -> tuple[list[int], list[int]]:

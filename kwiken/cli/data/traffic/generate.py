@@ -67,6 +67,22 @@ def command(
         note_written(out)
 
 
+def _cells(model: TrafficModel) -> list[str]:
+    """Names of the endpoints as cells of a CSV: two of one name get that of their service in front."""
+    import csv
+    from collections import Counter
+    from io import StringIO
+
+    known = Counter(one.name for one in model.endpoints)
+    cells = []
+    for one in model.endpoints:
+        text = StringIO()
+        name = one.name if known[one.name] == 1 else f"{one.service}/{one.name}"
+        csv.writer(text, lineterminator="").writerow([name])
+        cells.append(text.getvalue())
+    return cells
+
+
 def _events(
     model: TrafficModel, duration_s: float, scale: float, start: float, rng: np.random.Generator
 ) -> tuple[str, int]:
@@ -77,7 +93,7 @@ def _events(
     found = generate_events(model, duration_s, rng, start_s=start, scale=scale)
     if len(found.at_s) > MAX_WRITTEN:
         raise InputError(f"there would be more than {MAX_WRITTEN} lines", where="--duration")
-    names = [one.name for one in model.endpoints]
+    names = _cells(model)
     lines = [
         f"{at:.6f},{names[source]},{names[target]}"
         for at, source, target in zip(
@@ -97,7 +113,7 @@ def _counts(
     rows, pairs = np.nonzero(found)
     if len(rows) > MAX_WRITTEN:
         raise InputError(f"there would be more than {MAX_WRITTEN} lines", where="--duration")
-    names = [one.name for one in model.endpoints]
+    names = _cells(model)
     lines = [
         f"{row * model.bin_s:g},{names[model.source[pair]]},{names[model.target[pair]]},{found[row, pair]}"
         for row, pair in zip(rows.tolist(), pairs.tolist(), strict=True)

@@ -124,11 +124,16 @@ def busiest(found: TrafficMap, most: int) -> list[tuple[str, str, float]]:
 def talkers(model: TrafficModel) -> list[tuple[str, int, float]]:
     """Services with the most partners: name, number of other services, share of the traffic at one end."""
     found = model.traffic_map(MapLevel.SERVICE)
-    both = found.dense()
-    linked = (both + both.T) > 0
-    np.fill_diagonal(linked, False)
-    partners = linked.sum(axis=1)
-    share = (both.sum(axis=0) + both.sum(axis=1) - np.diag(both)) / max(float(both.sum()), 1e-300)
+    count, inside = len(found.names), found.source == found.target
+    some = (found.amount > 0) & ~inside
+    low, high = np.minimum(found.source, found.target)[some], np.maximum(found.source, found.target)[some]
+    linked = np.unique(low * count + high)
+    partners = np.bincount(np.concatenate((linked // count, linked % count)), minlength=count)
+    share = (
+        np.bincount(found.source, found.amount, count)
+        + np.bincount(found.target, found.amount, count)
+        - np.bincount(found.source[inside], found.amount[inside], count)
+    ) / max(float(found.amount.sum()), 1e-300)
     order = np.lexsort((-share, -partners))[:MAX_TALKERS]
     return [(found.names[int(k)], int(partners[k]), float(share[k])) for k in order if partners[k]]
 

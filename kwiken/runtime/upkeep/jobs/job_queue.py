@@ -41,6 +41,10 @@ class Room(Protocol):
         """Speed of a node as a share of the fastest one's."""
         ...
 
+    def could_hold(self, cores: float, memory_gb: float) -> bool:
+        """Whether any node, were it empty, had as many cores and as much memory."""
+        ...
+
     def suits(self, node: str, cores: float, memory_gb: float, caused: Mapping[str, float]) -> bool:
         """Whether a node has room for a job whose pressure its residents bear."""
         ...
@@ -90,6 +94,7 @@ class JobQueue:
         self.running: dict[str, HeldJob] = {}
         self._units: dict[str, tuple[float, int]] = {}  # quality and slots by node
         self._told: dict[str, int] = {}  # moves of a waiting job that were returned
+        self._least: float | None = None  # as `_least_cores`, where it is known
         self._now_s = -math.inf
 
     # What happens outside
@@ -105,6 +110,8 @@ class JobQueue:
         """
         line = self.lines.arrive(_waiting_job(order), self._at(now_s))
         self.waiting[order.name] = order
+        if self._least is not None:
+            self._least = min(self._least, order.cores) if len(self.waiting) > 1 else order.cores
         self._refresh(self._now_s)
         return line
 
@@ -118,6 +125,7 @@ class JobQueue:
         self.lines.resumed(order.name, node, pool, started_s)
         self._room.take(order.name, node, order.cores, order.memory_gb, order.caused)
         self.running[order.name] = HeldJob(order, node, pool, started_s)
+        self._least = None
 
     def ended(self, job: str, now_s: float) -> None:
         """Note the end of a job that ran; its room is given back.
@@ -128,7 +136,7 @@ class JobQueue:
         held = self._release(job)
         offers = {room.node: room for room in self._room.rooms()}
         room = offers.get(held.node)
-        quality, slots = self._offer(room) if room is not None else (0.0, 0)
+        quality, slots = _offer(room, self._least_cores()) if room is not None else (0.0, 0)
         self.lines.ended(job, self._at(now_s), quality=quality, free=slots)
         if room is None:
             self.lines.withdraw_unit(held.node)
@@ -148,6 +156,7 @@ class JobQueue:
     def cancel(self, job: str) -> None:
         """Take a job that waits out of its line."""
         del self.waiting[job]
+        self._least = None
         self._told.pop(job, None)
         self.lines.withdraw(job)
 
@@ -164,6 +173,7 @@ class JobQueue:
 
     def _release(self, job: str) -> HeldJob:
         held = self.running.pop(job)
+        self._least = None
         self._room.release(job)
         return held
 
@@ -183,6 +193,7 @@ class JobQueue:
         moves: list[LineMove] = []
         for start in starts:
             order = self.waiting.pop(start.job)
+            self._least = None
             self.running[start.job] = HeldJob(order, start.unit, start.pool, now_s)
             moves += start.moves[self._told.pop(start.job, 0) :]
         for job in self.waiting:
@@ -193,7 +204,8 @@ class JobQueue:
 
     def _refresh(self, now_s: float) -> None:
         """Tell the lines what the nodes offer, where that has changed."""
-        offers = {room.node: self._offer(room) for room in self._room.rooms()}
+        least = self._least_cores()
+        offers = {room.node: _offer(room, least) for room in self._room.rooms()}
         for node in [node for node in self._units if node not in offers]:
             self.lines.withdraw_unit(node)
             del self._units[node]
@@ -202,11 +214,12 @@ class JobQueue:
                 self._units[node] = offer
                 self.lines.unit(node, *offer, now_s)
 
-    def _offer(self, room: NodeRoom) -> tuple[float, int]:
-        """Quality of a node, and how many of the smallest jobs that wait it has room for."""
-        orders = self.waiting.values() or [held.order for held in self.running.values()]
-        least = min((order.cores for order in orders), default=1.0)
-        return room.quality, min(MAX_SLOTS, int(room.cores / least + 1e-9))
+    def _least_cores(self) -> float:
+        """Number of cores of the smallest job that waits; of the smallest that runs where none waits."""
+        if self._least is None:
+            orders = self.waiting.values() or [held.order for held in self.running.values()]
+            self._least = min((order.cores for order in orders), default=1.0)
+        return self._least
 
     def _find(self, job: WaitingJob, pool: int | None) -> SlotOffer | None:
         """Node of a pool for a job: the fastest that suits, then the one that it fills best."""
@@ -224,16 +237,19 @@ class JobQueue:
         chosen = min(suitable, key=lambda room: (-self._room.speed(room.node), room.cores, room.node))
         self._room.take(order.name, chosen.node, order.cores, order.memory_gb, order.caused)
         after = next((room for room in self._room.rooms() if room.node == chosen.node), None)
-        quality, slots = self._offer(after) if after is not None else (0.0, 0)
+        quality, slots = _offer(after, self._least_cores()) if after is not None else (0.0, 0)
         self._units[chosen.node] = quality, slots
         return SlotOffer(chosen.node, quality, slots)
 
     # What is known
 
-    def place(self, job: str) -> tuple[int, int]:
-        """Line of a job that waits, and its place there, from 1."""
-        number = self.lines.line_of(job)
-        return number, self.lines.state()[number].waiting.index(job) + 1
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Line of each job that waits, and its place there, from 1."""
+        return {
+            job: (line.number, place)
+            for line in self.lines.state()
+            for place, job in enumerate(line.waiting, start=1)
+        }
 
     def rest_s(self, job: str, arrived_s: float, now_s: float) -> float:
         """Time until a job takes any node, in seconds; 0 from then on.
@@ -257,10 +273,10 @@ class JobQueue:
             within_s: time from now on, in seconds, 0 or more.
             rest_s: time until it takes any node, in seconds.
         """
-        number, place = self.place(job)
-        state = self.lines.state()
+        number = self.lines.line_of(job)
+        place = self.lines.place_of(job)
         top = number
-        while top > 0 and not state[top - 1].waiting:
+        while top > 0 and not self.lines.length(top - 1):
             top -= 1
         pools = range(self.classes.count) if rest_s <= within_s else range(top, number + 1)
         rooms = {room.node: room for room in self._room.rooms()}
@@ -273,11 +289,11 @@ class JobQueue:
                 held.setdefault(one.node, []).append((one.order.cores, lands * once, lands * twice))
         usable = {node for node, (quality, _) in self._units.items() if self.classes.of(quality) in pools}
         unknown = bool(self.running) and not held
-        cores, fewer = self.waiting[job].cores, [1.0] + [0.0] * (place - 1)
+        cores, fewer = self.waiting[job].cores, [1.0]
         for node in held.keys() | (rooms.keys() & usable):
             room = rooms.get(node)
             free = room.cores if room is not None and node in usable else 0.0
-            fewer = _sums(fewer, _openings(free, held.get(node, ()), cores, place))
+            fewer = _sums(fewer, _openings(free, held.get(node, ()), cores, place), place)
         chance = max(0.0, 1.0 - math.fsum(fewer))
         return None if unknown and chance < 1.0 else chance
 
@@ -285,6 +301,11 @@ class JobQueue:
         """Moment that is not before an earlier one: the clock of the system may be set back."""
         self._now_s = max(self._now_s, now_s)
         return self._now_s
+
+
+def _offer(room: NodeRoom, least: float) -> tuple[float, int]:
+    """Quality of a node, and how many jobs of the fewest cores it has room for."""
+    return room.quality, min(MAX_SLOTS, int(room.cores / least + 1e-9))
 
 
 def _releases(busy: BusyTime, age_s: float, within_s: float) -> tuple[float, float]:
@@ -300,7 +321,7 @@ def _releases(busy: BusyTime, age_s: float, within_s: float) -> tuple[float, flo
 def _openings(
     free: float, held: Iterable[tuple[float, float, float]], cores: float, most: int
 ) -> list[float]:
-    """Probability that a node has room for each number of jobs of one size, up to below some number.
+    """Probability that a node has room for each number of jobs of one size: 0, 1 and so on.
 
     Args:
         free: number of cores that are free now.
@@ -316,19 +337,17 @@ def _openings(
                 more = steps + times * round(freed / STEP)
                 after[more] = after.get(more, 0.0) + share * chance
         sums = after
-    counts = [0.0] * most
+    shares = {int(steps * STEP / cores + 1e-6): 0.0 for steps in sums}
     for steps, share in sums.items():
-        count = int(steps * STEP / cores + 1e-6)
-        if count < most:
-            counts[count] += share
-    return counts
+        shares[int(steps * STEP / cores + 1e-6)] += share
+    return [shares.get(count, 0.0) for count in range(min(most, max(shares) + 1))]
 
 
-def _sums(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Probability of each sum of two independent counts, as far as the first one goes."""
-    found = [0.0] * len(one)
+def _sums(one: Sequence[float], other: Sequence[float], most: int) -> list[float]:
+    """Probability of each sum of two independent counts, for the sums below some number."""
+    found = [0.0] * min(most, len(one) + len(other) - 1)
     for left, share in enumerate(one):
-        for right in range(min(len(other), len(one) - left)):
+        for right in range(min(len(other), len(found) - left)):
             found[left + right] += share * other[right]
     return found
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
@@ -39,8 +40,10 @@ from kwiken.runtime.cluster.state.jobs import (
     QueueView,
     RunningJob,
     WaitingView,
+    exit_words,
 )
 from kwiken.runtime.node_classes import AdoptedProcess, Limit, NodeLimits
+from kwiken.runtime.process import LogFile
 from kwiken.runtime.upkeep.jobs.job_queue import JobQueue, Room
 
 LOG: Final = logging.getLogger("kwiken.jobs")
@@ -51,7 +54,8 @@ CLAIM_S: Final = 10.0  # for a process to claim its job
 CLAIM_POLL_S: Final = 0.005
 MAX_FAILED: Final = 3  # starts of a job that fail before it is given up
 MAX_TOLD: Final = 100  # jobs whose chances are shown; each takes a look at all that run
-STOP_S: Final = 5.0  # for a command to end when told to
+STOP_S: Final = 5.0  # for a command to end when told to, before it is killed
+MAX_OUTPUT: Final = 64 << 20  # bytes of what a command writes; the last ones are kept beside the file
 Process = asyncio.subprocess.Process | AdoptedProcess
 
 
@@ -85,6 +89,7 @@ class JobRunner:
         self._processes: dict[str, Process] = {}
         self._failed: dict[str, int] = {}  # starts that failed
         self._refused: set[str] = set()  # orders that cannot be read
+        self._ends_by_s: dict[str, float] = {}  # when jobs that were told to end are killed, monotonic
         self._shown_s = 0.0
         owner = Identity.of(os.getpid())
         assert owner is not None
@@ -108,7 +113,11 @@ class JobRunner:
                 orders.append(order)
         waiting = []
         for order in orders:
-            claim = self._folder.claim(order.name)
+            try:
+                claim = self._folder.claim(order.name)
+            except InputError as error:  # whoever made it may have run the command
+                self._note_end(order.name, "", unread=error)
+                continue
             if claim is None:
                 waiting.append(order)
             else:
@@ -119,8 +128,7 @@ class JobRunner:
 
     def _take_over(self, order: JobOrder, claim: JobClaim, placed: JobEvent | None) -> None:
         pool = placed.pool if placed is not None else 0
-        alive = claim.runner.alive
-        if alive and self._folder.result(order.name) is None:
+        if claim.runner.alive and not self._folder.has_result(order.name):
             process = AdoptedProcess(claim.runner)
             with contextlib.suppress(
                 KwikenError
@@ -161,6 +169,8 @@ class JobRunner:
         if self._clock() >= self._shown_s + SHOW_S or starts:
             self._shown_s = self._clock()
             self._folder.show(self.view())
+            for name in self._processes:
+                LogFile(self._folder.log(name), most=MAX_OUTPUT).shorten()
 
     def _order(self, name: str) -> JobOrder | None:
         """Order of a job; one that cannot be read is told once and left alone."""
@@ -173,7 +183,7 @@ class JobRunner:
             return None
 
     def _arrive(self, order: JobOrder, *, again: bool = False) -> None:
-        arrived_s = order.submitted_at if again else min(order.submitted_at, self._clock())
+        arrived_s = min(order.submitted_at, self._clock())
         line = self._queue.arrive(order, arrived_s)
         if again:
             return
@@ -181,6 +191,11 @@ class JobRunner:
         told = [self._queue.chance(order.name, within_s, rest_s) for within_s in HORIZONS_S]
         chances = [round(one, 4) for one in told if one is not None]
         self._append(order.name, EventKind.ARRIVED, line=line, chances=chances)
+        if not self._room.could_hold(order.cores, order.memory_gb):
+            self._say(
+                f"job {order.name} waits for a larger node: none has {order.cores:g} cores and "
+                f"{order.memory_gb:g} GB"
+            )
 
     def _note_move(self, move: LineMove) -> None:
         self._append(
@@ -190,32 +205,48 @@ class JobRunner:
 
     async def _note_ends(self) -> None:
         for name, process in list(self._processes.items()):
-            if self._folder.result(name) is None and process.returncode is None:
-                continue
+            if not self._folder.has_result(name) and process.returncode is None:
+                if time.monotonic() < self._ends_by_s.get(name, math.inf):
+                    continue
+                await self._limits.end(_key(name))  # it was told to end and goes on
             held = self._queue.running[name]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await process.wait()
             await self._limits.end(_key(name))
             del self._processes[name]
-            if self._folder.result(name) is not None:
+            if self._folder.has_result(name):
                 self._queue.ended(name, self._clock())
             else:
                 self._queue.lost(name, self._clock())
             self._note_end(name, held.node)
 
-    def _note_end(self, name: str, node: str) -> None:
-        """Note the end of a job that was claimed, then remove its files."""
-        result = self._folder.result(name)
+    def _note_end(self, name: str, node: str, *, unread: InputError | None = None) -> None:
+        """Note the end of a job that was claimed, then remove its files.
+
+        Args:
+            unread: error of its claim; None for a claim that could be read.
+        """
+        result = None
+        if unread is None:
+            try:
+                result = self._folder.result(name)
+            except InputError as error:
+                unread = error
+        told = self._ends_by_s.pop(name, None) is not None
         if result is None:
             reason = "the process that ran it was killed; it is not run again"
+            if unread is not None:
+                reason = f"{unread}; it is not run again"
+            elif told:
+                reason = f"it was told to end, and was killed after {STOP_S:g} s"
             self._append(name, EventKind.INTERRUPTED, node=node, reason=reason)
-            self._say(f"job {name} on {node}: {reason}")
+            self._say(f"job {name}{f' on {node}' if node else ''}: {reason}")
         else:
             self._journal.append(
                 JobEvent(at=result.ended_at, job=name, kind=EventKind.ENDED, node=node, code=result.code)
             )
-            self._say(f"job {name} on {node} ended with exit code {result.code}")
+            self._say(f"job {name} on {node} ended with {exit_words(result.code)}")
         self._folder.forget(name)
 
     async def _cancel_asked(self) -> None:
@@ -227,7 +258,13 @@ class JobRunner:
         for name, process in self._processes.items():
             if process.returncode is None and self._folder.cancel_is_asked(name):
                 self._folder.path(name, ".cancel").unlink(missing_ok=True)
-                _end(process)
+                self._tell_to_end(name, process)
+
+    def _tell_to_end(self, name: str, process: Process) -> None:
+        """Tell a command to end; `_note_ends` kills one that does not."""
+        self._ends_by_s.setdefault(name, time.monotonic() + STOP_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
 
     async def _start(self, start: LineStart) -> None:
         held = self._queue.running[start.job]
@@ -319,9 +356,9 @@ class JobRunner:
 
     async def close(self) -> None:
         """Tell what runs to stop, and note how each ended; what waits goes on waiting."""
-        for process in self._processes.values():
+        for name, process in self._processes.items():
             if process.returncode is None:
-                _end(process)
+                self._tell_to_end(name, process)
         deadline = time.monotonic() + STOP_S
         while any(process.returncode is None for process in self._processes.values()):
             if time.monotonic() > deadline:
@@ -343,6 +380,7 @@ class JobRunner:
         now_s = self._clock()
         queue, classes = self._queue, self._queue.classes
         cuts = (*classes.cuts, 0.0)
+        places = queue.places()
         return QueueView(
             owner=self._owner,
             seen_at=now_s,
@@ -358,7 +396,7 @@ class JobRunner:
                 for state in queue.lines.state()
             ],
             waiting=[
-                self._waiting(order, now_s, told=number < MAX_TOLD)
+                self._waiting(order, now_s, *places[order.name], told=number < MAX_TOLD)
                 for number, order in enumerate(queue.waiting.values())
             ],
             running=[
@@ -367,9 +405,8 @@ class JobRunner:
             ],
         )
 
-    def _waiting(self, order: JobOrder, now_s: float, *, told: bool) -> WaitingView:
+    def _waiting(self, order: JobOrder, now_s: float, line: int, place: int, *, told: bool) -> WaitingView:
         queue, name = self._queue, order.name
-        line, place = queue.place(name)
         rest_s = queue.rest_s(name, order.submitted_at, now_s)
         return WaitingView(
             job=name,
@@ -384,15 +421,10 @@ class JobRunner:
                 f"line {move.from_line} to {move.to_line}: {move.reason.value}"
                 for move in queue.lines.moves_of(name)
             ],
+            too_large=not self._room.could_hold(order.cores, order.memory_gb),
         )
 
 
 def _key(job: str) -> str:
     """Name of a job's process among the limits."""
     return f"job/{job}"
-
-
-def _end(process: Process) -> None:
-    """Tell a job's process to end its command."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGTERM)

@@ -4,8 +4,9 @@
 
 The claim is a hard link, which only one process can make: whoever fails to make it runs nothing. The runner
 outlives the program that started it. When that program is killed, the runner and its command leave the
-control groups that are removed with the program: they go to the group of FILE. The file imports nothing of
-kwiken, since it runs isolated.
+control groups that are removed with the program: they go to the group of FILE. A job ends with its command:
+once the result is written, the runner kills its process group, with what the command left running and itself.
+The file imports nothing of kwiken, since it runs isolated.
 """
 
 from __future__ import annotations
@@ -41,10 +42,14 @@ def main(words: list[str]) -> int:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
+    job = Command(command, folder)
+    signal.signal(signal.SIGTERM, lambda *_: job.end())
     if not make_claim(Path(claim), node):
         return CLAIMED
-    code = run(command, folder)
+    code = job.run()
     write(Path(result), {"code": code, "ended_at": time.time()})
+    if os.getpgrp() == os.getpid():  # a group of its own: what the command left behind ends with the job
+        os.killpg(0, signal.SIGKILL)
     return 0
 
 
@@ -79,18 +84,35 @@ def started() -> str:
     return f"{boot}:{text[text.rindex(')') + 2 :].split()[19]}"
 
 
-def run(command: list[str], folder: str) -> int:
-    """Run the command to its end; returns its exit code, or the negative number of a signal."""
-    try:
-        child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL)  # noqa: S603 - the job itself
-    except FileNotFoundError as error:
-        sys.stderr.write(f"{error.filename}: no such command or folder\n")
-        return NOT_FOUND
-    except OSError as error:
-        sys.stderr.write(f"{command[0]}: cannot be run: {error.strerror}\n")
-        return CANNOT_RUN
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    return child.wait()
+class Command:
+    """Command of the job, which may be told to end at any moment, even before it runs."""
+
+    def __init__(self, words: list[str], folder: str) -> None:
+        self._words, self._folder = words, folder
+        self._child: subprocess.Popen[bytes] | None = None
+        self._told: list[bool] = []  # one for each time
+
+    def end(self) -> None:
+        """Tell the command to end; one that does not run yet is told as soon as it does."""
+        self._told.append(True)
+        if self._child is not None:
+            self._child.terminate()
+
+    def run(self) -> int:
+        """Run the command to its end; returns its exit code, or the negative number of a signal."""
+        if self._told:
+            return -signal.SIGTERM
+        try:
+            self._child = subprocess.Popen(self._words, cwd=self._folder, stdin=subprocess.DEVNULL)  # noqa: S603 - the job itself
+        except FileNotFoundError as error:
+            sys.stderr.write(f"{error.filename}: no such command or folder\n")
+            return NOT_FOUND
+        except OSError as error:
+            sys.stderr.write(f"{self._words[0]}: cannot be run: {error.strerror}\n")
+            return CANNOT_RUN
+        if self._told:
+            self._child.terminate()
+        return self._child.wait()
 
 
 def write(path: Path, value: dict[str, Any]) -> None:

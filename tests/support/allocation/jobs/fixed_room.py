@@ -28,6 +28,10 @@ class FixedRoom:
         del node
         return 1.0
 
+    def could_hold(self, cores: float, memory_gb: float) -> bool:
+        del memory_gb
+        return any(has >= cores for _, has in self._nodes.values())
+
     def suits(self, node: str, cores: float, memory_gb: float, caused: Mapping[str, float]) -> bool:
         del memory_gb, caused
         return self.free.get(node, 0.0) >= cores

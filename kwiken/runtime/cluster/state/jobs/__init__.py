@@ -12,6 +12,7 @@ from kwiken.runtime.cluster.state.jobs.documents import (
     QueueView as QueueView,
     RunningJob as RunningJob,
     WaitingView as WaitingView,
+    exit_words as exit_words,
 )
 from kwiken.runtime.cluster.state.jobs.folder import JobFolder as JobFolder
 from kwiken.runtime.cluster.state.jobs.journal import JobJournal as JobJournal, read_events as read_events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+import signal
 from enum import StrEnum
 from typing import Final
 
@@ -55,12 +55,11 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     takes_s: float | None = None
     priority: int = 0
 
-    def check(self, *, where: str, sources: Mapping[str, int] | None = None) -> None:
+    def check(self, *, where: str) -> None:
         """Refuse what cannot be run.
 
         Args:
             where: option or file to name in errors.
-            sources: sources of contention that there are; None to take any.
 
         Raises:
             InputError: a field out of its range; names the field.
@@ -71,12 +70,7 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise InputError(
                 "name: starts with a letter and has at most 80 letters, digits, '_', '-', '.'", where=where
             )
-        if not 0 < len(self.command) <= MAX_COMMAND or not self.command[0]:
-            raise InputError(f"command: must have 1 to {MAX_COMMAND} words", where=where)
-        if any(len(word) > MAX_WORD or "\0" in word for word in self.command):
-            raise InputError(
-                f"command: a word has at most {MAX_WORD} characters, and no NUL among them", where=where
-            )
+        self._check_command(where)
         _within("cores", self.cores, 0.0, MAX_CORES, where, above=True)
         _within("memory_gb", self.memory_gb, 0.0, MAX_MEMORY_GB, where)
         _within("quality", self.quality, 0.0, WHOLE, where)
@@ -86,11 +80,20 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 _within(name, seconds, 0.0, MAX_SECONDS, where, above=name == "takes_s")
         _within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY, where)
         for source, share in self.caused.items():
-            if sources is not None and source not in sources:
-                raise InputError(
-                    f"no source of contention is named {source!r}; known: {', '.join(sources)}", where=where
-                )
             _within(f"caused.{source}", share, 0.0, 1.0, where)
+
+    def _check_command(self, where: str) -> None:
+        if not 0 < len(self.command) <= MAX_COMMAND or not self.command[0]:
+            raise InputError(f"command: must have 1 to {MAX_COMMAND} words", where=where)
+        if any(len(word) > MAX_WORD or "\0" in word for word in self.command):
+            raise InputError(
+                f"command: a word has at most {MAX_WORD} characters, and no NUL among them", where=where
+            )
+        for text in (self.folder, *self.command):
+            if text.encode("utf-8", "replace").decode("utf-8") != text:
+                raise InputError(
+                    f"command and folder must be text in UTF-8, unlike {text[:80]!r}", where=where
+                )
 
 
 def _within(name: str, value: float, low: float, high: float, where: str, *, above: bool = False) -> None:
@@ -123,6 +126,16 @@ class JobResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     code: int
     ended_at: float
+
+
+def exit_words(code: int) -> str:
+    """Exit code of a command in words: a negative one is the number of the signal that ended it."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 class EventKind(StrEnum):
@@ -189,6 +202,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
         chances: chance of a node within each of `HORIZONS_S`, None where no job has ended to learn from;
             empty where too many wait to tell.
         moves: its changes of line, as text.
+        too_large: whether it needs more than any node of the cluster has, even an empty one.
     """
 
     job: str
@@ -200,6 +214,7 @@ class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
     spent_after_s: float
     chances: list[float | None]
     moves: list[str]
+    too_large: bool = False
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):

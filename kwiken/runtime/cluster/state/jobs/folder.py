@@ -132,6 +132,10 @@ class JobFolder:
         """Result of a job; None if there is none yet."""
         return _read(self.path(job, RESULT), JobResult, MAX_ORDER)
 
+    def has_result(self, job: str) -> bool:
+        """Whether a job has a result, even one that cannot be read."""
+        return self.path(job, RESULT).exists()
+
     def ask_to_cancel(self, job: str) -> None:
         """Ask the program that runs the jobs to take one out of its line, or to end the job."""
         replace_own(self.path(job, CANCEL), b"")

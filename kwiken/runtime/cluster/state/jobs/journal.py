@@ -14,7 +14,8 @@ from kwiken.base.machine import READABLE, open_own, read_own, replace_own
 from kwiken.runtime.cluster.state.jobs.documents import JobEvent
 
 MAX_JOURNAL: Final = 64 << 20  # bytes
-KEPT: Final = 2_000  # jobs that ended whose events are kept when a program starts
+SHORTENED: Final = 8 << 20  # bytes from which a journal loses the events of old jobs
+KEPT: Final = 2_000  # jobs that ended whose events are kept then, and when a program starts
 _DECODER: Final = msgspec.json.Decoder(JobEvent)
 
 
@@ -33,10 +34,8 @@ class JobJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.events = kept_events(read_events(path))
-        # What was cut short goes, so that the next line begins on a line of its own.
-        replace_own(path, b"".join(_line(event) for event in self.events), READABLE)
-        self._file = open_own(path, os.O_WRONLY | os.O_APPEND)
+        self.events = self._shorten()
+        self._open()
 
     def append(self, event: JobEvent) -> None:
         """Write an event; it survives a kill of this program as soon as this returns.
@@ -45,8 +44,24 @@ class JobJournal:
             OSError: the file cannot be written.
         """
         data = memoryview(_line(event))
+        self._size += len(data)
         while data:
             data = data[os.write(self._file, data) :]
+        if self._size > self._longest:
+            self._shorten()
+            self.close()
+            self._open()
+
+    def _shorten(self) -> list[JobEvent]:
+        """Drop events of old jobs, and a line that was cut short: the next line begins on its own."""
+        events = kept_events(read_events(self._path))
+        replace_own(self._path, b"".join(_line(event) for event in events), READABLE)
+        return events
+
+    def _open(self) -> None:
+        self._file = open_own(self._path, os.O_WRONLY | os.O_APPEND)
+        self._size = os.fstat(self._file).st_size
+        self._longest = max(SHORTENED, 2 * self._size)  # bytes at which the file is shortened next
 
     def close(self) -> None:
         """Close the file."""
