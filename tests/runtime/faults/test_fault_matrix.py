@@ -147,6 +147,6 @@ async def test_a_fault_under_a_lever(matrix: Matrix, lever: str, fault: Fault) -
     await matrix.nothing_left()
 
 
-def test_the_page_has_the_table_of_the_faults() -> None:
+async def test_the_page_has_the_table_of_the_faults() -> None:
     page = (ROOT / "docs" / "operate" / "faults.md").read_text(encoding="utf-8")
     assert table() in page, f"the table of docs/operate/faults.md must be:\n{table()}"
