@@ -24,6 +24,6 @@ if TYPE_CHECKING:
         replica_rows as replica_rows,
         stage_rows as stage_rows,
     )
-    from kwiken.cli.live.gateway.tokens import TOKEN_VARIABLE as TOKEN_VARIABLE, token_of as token_of
+    from kwiken.cli.live.gateway.tokens import token_of as token_of
 
 __getattr__ = lazy_names(__name__, __file__)
