@@ -310,7 +310,9 @@ def demand_from_text(text: str, *, where: str) -> Floats:
         InputError: names the line that is no number from 0 on; all are 0.
     """
     values = []
-    for number, line in enumerate(text.split(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
         try:
             value = float(line)
         except ValueError:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.cli.data.storage import replay_file
 from kwiken.cli.data.storage.replay_file import made_file, replay
 from kwiken.storage.trace import BlockTrace
 from tests.support.data.storage.traces import log_and_hot_zone
@@ -60,7 +59,7 @@ def test_no_thread_writes_once_a_replay_was_interrupted(
             super().join(timeout)
 
     asked: list[bool] = []
-    monkeypatch.setattr(replay_file.threading, "Thread", Interrupted)
+    monkeypatch.setattr(threading, "Thread", Interrupted)
     before = threading.active_count()
     path = tmp_path / "of-others"
     path.write_bytes(bytes(SIZE))

@@ -170,7 +170,7 @@ class JobRunner:
             self._shown_s = self._clock()
             self._folder.show(self.view())
             for name in self._processes:
-                LogFile(self._folder.log(name), most=MAX_OUTPUT).shorten()
+                await asyncio.to_thread(LogFile(self._folder.log(name), most=MAX_OUTPUT).shorten)
 
     def _order(self, name: str) -> JobOrder | None:
         """Order of a job; one that cannot be read is told once and left alone."""
