@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError

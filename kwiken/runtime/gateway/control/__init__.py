@@ -14,6 +14,7 @@ from kwiken.runtime.gateway.control.plan_store import PlanStore as PlanStore
 from kwiken.runtime.gateway.control.siblings import (
     GATEWAY_NAME as GATEWAY_NAME,
     INSTANCE as INSTANCE,
+    SiblingAnswers as SiblingAnswers,
     Siblings as Siblings,
     is_alone as is_alone,
     whole_body as whole_body,

@@ -202,7 +202,10 @@ async def test_a_folder_that_cannot_be_written_makes_nothing_happen(tmp_path: Pa
 
 async def test_a_leader_that_cannot_write_its_lease_still_watches_and_tries_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    async with fronts(echo, tmp_path / "traces") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+    async with (
+        fronts(echo, tmp_path / "traces") as (gateway,),
+        Gateways([gateway.url], lambda: TOKEN) as gateways,
+    ):
         steering = steering_of(gateways, echo, tmp_path, said)
         await steering.step()
         before = (await status(gateway))["autopilot"]["at_s"]
@@ -220,7 +223,10 @@ async def test_a_leader_that_cannot_write_its_lease_still_watches_and_tries_noth
 
 async def test_what_keeps_the_loop_from_its_work_is_said_once(tmp_path: Path) -> None:
     said: list[str] = []
-    async with fronts(echo, tmp_path / "traces") as (gateway,), Gateways([gateway.url], TOKEN) as gateways:
+    async with (
+        fronts(echo, tmp_path / "traces") as (gateway,),
+        Gateways([gateway.url], lambda: TOKEN) as gateways,
+    ):
         other = steering_of(gateways, shop, tmp_path, said)  # steers another service than this gateway's
         for _ in range(3):
             await other.step()
