@@ -12,7 +12,7 @@ import pytest
 
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.wire.tls import Certificates, client_variables
-from tests.support.peers.authority import Authority
+from tests.support.faults.authority import Authority
 from tests.support.runtime.waiting import until
 
 

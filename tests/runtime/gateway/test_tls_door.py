@@ -26,7 +26,7 @@ from kwiken.runtime.gateway.steering import Gateways
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
 from kwiken.runtime.wire.tls import Certificates, ClientTls, TlsFiles, client_variables
 from kwiken.runtime.wire.transport import LocalTransport, local_replicas
-from tests.support.peers.authority import Authority
+from tests.support.faults.authority import Authority
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.services.http import service
 

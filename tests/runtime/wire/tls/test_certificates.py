@@ -11,7 +11,7 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.tls import LOOK_S, Certificates, ClientTls
-from tests.support.peers.authority import Authority
+from tests.support.faults.authority import Authority
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kwiken.base.errors import KwikenError
 from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, RefusedError, ReplicaServer
 from kwiken.runtime.wire.tls import Certificates, TlsFiles
 from kwiken.runtime.wire.transport import Call, Replica
-from tests.support.peers.authority import Authority
+from tests.support.faults.authority import Authority
 from tests.support.peers.protocols import call_of
 from tests.support.runtime.waiting import until
 from tests.support.services.http import Ask, service
