@@ -20,6 +20,7 @@ pytestmark = [
 ]
 JOBS = 24
 MAX_KILLS = 12
+MIN_KILLS = 6  # on a quick machine the jobs end before the last kills
 LONGEST_S = 240.0
 
 
@@ -68,13 +69,15 @@ def test_jobs_run_once_though_their_supervisor_is_killed_at_random_moments(tmp_p
                 supervisor = started(tmp_path)
             else:
                 time.sleep(0.1)
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()  # the jobs may have ended under the one before: this one still starts
         supervisor.terminate()
         supervisor.communicate(timeout=30)
         assert supervisor.returncode == 0
     finally:
         supervisor.kill()
         supervisor.communicate()
-    assert kills == MAX_KILLS
+    assert kills >= MIN_KILLS
     lines = Counter(ran.read_text().splitlines())
     assert lines == Counter([f"{name} {what}" for name in names for what in ("begun", "done")])
     events = read_events(folder.journal)
