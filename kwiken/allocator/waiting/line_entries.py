@@ -1,4 +1,4 @@
-"""What waiting lines keep: jobs that wait, nodes of the pools, and slots that jobs hold."""
+"""Entries of waiting lines: jobs that wait, nodes of the pools, and slots that jobs hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the chances that `kwiken queue` told came true, from the journal of the jobs. Pure."""
+"""Calibration of the chances that `kwiken queue` told, from the journal of the jobs. Pure."""
 
 from __future__ import annotations
 

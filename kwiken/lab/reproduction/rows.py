@@ -137,6 +137,19 @@ def order_row(
     )
 
 
+def verdict_row(figure: str, metric: str, held: Sequence[bool]) -> ReproducedRow:
+    """Row of an order with its verdict: it holds if at most one seed is against it."""
+    least = max(len(held) - 1, 1)
+    verdict = "holds" if sum(held) >= least else "FAILS"
+    return ReproducedRow(
+        figure=figure,
+        metric=f"order {verdict}: {metric}, seeds of {len(held)}",
+        source=f"{least} or more",
+        ours=float(sum(held)),
+        note="a tie is no order",
+    )
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
@@ -206,15 +219,19 @@ def over_seeds(
     seeds: int,
     conclude: Callable[[list[list[Any]]], Findings],
     cases: Iterable[tuple[Any, ...]] = ((),),
+    *,
+    first_seed: int = 0,
 ) -> Part:
     """Part with one job for each case and seed.
 
     Args:
         job: module-level function of the case's arguments and, last, a seed.
-        seeds: number of seeds, counted from 0.
+        seeds: number of seeds, counted from the first one.
         conclude: function from the results, by case and seed, to findings.
+        first_seed: the first seed; sources whose seeds were tried out begin with fresh ones.
     """
-    jobs = tuple((job, (*case, seed)) for case in cases for seed in range(seeds))
+    drawn = range(first_seed, first_seed + seeds)
+    jobs = tuple((job, (*case, seed)) for case in cases for seed in drawn)
     return Part(name, jobs, partial(_by_case, conclude, seeds))
 
 

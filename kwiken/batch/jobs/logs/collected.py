@@ -1,4 +1,4 @@
-"""What a reader has gathered of one run, and the run that comes of it with the waits of its driver."""
+"""Events of one run as a reader gathers them, and the run made of them with the waits of its driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predictions are compared with: waves on the longest path, Ernest's four terms, and a constant."""
+"""Baselines of predictions: waves on the longest path, Ernest's four terms, and a constant."""
 
 from __future__ import annotations
 

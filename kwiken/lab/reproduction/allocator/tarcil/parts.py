@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
-
-import numpy as np
 
 from kwiken.lab.reproduction.allocator.tarcil.large_clusters import large, motivation
 from kwiken.lab.reproduction.allocator.tarcil.short_tasks import (
@@ -28,7 +26,15 @@ from kwiken.lab.reproduction.allocator.tarcil.states import (
     guarantee_by_load,
     uniformity,
 )
-from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds, row
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    ReproducedRow,
+    median_row,
+    over_seeds,
+    row,
+    verdict_row,
+)
 
 FIRST_SEED: Final = 3000  # of the reported runs; what was tried out used seeds below 10
 Values = dict[str, float]
@@ -47,18 +53,18 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of runs of each part.
     """
-    spread = partial(_seeded, seeds=seeds)
+    spread = partial(over_seeds, first_seed=FIRST_SEED)
     return (
         Part("formulas", ((formulas, ()),), _formulas),
-        spread("states", states, _states),
-        spread("sizes", by_size, _sizes, [(size,) for size in SIZES]),
-        spread("agents", by_agents, _agents, [(agents,) for agents in AGENTS]),
-        spread("durations", by_duration, _durations),
-        spread("waits", waits, _waits),
-        spread("queries", queries, _queries, [(variant,) for variant in VARIANTS]),
-        spread("cache", beside_a_cache, _cache),
-        spread("motivation", motivation, _motivation),
-        spread("large", large, _large),
+        spread("states", states, seeds, _states),
+        spread("sizes", by_size, seeds, _sizes, [(size,) for size in SIZES]),
+        spread("agents", by_agents, seeds, _agents, [(agents,) for agents in AGENTS]),
+        spread("durations", by_duration, seeds, _durations),
+        spread("waits", waits, seeds, _waits),
+        spread("queries", queries, seeds, _queries, [(variant,) for variant in VARIANTS]),
+        spread("cache", beside_a_cache, seeds, _cache),
+        spread("motivation", motivation, seeds, _motivation),
+        spread("large", large, seeds, _large),
     )
 
 
@@ -72,19 +78,6 @@ def states(seed: int) -> Values:
     }
 
 
-def _seeded(
-    name: str,
-    job: Callable[..., Values],
-    conclude: Callable[[list[list[Any]]], Findings],
-    cases: Sequence[tuple[Any, ...]] = ((),),
-    *,
-    seeds: int,
-) -> Part:
-    part = over_seeds(name, job, seeds, conclude, cases)
-    jobs = tuple((each, (*arguments[:-1], FIRST_SEED + arguments[-1])) for each, arguments in part.jobs)
-    return Part(name, jobs, part.conclude)
-
-
 def _over(
     figure: str,
     metric: str,
@@ -95,25 +88,8 @@ def _over(
     scale: float = 1.0,
     note: str = WORLD,
 ) -> ReproducedRow:
-    """Median over the seeds, with the lowest and the highest."""
-    values = [each[key] * scale for each in results]
-    low, middle, high = (float(f"{found:.4g}") for found in (min(values), np.median(values), max(values)))
-    return ReproducedRow(
-        figure=figure, metric=metric, source=source, ours=middle, note=note, low=low, high=high
-    )
-
-
-def _order(figure: str, metric: str, held: Sequence[bool]) -> ReproducedRow:
-    """Seeds in which an order holds."""
-    least = max(len(held) - 1, 1)
-    verdict = "holds" if sum(held) >= least else "FAILS"
-    return ReproducedRow(
-        figure=figure,
-        metric=f"order {verdict}: {metric}, seeds of {len(held)}",
-        source=f"{least} or more",
-        ours=float(sum(held)),
-        note="a tie is no order",
-    )
+    """Median of one figure over the seeds, with the lowest and the highest."""
+    return median_row(figure, metric, [each[key] * scale for each in results], source, note)
 
 
 def _formulas(results: list[Any]) -> Findings:
@@ -159,11 +135,15 @@ def _states(results: list[list[Any]]) -> Findings:
         _over(
             "Section 7.3.2", "excess of misses over x^R, loads 10 to 90%, standard errors", found, "excess"
         ),
-        _order("Section 7.3.2", "guarantee within three standard errors", [f["excess"] <= 3 for f in found]),  # noqa: PLR2004
+        verdict_row(
+            "Section 7.3.2",
+            "guarantee within three standard errors",
+            [f["excess"] <= 3 for f in found],  # noqa: PLR2004
+        ),
         _over("Better than 7.3.3", "mean draws with an early stop, 60% load", found, "draws", "31 or 83"),
         _over("Better than 7.3.3", "mean rank with an early stop", found, "rank", "0.889 at R = 8"),
         _over("Better than 7.3.3", "Pr[q < 0.8] with an early stop", found, "missed", "0.001"),
-        _order(
+        verdict_row(
             "Better than 7.3.3",
             "at most 12 draws with a mean rank of 0.889",
             [f["draws"] <= 12 and f["rank"] >= 0.889 for f in found],  # noqa: PLR2004
@@ -210,7 +190,7 @@ def _sizes(results: list[list[Any]]) -> Findings:
     conflicts = [[each["conflicts 0.8"] for each in found] for found in results]
     last = SIZES.index(32)
     rows.append(
-        _order(
+        verdict_row(
             "Figure 7.9",
             "conflicts rise from R = 2 to 32 at 80% load",
             [low < high for low, high in zip(conflicts[0], conflicts[last], strict=True)],
@@ -239,7 +219,7 @@ def _agents(results: list[list[Any]]) -> Findings:
             )
     few, many = results[AGENTS.index(1)], results[AGENTS.index(12)]
     rows.append(
-        _order(
+        verdict_row(
             "Figure 7.10",
             "conflicts rise from 1 to 12 agents at 75% load",
             [a["conflicts 0.75"] < b["conflicts 0.75"] for a, b in zip(few, many, strict=True)],
@@ -301,9 +281,11 @@ def _queries(results: list[list[Any]]) -> Findings:
             ]
         if variant != "alone":
             held = [f["p95 tarcil"] < f["p95 sampling"] for f in found]
-            rows.append(_order(figures[variant], f"{variant}: p95 Tarcil below sampling", held))
+            rows.append(verdict_row(figures[variant], f"{variant}: p95 Tarcil below sampling", held))
         held = [f["delay sampling"] <= f["delay tarcil"] < f["delay centralised"] / 10 for f in found]
-        rows.append(_order(figures[variant], f"{variant}: delay sampling <= Tarcil << centralised", held))
+        rows.append(
+            verdict_row(figures[variant], f"{variant}: delay sampling <= Tarcil << centralised", held)
+        )
     last = [
         {
             **f,
@@ -338,7 +320,7 @@ def _cache(results: list[list[Any]]) -> Findings:
             for quantile in (50, 80, 95)
         ]
     held = [f["p99 tarcil"] <= 200 < f["p99 sampling"] for f in found]  # noqa: PLR2004 - target of the source
-    rows.append(_order("Figure 7.13", "p99 of the cache: Tarcil <= 200 us < sampling", held))
+    rows.append(verdict_row("Figure 7.13", "p99 of the cache: Tarcil <= 200 us < sampling", held))
     return Findings(tuple(rows))
 
 
@@ -449,22 +431,22 @@ def _large(results: list[list[Any]]) -> Findings:
             note="jobs here are over by then, as they arrive for 7,200 s; the state at 8,000 s "
             "is shown instead",
         ),
-        _order(
+        verdict_row(
             "Figure 7.14a",
             "mean performance, Tarcil before centralised",
             [f["mean tarcil"] > f["mean centralised"] for f in found],
         ),
-        _order(
+        verdict_row(
             "Figure 7.14a",
             "mean performance, centralised before sampling",
             [f["mean centralised"] > f["mean sampling"] for f in found],
         ),
-        _order(
+        verdict_row(
             "Figure 7.14a",
             "mean performance, Tarcil before sampling",
             [f["mean tarcil"] > f["mean sampling"] for f in found],
         ),
-        _order(
+        verdict_row(
             "Better than 7.14a",
             "by prediction before the published code, equal R",
             [f["mean tarcil by prediction"] > f["mean tarcil"] for f in found],

@@ -1,4 +1,4 @@
-"""What MRCute predicts of a simulated job: rates from a run on one machine, disks measured on their own."""
+"""Predictions of MRCute for a simulated job: rates from a run on one machine, disks measured on their own."""
 
 from __future__ import annotations
 

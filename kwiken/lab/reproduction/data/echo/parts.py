@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -100,42 +100,20 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of drawn systems of each kind.
     """
-    spread = partial(_seeded, seeds=seeds)
+    spread = partial(over_seeds, first_seed=FIRST_SEED)
     return (
         Part("counts", ((counts, ()),), _counts),
-        spread("server", server_over_time, _server),
-        spread("december", december, _december),
-        spread("locality", locality, _locality, [(system,) for system in SYSTEMS]),
-        spread("one rack", one_rack, _one_rack),
-        spread("averages", averages, _averages, [(system,) for system in SYSTEMS]),
-        spread("subsets", subsets, _subsets, [(system,) for system in SYSTEMS]),
-        spread("pair", pair, _pair),
-        spread("cloud", cloud, _cloud),
-        spread("levels", levels, _levels),
+        spread("server", server_over_time, seeds, _server),
+        spread("december", december, seeds, _december),
+        spread("locality", locality, seeds, _locality, [(system,) for system in SYSTEMS]),
+        spread("one rack", one_rack, seeds, _one_rack),
+        spread("averages", averages, seeds, _averages, [(system,) for system in SYSTEMS]),
+        spread("subsets", subsets, seeds, _subsets, [(system,) for system in SYSTEMS]),
+        spread("pair", pair, seeds, _pair),
+        spread("cloud", cloud, seeds, _cloud),
+        spread("levels", levels, seeds, _levels),
         Part("real traffic", (), lambda _: Findings(missing=REAL_TRAFFIC)),
     )
-
-
-def _seeded(
-    name: str,
-    job: Callable[..., Any],
-    conclude: Callable[[list[list[Any]]], Findings],
-    cases: Sequence[tuple[Any, ...]] = ((),),
-    *,
-    seeds: int,
-) -> Part:
-    return over_seeds(name, shifted, seeds, conclude, [(job, *case) for case in cases])
-
-
-def shifted(job: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a study with the seeds of the reported runs.
-
-    Args:
-        job: study of some arguments and, last, a seed.
-        *arguments: its arguments; the last one is the number of the run, from 0.
-    """
-    *case, number = arguments
-    return job(*case, FIRST_SEED + number)
 
 
 def counts() -> Figures:

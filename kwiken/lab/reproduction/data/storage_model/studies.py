@@ -1,4 +1,4 @@
-"""What caches and contiguous files bring to ten applications, by their models."""
+"""Studies of caches and contiguous files for ten applications, by their models."""
 
 from __future__ import annotations
 
