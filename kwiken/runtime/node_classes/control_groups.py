@@ -27,6 +27,7 @@ MAX_PERIOD_US: Final = 1_000_000  # the kernel's own bound
 SHARES, MAX_SHARES = 1024, 262_144  # weight of a process, and the largest weight, version 1
 WEIGHT, MAX_WEIGHT = 100, 10_000  # the same, version 2
 END_S: Final = 5.0  # for killed processes to leave a group
+LEAVE_S: Final = 0.5  # for processes that outlive a killed program to leave its groups
 POLL_S: Final = 0.01
 PROBE_S: Final = 10.0  # for a process to join a group
 VERSION_1: Final = 1
@@ -192,14 +193,27 @@ class ControlGroups:
 
 
 def remove_stale(place: Path) -> None:
-    """Remove the trees of programs that were killed, with the processes that are left in them."""
+    """Remove the trees of programs that were killed, with the processes that are left in them.
+
+    A program may have been killed a moment ago, and its processes that outlive it are told by a signal: they
+    get time to leave.
+    """
     with contextlib.suppress(OSError):
         for folder in sorted(place.glob(f"{PREFIX}.*")):
             name = folder.name.split(".")
             if len(name) == 5 and name[1] == _namespace() and name[2].isdecimal():  # noqa: PLR2004 - words
                 owner = Identity.of(int(name[2]))
                 if owner is None or _ticks(owner) != name[3]:
+                    _wait_empty(folder, LEAVE_S)
                     _remove(folder, END_S)
+
+
+def _wait_empty(folder: Path, seconds: float) -> None:
+    """Wait until no process is in a tree, or the time is up."""
+    for _ in range(max(1, int(seconds / POLL_S))):
+        if not any(_pids(folder)):
+            return
+        time.sleep(POLL_S)
 
 
 def _own_name() -> str:
