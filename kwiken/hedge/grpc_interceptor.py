@@ -9,6 +9,7 @@ import grpc.aio
 
 from kwiken.hedge.hedger import Hedger
 from kwiken.hedge.routes import Routes
+from kwiken.runtime.base.grpc_ends import answer_of, end_call
 
 
 class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # has no types
@@ -37,9 +38,9 @@ class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[mi
         async def send(number: int) -> Any:  # noqa: ARG001 - the channel says where to
             call = await continuation(client_call_details, request)
             try:
-                await call
+                await answer_of(call)
             except BaseException:
-                call.cancel()  # ends the call at the server too; one that has ended stays as it is
+                end_call(call)
                 raise
             return call
 

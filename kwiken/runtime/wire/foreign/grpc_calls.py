@@ -17,6 +17,7 @@ from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
 from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.base.grpc_ends import Operations, answer_of, end_call
 from kwiken.runtime.wire.foreign.grpc_answers import (
     MAX_MESSAGE,
     MAX_VALUES,
@@ -179,7 +180,7 @@ class GrpcCaller:
             stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
             return Reply(await stream.begin())
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=told)
-        data = await self.outcome(rpc, replica, call.deadline, call)
+        data = await self.outcome(answer_of(rpc), replica, call.deadline, call)
         call.status = Code.OK.name
         plain, _ = await self.plain(replica, method, data)
         return Reply(await self.fit(replica, plain, len(data)))
@@ -307,7 +308,7 @@ class GrpcCaller:
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
         )
         try:
-            reply = await check(health_pb2.HealthCheckRequest(service=self._remote.health))
+            reply = await answer_of(check(health_pb2.HealthCheckRequest(service=self._remote.health)))
         except grpc.aio.AioRpcError as error:
             return error.code() is Code.UNIMPLEMENTED
         return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
@@ -330,6 +331,7 @@ class GrpcStream(Stream):
         self._replica = replica
         self._method = method
         self._rpc = rpc
+        self._operations = Operations()
         self._deadline = deadline
         self._messages: list[Any] = []
         self._size = 0
@@ -355,11 +357,13 @@ class GrpcStream(Stream):
 
     def cancel(self) -> None:
         """End the call, if it has not ended; see `Stream`."""
-        self._rpc.cancel()
+        end_call(self._rpc)
 
     async def _read(self) -> bool:
         """Read the next message; returns whether there was one."""
-        data = await self._caller.outcome(self._rpc.read(), self._replica, self._deadline)
+        data = await self._caller.outcome(
+            self._operations.outcome(self._rpc.read()), self._replica, self._deadline
+        )
         if data is grpc.aio.EOF:
             return False
         self._size += len(data)

@@ -17,6 +17,7 @@ from grpc import aio
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
+from kwiken.runtime.base.grpc_ends import Operations
 from kwiken.runtime.base.pending_io import settle
 from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES, ByteBudget
 
@@ -30,6 +31,9 @@ MAX_UNCHARGED: Final = 32
 UNCHARGED_S: Final = 0.02
 # Time after which a call that still sends its message gives way to one of the same priority.
 PROTECTED_S: Final = 2.0
+GONE_S: Final = (
+    0.05  # time after which a client that ended its call without a message still waits for an answer
+)
 RETRY_S: Final = 1.0
 TOO_MANY: Final = "too many calls have sent no message yet; try again later"
 TOO_LONG: Final = "the messages of all calls together are too long; try again later"
@@ -93,6 +97,7 @@ class IncomingMessages:
         self._awaited = _Ranks()
         self._slow = _Ranks()  # those of them whose longest message the budget has been charged for
         self._places = asyncio.Semaphore(MAX_UNCHARGED)
+        self._operations = Operations()
 
     @property
     def awaited(self) -> int:
@@ -119,14 +124,19 @@ class IncomingMessages:
                     sender.timer = self._loop.call_later(
                         UNCHARGED_S, settle, self._loop, partial(self._charge, sender)
                     )
-                    message = await receive()
+                    message = await self._operations.outcome(receive())
                 finally:
                     self._leave(sender)
         except TimeoutError:
             if sender.refusal is not None:
                 raise OverloadError(sender.refusal, retry_after_s=RETRY_S) from None
             raise DeadlineError(f"no message within {MESSAGE_S:g} s") from None
-        return None if message is aio.EOF else message
+        if message is not aio.EOF:
+            return message
+        # The client has ended the call, or has gone; then this is cancelled soon. What is sent to a client
+        # that has gone is lost in grpcio.
+        await asyncio.sleep(GONE_S)
+        return None
 
     def _join(self, sender: _Sender) -> None:
         self._awaited.add(sender)

@@ -13,6 +13,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, RefusedError
+from kwiken.runtime.base.grpc_ends import answer_of
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.wire.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
@@ -126,8 +127,8 @@ class GrpcTransport:
         channel.running += 1
         call.sent = self._now()
         try:
-            answer = await channel.call(
-                message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call)
+            answer = await answer_of(
+                channel.call(message, timeout=min(remaining_s, MAX_DEADLINE_S), metadata=_metadata(call))
             )
         except aio.AioRpcError as error:
             call.status = error.code().name
@@ -154,7 +155,7 @@ class GrpcTransport:
         alive = False
         try:
             channel = self._open(replica, self._now())
-            await channel.probe(b"", timeout=PROBE_TIMEOUT_S)
+            await answer_of(channel.probe(b"", timeout=PROBE_TIMEOUT_S))
             alive = True
         except InputError:
             pass

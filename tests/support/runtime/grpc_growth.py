@@ -1,0 +1,164 @@
+"""Program: bytes of the C heap that each ended gRPC call leaves in a process, `python -m ... HOW ROUNDS`.
+
+The heap has one arena, so that `mallinfo2` counts all of it; a warm-up comes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import itertools
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from grpc import aio
+
+from kwiken.hedge import HedgedUnaryCalls, Hedger
+from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
+from kwiken.model.service import Reissue
+from kwiken.runtime import GrpcTransport
+from tests.support.peers.foreign_grpc import Ask as Question, Stock, grpc_server
+from tests.support.peers.protocols import GRPC, call_of
+from tests.support.peers.raw_http2 import Http2Client
+from tests.support.services.http import Ask, service
+
+AT_ONCE: Final = 50  # calls of one round
+ROUND_S: Final = 0.03  # after which the calls of a round are cancelled; they would last a minute
+REST_S: Final = 0.5  # for the last ends to arrive
+
+METHOD: Final = "shop.Inventory/Get"
+PLAN: Final = Plan(
+    version=1,
+    service="shop",
+    created="",
+    profile="",
+    budgets=Budgets(reissue=1.0),
+    cost=Costs(model="calls", stages={METHOD: 1.0}),
+    stages={METHOD: StagePlan(reissue=Reissue(after_ms=5.0))},
+    ledger=LedgerTerms(floor_per_s=1000.0),
+)
+
+Round = Callable[[], Awaitable[None]]
+
+
+class MallInfo(ctypes.Structure):
+    """What `mallinfo2` of glibc returns."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+            "keepcost",
+        )
+    ]  # fmt: skip
+
+
+def in_use() -> int:
+    """Bytes of the C heap in use."""
+    gc.collect()
+    libc = ctypes.CDLL("libc.so.6")
+    libc.mallinfo2.restype = MallInfo
+    found: int = libc.mallinfo2().uordblks
+    return found
+
+
+async def _cancelled(calls: list[Awaitable[Any]]) -> None:
+    """Cancel calls that have begun and do not end."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await asyncio.sleep(ROUND_S)
+    for task in tasks:
+        assert task.cancel()
+    await asyncio.wait(tasks)
+
+
+@contextlib.asynccontextmanager
+async def losers_of_a_gateway() -> AsyncIterator[Round]:
+    """Calls of the runtime's transport to a replica, as a race cancels them."""
+    async with GRPC.serving(service, "middle") as (_, replica), GrpcTransport(service) as transport:
+
+        async def losers() -> None:
+            slow = Ask("hi", sleep_ms=60_000.0)
+            await _cancelled(
+                [transport.call(replica, call_of("middle", slow, deadline_s=50.0)) for _ in range(AT_ONCE)]
+            )
+
+        yield losers
+
+
+@contextlib.asynccontextmanager
+async def losers_of_an_interceptor() -> AsyncIterator[Round]:
+    """Primaries through `kwiken.hedge`'s interceptor, each of which loses to its copy."""
+    seen: set[str] = set()
+    numbers = itertools.count()
+
+    async def slow_once(question: Any, context: Any) -> Any:
+        del context
+        if question.sku not in seen:
+            seen.add(question.sku)
+            await asyncio.sleep(60.0)
+        return Stock(sku=question.sku)
+
+    hedger = Hedger(PLAN)
+    async with grpc_server(slow_once) as replica:
+        channel = aio.insecure_channel(
+            replica.address.partition("://")[2], interceptors=[HedgedUnaryCalls(hedger)]
+        )
+        get = channel.unary_unary(
+            f"/{METHOD}",
+            request_serializer=Question.SerializeToString,
+            response_deserializer=Stock.FromString,
+        )
+
+        async def race() -> None:
+            calls = []
+            for _ in range(AT_ONCE):
+                calls.append(get(Question(sku=str(next(numbers)))))
+                await asyncio.sleep(2.0 / PLAN.ledger.floor_per_s)  # the floor pays for every copy
+            await asyncio.gather(*calls)
+            seen.clear()
+
+        async with channel:
+            yield race
+    assert hedger.counts[METHOD].won
+
+
+@contextlib.asynccontextmanager
+async def clients_that_hang_up() -> AsyncIterator[Round]:
+    """Streams without a message whose client closes the connection, at a replica."""
+    async with GRPC.serving(service, "middle") as (server, _):
+        port = int(server.url.rpartition(":")[2])
+
+        async def hang_up() -> None:
+            client = Http2Client(port)
+            for stream in client.open("/kwiken.v1.Stage/Call", count=AT_ONCE):
+                client.write(stream, b"")
+            await asyncio.sleep(ROUND_S)
+            client.read()
+            client.close()
+
+        yield hang_up
+
+
+WAYS: Final = {
+    way.__name__: way for way in (losers_of_a_gateway, losers_of_an_interceptor, clients_that_hang_up)
+}
+
+
+async def growth_per_call(way: str, rounds: int) -> float:
+    """Bytes that each call of so many rounds leaves."""
+    async with WAYS[way]() as play:
+        for _ in range(rounds // 3):
+            await play()
+        await asyncio.sleep(REST_S)
+        before = in_use()
+        for _ in range(rounds):
+            await play()
+        await asyncio.sleep(REST_S)
+        return (in_use() - before) / (rounds * AT_ONCE)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{asyncio.run(growth_per_call(sys.argv[1], int(sys.argv[2]))):.1f}\n")
