@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, Final
 
 CANCELLED: Final = "cancelled by its caller"
@@ -34,14 +35,20 @@ async def answer_of(call: Any) -> Any:
     Raises:
         AioRpcError: the call failed.
     """
-    ended = asyncio.get_running_loop().create_future()
-    call.add_done_callback(lambda _: ended.done() or ended.set_result(None))
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    call.add_done_callback(partial(_end_wait, ended))
     try:
         await ended
     except asyncio.CancelledError:
         end_call(call)
         raise
     return await call
+
+
+def _end_wait(ended: asyncio.Future[None], call: object) -> None:
+    del call
+    if not ended.done():
+        ended.set_result(None)
 
 
 class Operations:

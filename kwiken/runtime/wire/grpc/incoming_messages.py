@@ -132,7 +132,8 @@ class IncomingMessages:
                 raise OverloadError(sender.refusal, retry_after_s=RETRY_S) from None
             raise DeadlineError(f"no message within {MESSAGE_S:g} s") from None
         if message is not aio.EOF:
-            return message
+            arrived: bytes = message
+            return arrived
         # The client has ended the call, or has gone; then this is cancelled soon. What is sent to a client
         # that has gone is lost in grpcio.
         await asyncio.sleep(GONE_S)
