@@ -79,6 +79,14 @@ class Adaptation:
         """Nodes that are not used because they were lost."""
         return self._lost_nodes.names
 
+    def prefer_to_empty(self, saved_per_hour: Mapping[str, float]) -> None:
+        """Give back replicas on some nodes before those on others.
+
+        Args:
+            saved_per_hour: money that an empty node saves, by name; nodes that save most come first.
+        """
+        self._measures.saved_per_hour = saved_per_hour
+
     def performance(self, workload: str) -> tuple[float, float]:
         """Predicted performance of a workload, and the one that it needs at present, work per second."""
         forecast = self._sizings[workload].forecast()

@@ -7,7 +7,7 @@ shortage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
@@ -31,6 +31,7 @@ class Measures:
         self._replicas = replicas
         self._sizings = replicas.sizings
         self._scheduler = scheduler
+        self.saved_per_hour: Mapping[str, float] = {}  # by the return of a node, by name
         self._short: set[str] = set()  # workloads whose shortage was told
         # By key of the new replica, the one it replaces.
         self._moving: dict[str, tuple[str, SizedReplica]] = {}
@@ -81,7 +82,9 @@ class Measures:
     def give_back(self, name: str, reason: str) -> Action | None:
         """Give back one replica, or else one size; None if the target would not stay met with room."""
         sizing = self._sizings[name]
-        for place in reversed(range(len(sizing.replicas))):
+        saved = [self.saved_per_hour.get(self._replicas.node(one), 0.0) for one in sizing.replicas]
+        # The latest first, among those on nodes that save as much.
+        for place in sorted(range(len(saved)), key=lambda place: (-saved[place], -place)):
             kept = sizing.supposed(place, None)
             enough = len(sizing.replicas) > 1 and kept.enough_nodes
             if enough and kept.performance >= SPARE_LEFT * kept.needed:

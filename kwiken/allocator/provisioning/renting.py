@@ -155,6 +155,15 @@ class NodeRenter:
         ready = {name for name, one in self._current.items() if one.state is RentalState.READY}
         return [node for node in self._class_of if node not in ready]
 
+    @property
+    def saved_per_hour(self) -> dict[str, float]:
+        """What the return of each rented node would save an hour, by name; held nodes save nothing."""
+        return {
+            name: one.offer.price_per_hour
+            for name, one in self._current.items()
+            if one.offer.terms is not Terms.RESERVED
+        }
+
     def cost(self, now_s: float) -> float:
         """Cost of all rentals so far.
 

@@ -188,6 +188,8 @@ class Upkeep:
                 cluster.service, figures, self._replicas_of(service), whole.rate_per_s
             )
         together = {name: one for stages in seen.values() for name, one in stages.items()}
+        if self._rented is not None:
+            self._adaptation.prefer_to_empty(self._rented.renter.saved_per_hour)
         actions = self._adaptation.observe(now_s, together)
         for service, whole in wholes.items():
             actions += self._adaptation.observe_service(service, now_s, whole, seen[service])

@@ -190,6 +190,18 @@ async def test_any_load_leaves_no_node_without_an_entry(tmp_path: Path, seed: in
     assert all(one.returned_at is not None for one in record.rentals)
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_after_any_load_the_service_stays_on_the_node_that_is_held(tmp_path: Path, seed: int) -> None:
+    played, chance = Played(tmp_path), random.Random(seed)
+    held = set(played.limits.nodes)
+    for _ in range(60):
+        await played.window(chance.uniform(LOW, 3 * LOW))
+    for _ in range(120):
+        await played.window(LOW)
+    assert set(played.cluster.replicas.values()) == held, played.said
+    assert played.limits.nodes == held, played.said
+
+
 OWNER = """
 import sys, time
 from pathlib import Path
