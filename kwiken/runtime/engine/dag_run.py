@@ -13,9 +13,8 @@ from typing import Any
 
 from kwiken.model.plan import REQUEST
 from kwiken.model.service import Partial
-from kwiken.runtime.base.pending_io import settle
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after
+from kwiken.runtime.base.timers import call_after, settle
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.hedged_call import Request, Shared, StageVisit, call_stage, describe
 from kwiken.runtime.engine.utility import utility_of

@@ -24,7 +24,7 @@ from kwiken.runtime import RefusedError
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings
 from tests.support.peers.protocols import GRPC, HTTP, Protocol, call_of
-from tests.support.runtime.gateway_pids import gateway_pid
+from tests.support.runtime.server_processes import gateway_pid
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, service
 

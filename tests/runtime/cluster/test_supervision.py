@@ -23,7 +23,7 @@ from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.state import StateFiles
 from kwiken.runtime.process import ReplicaSpec
 from kwiken.runtime.wire.transport import Replica
-from tests.support.runtime.gateway_pids import gateway_pid
+from tests.support.runtime.server_processes import gateway_pid
 from tests.support.runtime.waiting import until
 
 POISON = "tests.support.services.poison:service"

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kwiken.runtime.cluster import Cluster
+
 ROOT = Path(__file__).resolve().parents[3]
 KWIKEN = [sys.executable, "-m", "kwiken.cli"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -58,3 +60,8 @@ def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, byt
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read()
+
+
+def gateway_pid(cluster: Cluster) -> int | None:
+    """Pid of the gateway; None while it is being restarted."""
+    return next(iter(cluster.gateway_pids), None)

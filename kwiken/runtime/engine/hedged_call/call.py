@@ -15,9 +15,8 @@ import msgspec
 
 from kwiken.runtime.base.caller_task import CallerTask
 from kwiken.runtime.base.errors import DeadlineError, LostError, UnavailableError
-from kwiken.runtime.base.pending_io import settle
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after
+from kwiken.runtime.base.timers import call_after, settle
 from kwiken.runtime.decisions import (
     COPY,
     FINISH,
