@@ -2,8 +2,8 @@
 
 Curves are learned from the past, and faults move between stages: what has not stalled may stall tomorrow. So
 a part of the budget gives every stage the same share of copies, for its slowest calls. The size of the part
-was chosen by blocks of time on recordings with faults; see "Time that does not stand still" in
-`docs/traces/planning.md`.
+was chosen by blocks of time on recordings with faults; see "Plans on later requests" in
+`docs/reference/results.md`.
 """
 
 from __future__ import annotations
