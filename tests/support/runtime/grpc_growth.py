@@ -19,7 +19,7 @@ from grpc import aio
 from kwiken.hedge import HedgedUnaryCalls, Hedger
 from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
 from kwiken.model.service import Reissue
-from kwiken.runtime import GrpcTransport
+from kwiken.runtime import DeadlineError, GrpcTransport
 from tests.support.peers.foreign_grpc import Ask as Question, Stock, grpc_server
 from tests.support.peers.protocols import GRPC, call_of
 from tests.support.peers.raw_http2 import Http2Client
@@ -42,6 +42,7 @@ PLAN: Final = Plan(
 )
 
 Round = Callable[[], Awaitable[None]]
+Way = Callable[[], contextlib.AbstractAsyncContextManager[Round]]
 
 
 class MallInfo(ctypes.Structure):
@@ -126,24 +127,51 @@ async def losers_of_an_interceptor() -> AsyncIterator[Round]:
 
 
 @contextlib.asynccontextmanager
-async def clients_that_hang_up() -> AsyncIterator[Round]:
-    """Streams without a message whose client closes the connection, at a replica."""
-    async with GRPC.serving(service, "middle") as (server, _):
-        port = int(server.url.rpartition(":")[2])
+async def deadlines() -> AsyncIterator[Round]:
+    """Calls of the runtime's transport whose deadline passes."""
+    async with GRPC.serving(service, "middle") as (_, replica), GrpcTransport(service) as transport:
 
-        async def hang_up() -> None:
-            client = Http2Client(port)
-            for stream in client.open("/kwiken.v1.Stage/Call", count=AT_ONCE):
-                client.write(stream, b"")
-            await asyncio.sleep(ROUND_S)
-            client.read()
-            client.close()
+        async def late() -> None:
+            slow = Ask("hi", sleep_ms=60_000.0)
+            calls = [
+                transport.call(replica, call_of("middle", slow, deadline_s=ROUND_S)) for _ in range(AT_ONCE)
+            ]
+            for error in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(error, DeadlineError)
 
-        yield hang_up
+        yield late
 
 
-WAYS: Final = {
-    way.__name__: way for way in (losers_of_a_gateway, losers_of_an_interceptor, clients_that_hang_up)
+def _hanging_up(method: str, data: bytes, *, ends: bool = False) -> Way:
+    @contextlib.asynccontextmanager
+    async def way() -> AsyncIterator[Round]:
+        async with GRPC.serving(service, "middle") as (server, _):
+            port = int(server.url.rpartition(":")[2])
+
+            async def hang_up() -> None:
+                client = Http2Client(port)
+                for stream in client.open(method, count=AT_ONCE):
+                    client.write(stream, data, ends=ends)
+                await asyncio.sleep(ROUND_S)
+                client.read()
+                client.close()
+
+            yield hang_up
+
+    return way
+
+
+CALL: Final = "/kwiken.v1.Stage/Call"
+WATCH: Final = "/grpc.health.v1.Health/Watch"
+# By what ends the calls, at one of both sides.
+WAYS: Final[dict[str, Way]] = {
+    "losers of a gateway": losers_of_a_gateway,
+    "losers of an interceptor": losers_of_an_interceptor,
+    "deadlines": deadlines,
+    "clients that hang up without a message": _hanging_up(CALL, b""),
+    "clients that hang up within a message": _hanging_up(CALL, b"\0\0\x40\0\0" + bytes(1000)),
+    "clients that hang up after a strange message": _hanging_up(CALL, b"\0\0\0\0\x02\x50\x01", ends=True),
+    "watchers that hang up": _hanging_up(WATCH, b"\0\0\0\0\0", ends=True),
 }
 
 
