@@ -1,6 +1,7 @@
 """Whether samples of memory, files or threads rise: the slope with its error, and what counts as flat.
 
-Neighbouring samples depend on each other, so the error is that of the slope through the means of blocks.
+Neighbouring samples depend on each other, so the slope is that through blocks. Of each block its least sample
+counts: what a fault takes for a while, such as large requests in flight, is no growth once it is given back.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ def slope(values: np.ndarray, seconds: float) -> tuple[float, float]:
         values: (n,) samples at equal intervals.
         seconds: time from the first to the last.
     """
-    means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
+    least = np.array([block.min() for block in np.array_split(values, BLOCKS)])
     at = np.arange(BLOCKS) - (BLOCKS - 1) / 2
-    rise = float(at @ means / (at @ at))
-    rest = means - means.mean() - rise * at
+    rise = float(at @ least / (at @ at))
+    rest = least - least.mean() - rise * at
     error = float(np.sqrt(rest @ rest / (BLOCKS - 2) / (at @ at)))
     per_minute = 60 * BLOCKS / seconds
     return rise * per_minute, error * per_minute
