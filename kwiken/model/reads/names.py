@@ -27,7 +27,7 @@ _MORE_CHANGES: Final = frozenset(
     {
         "ack", "acknowledge", "activate", "allocate", "approve", "deactivate", "decrease", "dequeue",
         "claim", "disable", "enable", "evict", "invalidate", "lease", "lock", "mutate", "reject",
-        "rename", "revoke", "subtract", "toggle"
+        "pop", "push", "rename", "revoke", "subtract", "toggle"
     }
 )
 # Verbs that are nouns as well, which are actions where they are joined: findByIdAndArchive.
@@ -72,9 +72,10 @@ _LINKS: Final = frozenset(
         "unsubscribe", "withdraw"
     }
 )
-_WHOLE_LINKS: Final = _LINKS | frozenset(
-    {"activate", "add", "approve", "clear", "disable", "enable", "reset", "save", "send", "update"}
-)
+_NOUNS: Final = frozenset(("claim", "lease", "lock"))
+_WHOLE_LINKS: Final = (_LINKS | _CHANGES | _MORE_CHANGES | frozenset(("reset",))) - _NOUNS
+# `addToCart`, but not `add-ons`.
+_CAMEL: Final = re.compile(r"^[a-z]+[A-Z]")
 _STORES: Final = frozenset(
     {
         "cache", "cassandra", "client", "dao", "database", "db", "dynamo", "elastic", "elasticsearch", "etcd",
@@ -93,8 +94,13 @@ _NO_WORK: Final = frozenset(
 _SELECTED: Final = frozenset(("all", "by", "count", "list", "maps", "one", "page"))
 _COUNTED: Final = frozenset(("all", "by", "distinct", "of"))
 # fmt: on
-# `HTTP POST`, `POST`, `POST /cart`, as tracers name spans of HTTP calls.
-_HTTP: Final = re.compile(r"^(?:HTTP )?(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)(?:[: ]|\Z)")
+# `HTTP POST`, `POST`, `POST /cart`, as tracers name spans of HTTP calls; `post /cart` in Zipkin.
+_HTTP: Final = re.compile(
+    r"^(?:HTTP )?(GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)(?:[: ]|\Z)"
+    r"|^(?:http )?(get|head|post|put|delete|options|patch) (?=/)"
+)
+# What takes the next rows of a cursor, or a message off its queue.
+_TAKES: Final = re.compile(r"^FETCH(?: |\Z)|^basic\.get\Z")
 # Several commands that one span stands for: `GET SET EXPIRE`.
 _COMMANDS: Final = re.compile(r"^[A-Z]{2,}(?: [A-Z]{2,})+\Z")
 # `/package.Service/Method`, as some tracers name gRPC calls; over HTTP each of them is a POST.
@@ -118,7 +124,7 @@ def http_method(operation: str) -> str | None:
     found = _HTTP.match(operation)
     if found is None or _COMMANDS.match(operation.removeprefix("HTTP ")) or _GRPC_POST.match(operation):
         return None
-    return found[1]
+    return found[1] or found[2].upper()
 
 
 def says_write(operation: str, *, commits: bool = False) -> bool:
@@ -136,7 +142,7 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
         return method in WRITING_METHODS or path_changes(operation)
     verb = query_verb(operation)
     if verb.startswith("SELECT"):
-        return False
+        return ";" in verb
     parts = [[verb.lower()]] if verb else _parts(operation)
     if _COMMANDS.match(operation):
         return any(word in WRITE_WORDS for part in parts for word in part)
@@ -170,7 +176,7 @@ def says_read(operation: str) -> bool:
     if any(not letter.isascii() for letter in _LETTER.findall(route)):
         return False
     parts = _parts(route)
-    if not parts or (parts[-1] == ["query"] and route.endswith("query")):
+    if not parts or (parts[-1] == ["query"] and route.endswith("query")) or _TAKES.match(route):
         return False
     return _reads(parts[-1])
 
@@ -195,8 +201,19 @@ def path_changes(operation: str) -> bool:
     path = _HTTP.sub("", operation)
     if "/" not in path or _GRPC_PATH.match(path):
         return False
-    parts = [words for words in _parts(operation) if words]
-    return any(words[0] in _LINKS or (len(words) == 1 and words[0] in _WHOLE_LINKS) for words in parts)
+    return any(_segment_changes(segment) for segment in path.split("/"))
+
+
+def _segment_changes(segment: str) -> bool:
+    """Whether a segment of a path is a verb that changes something: `cancel`, `{id}:cancel`, `addToCart`."""
+    fixed = segment.rpartition(":")[2] if _VARIABLE.match(segment) else segment
+    if _VARIABLE.match(fixed) or fixed.endswith(("}", ">")):
+        return False
+    words = [word.lower() for word in _WORD.findall(fixed)]
+    if not words:
+        return False
+    known = _WHOLE_LINKS if len(words) == 1 or _CAMEL.match(fixed) else _LINKS
+    return words[0] in known
 
 
 def states_no_work(operation: str) -> bool:

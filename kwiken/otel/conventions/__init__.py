@@ -21,5 +21,5 @@ from kwiken.otel.conventions.routes import (
     Route as Route,
     folded_url as folded_url,
     is_generic as is_generic,
-    method_of as method_of,
+    method_that_counts as method_that_counts,
 )

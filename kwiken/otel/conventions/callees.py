@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from kwiken.model.reads import query_verb
 from kwiken.otel.conventions.routes import (
+    DATABASE_KEYS,
     ROUTE_KEYS,
     Route,
-    folded_path,
     graphql_of,
-    is_generic,
     method_of,
+    of_path,
     rpc_of,
     stated_route,
 )
@@ -36,27 +36,32 @@ _HOST_KEYS: Final = (
     "out.host",
 )
 _CLUSTER_KEYS: Final = ("upstream_cluster.name", "upstream_cluster")
-_DATABASE_KEYS: Final = ("db.system.name", "db.system", "db.type")
 SQL_KEYS: Final = ("db.query.text", "db.statement")
 _DOES_KEYS: Final = ("db.operation.name", "db.operation")
 _TABLE_KEYS: Final = ("db.collection.name", "db.sql.table", "db.mongodb.collection", "db.cassandra.table")
 _OTHER_KEYS: Final = ("faas.invoked_name", "rpc.service", "messaging.system", "peer.address", "rpc.system")
+_IP_KEYS: Final = ("network.peer.address", "net.sock.peer.addr", "net.peer.ip", "peer.ipv4", "peer.ipv6")
 CALLEE_KEYS: Final = (
     "peer.service",
     *_URL_KEYS,
     *_HOST_KEYS,
     *_CLUSTER_KEYS,
-    *_DATABASE_KEYS,
+    *DATABASE_KEYS,
     *SQL_KEYS,
     *_DOES_KEYS,
     *_TABLE_KEYS,
     *_OTHER_KEYS,
+    *_IP_KEYS,
     *ROUTE_KEYS,
 )
 # Addresses that say how one replica was reached, not which service answered.
 _ONE_REPLICA: Final = re.compile(r"^(?:localhost|[0-9.]+|\[?[0-9a-f]*:[0-9a-f:.]*\]?)\Z", re.IGNORECASE)
+# `index-0.index.shop`, as Kubernetes names a replica of a stateful set behind the service `index.shop`.
+_POD: Final = re.compile(r"^([a-z][a-z0-9-]*)-[0-9]{1,3}\.(?=\1(?:[.-]|\Z))")
 _PORT: Final = re.compile(r":[0-9]{1,5}\Z")
 _RPC_NAME: Final = re.compile(r"^/?([\w.]+)/\w+\Z")
+_BETWEEN: Final = re.compile("[;\\n]")
+_COMMAND: Final = re.compile(r"\s*([A-Z][A-Z0-9._]+)(?:\s|\Z)")
 _TABLE: Final = re.compile(r"\b(?:from|into|update|table)\s+[\"'`\[]?([\w.]+)", re.IGNORECASE)
 
 
@@ -72,7 +77,7 @@ def _service(name: str, attributes: Mapping[str, object]) -> str:
         return named
     hosts = [*(_first(attributes, (key,)) for key in _HOST_KEYS), _url_host(attributes)]
     for host in hosts:
-        bare = _PORT.sub("", host)
+        bare = _POD.sub("", _PORT.sub("", host))
         if bare and not _ONE_REPLICA.match(bare):
             return bare
     # Istio names a cluster `outbound|80||pay.shop.svc.cluster.local`.
@@ -80,10 +85,11 @@ def _service(name: str, attributes: Mapping[str, object]) -> str:
     rpc = _RPC_NAME.match(name)
     return (
         cluster
-        or _first(attributes, _DATABASE_KEYS)
+        or _first(attributes, DATABASE_KEYS)
         or _first(attributes, _OTHER_KEYS)
         or (rpc[1] if rpc is not None else "")
         or next((host for host in hosts if host), "")
+        or _first(attributes, _IP_KEYS)
         or UNNAMED
     )
 
@@ -91,7 +97,7 @@ def _service(name: str, attributes: Mapping[str, object]) -> str:
 def _operation(name: str, attributes: Mapping[str, object]) -> Route:
     if not attributes:
         return Route(name)
-    if _first(attributes, _DATABASE_KEYS) or query_verb(name):
+    if _first(attributes, DATABASE_KEYS) or query_verb(name):
         return Route(_query(name, attributes))
     graphql = graphql_of(name, attributes)
     if graphql:
@@ -102,13 +108,18 @@ def _operation(name: str, attributes: Mapping[str, object]) -> Route:
         return Route(f"{method} {route}".strip())
     if rpc:
         return Route(name if name.endswith(rpc.rpartition("/")[2]) else rpc)
-    path = folded_path(attributes) if is_generic(name) else ""
-    return Route(f"{method} {path}".strip(), name) if path else Route(name)
+    return of_path(name, attributes)
 
 
 def _query(name: str, attributes: Mapping[str, object]) -> str:
-    """Verb and table of a query, without its values; the name of the span where no verb is stated."""
+    """Verb and table of a query, without its values; the name of the span where no verb is stated.
+
+    Where a query has several commands of a store, all of them count: `GET SET`.
+    """
     text = _first(attributes, SQL_KEYS)
+    several = [] if query_verb(text) else _commands(text)
+    if len(several) > 1:
+        return " ".join(several)
     text = text if query_verb(text) else name
     verb = query_verb(text) or _first(attributes, _DOES_KEYS)
     if not verb:
@@ -127,9 +138,16 @@ def folded_query(text: str) -> str:
 def _folded_query(text: str) -> str:
     verb = query_verb(text)
     if not verb:
-        return text[:MAX_QUERY]
+        several = _commands(text)
+        return ";".join(several)[:MAX_QUERY] if len(several) > 1 else text[:MAX_QUERY]
     table = _TABLE.search(text)
     return f"{verb} FROM {table[1] if table is not None else ''}"
+
+
+def _commands(text: str) -> list[str]:
+    """Different commands of a store, a line each or behind semicolons; empty for another text."""
+    found = [_COMMAND.match(line) for line in _BETWEEN.split(text) if line.strip()]
+    return list(dict.fromkeys(each[1] for each in found if each is not None)) if found and found[0] else []
 
 
 _cached_query = lru_cache(maxsize=8192)(_folded_query)

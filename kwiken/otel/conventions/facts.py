@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from kwiken.otel.conventions.callees import CALLEE_KEYS, SQL_KEYS, callee_of
 from kwiken.otel.conventions.messaging import MESSAGING_KEYS, Role, role_of
 from kwiken.otel.conventions.outcomes import OUTCOME_KEYS, has_failed
-from kwiken.otel.conventions.routes import PATH_KEYS, ROUTE_KEYS, Route, route_of
+from kwiken.otel.conventions.routes import PATH_KEYS, ROUTE_KEYS, Route, folded_name, route_of
 
 # Kinds as OTLP numbers them.
 SERVER: Final = 2
@@ -61,6 +61,7 @@ def facts_of(kind: int, status: int, name: str, attributes: Mapping[str, object]
         status: `UNSET`, `OK` or `FAILED`.
         attributes: its attributes; those in `WANTED` count.
     """
+    name = folded_name(name)
     kind = KINDS.get(attributes.get("span.kind"), kind) if kind == 0 else kind
     role = None if kind in {PRODUCER, CONSUMER} else role_of(name, attributes)
     if role is not None:

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from kwiken.model.reads import http_method, names_grpc
 from kwiken.otel.conventions.messaging import DESTINATION_KEYS, destination_of
 
 METHOD_KEYS: Final = ("http.request.method", "http.method")
 _ROUTE_KEYS: Final = ("http.route", "url.template")
-PATH_KEYS: Final = ("http.target", "url.path", "url.full", "http.url")
+PATH_KEYS: Final = ("http.target", "http.path", "url.path", "uri", "http.uri", "url.full", "http.url")
 _RPC_KEYS: Final = ("rpc.service", "rpc.method")
+DATABASE_KEYS: Final = ("db.system.name", "db.system", "db.type")
 UNKNOWN_METHOD: Final = "_OTHER"  # of a call whose method the server does not have
 _GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
 _OPERATION_KEYS: Final = ("messaging.operation", "messaging.operation.type", "messaging.operation.name")
@@ -34,13 +36,19 @@ _METHOD: Final = re.compile(r"^[A-Z]{3,10}\Z")
 _GENERIC: Final = re.compile(
     r"^(?:HTTP )?(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH|QUERY|HTTP|_OTHER)\Z"
     r"|^(?:http|web|server|servlet|aspnet_core|express|rack|wsgi|asgi|django|flask|fastapi)?"
-    r"[._ ]?(?:request|handle|handler|server|http|router)?\Z|\*",
+    r"[._ -]?(?:request|handle|handler|server|http|router)?\Z"
+    r"|^(?:ingress|egress|middleware|nginx|(?:Microsoft\.AspNetCore\.Hosting|System\.Net\.Http)\.\w+)\Z|\*",
     re.IGNORECASE,
 )
-# A segment of a path that is a number or an identifier, and no version such as `v1`.
+# What stands before the path in the name of a span: `GET /item/17`, `http://shop/item/17`.
+_BEFORE_PATH: Final = re.compile(r"^(?:HTTP )?(?:[A-Z]{3,8}:? )?(?:https?://[^/\s]+)?(?=/)", re.IGNORECASE)
+# Values that stand behind a segment of a path: `/cart;jsessionid=17`.
+_MATRIX: Final = re.compile(r";[^/]*")
+# A segment of a path that begins with a number, is an address or an identifier, and no version such as `v1`.
 _ID: Final = re.compile(
-    r"(?<=/)(?![vV][0-9]{1,3}(?:/|\Z))(?:[0-9]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-    r"|[0-9a-fA-F]{16,}|(?=(?:[^/0-9]*[0-9]){3})[A-Za-z0-9_=-]{8,}|[A-Za-z]{1,4}[-_]?[0-9]{2,})(?=/|\Z)"
+    r"(?<=/)(?![vV][0-9]{1,3}(?:/|\Z))(?:-?[0-9]+(?:[.,:~-][^/]*)?|[^/@]+@[^/]+"
+    r"|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9a-fA-F]{16,}"
+    r"|(?=(?:[^/0-9]*[0-9]){3})[A-Za-z0-9_=-]{8,}|[A-Za-z]{1,4}[-_]?[0-9]{2,})(?=/|\Z)"
 )
 
 
@@ -66,7 +74,7 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
     3. The span states the service and method of an RPC: these.
     4. A consumer states its queue or topic: what it does, and that.
     5. The name of the span is one that many operations share, and the span states the path that was asked
-       for: the method and the path, with `{id}` for numbers and identifiers.
+       for: the method, which may be the name, and the path, with `{id}` for numbers and identifiers.
     6. Otherwise the name of the span. So it is in cases 1 to 4 if the name already holds what they say.
 
     Args:
@@ -90,7 +98,13 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
     if destination:
         does = next((_text(attributes, key) for key in _OPERATION_KEYS if _text(attributes, key)), "process")
         return Route(name if destination in name else f"{destination} {does}")
+    return of_path(name, attributes)
+
+
+def of_path(name: str, attributes: Mapping[str, object]) -> Route:
+    """Method and path that were asked for, where the name tells no operations apart; else the name."""
     path = folded_path(attributes) if is_generic(name) else ""
+    method = method_of(attributes) or http_method(name.upper()) or ""
     return Route(f"{method} {path}".strip(), name) if path else Route(name)
 
 
@@ -116,6 +130,16 @@ def method_of(attributes: Mapping[str, object]) -> str:
     """HTTP method that a span states, in capitals; empty for none."""
     stated = next((_text(attributes, key) for key in METHOD_KEYS if attributes.get(key)), "").upper()
     return stated if _METHOD.match(stated) else ""
+
+
+def method_that_counts(attributes: Mapping[str, object]) -> str:
+    """HTTP method that says whether a call reads; empty for a POST that only carries an RPC or a query.
+
+    All calls of gRPC, Thrift and AWS over HTTP are posted, and searches of a database: their names say more.
+    """
+    method = method_of(attributes)
+    carries = rpc_of(attributes) or any(attributes.get(key) for key in DATABASE_KEYS)
+    return "" if method == "POST" and carries else method
 
 
 def stated_route(attributes: Mapping[str, object]) -> str:
@@ -149,9 +173,18 @@ def folded_path(attributes: Mapping[str, object]) -> str:
     return path if path.startswith("/") else ""
 
 
+def folded_name(name: str) -> str:
+    """Name of a span, with `{id}` for numbers and identifiers in a path that it holds, without its query."""
+    found = _BEFORE_PATH.match(name)
+    if found is None or names_grpc(name):
+        return name
+    path, space, rest = name[found.end() :].partition(" ")
+    return f"{found[0]}{folded_url(path)}{space}{rest}"
+
+
 def folded_url(url: str) -> str:
     """URL or path without its query, with `{id}` for numbers and identifiers in its path."""
-    url = url.partition("?")[0][:MAX_PATH]
+    url = _MATRIX.sub("", url.partition("?")[0])[:MAX_PATH]
     scheme, mark, rest = url.partition("://")
     if not mark:
         return _ID.sub("{id}", url)

@@ -20,7 +20,7 @@ from kwiken.otel.conventions import (
     Route,
     facts_of,
     folded_url,
-    method_of,
+    method_that_counts,
 )
 
 Rows = NDArray[np.void]
@@ -269,7 +269,7 @@ class Names:
         flags = _KIND_FLAGS.get(facts.kind, 0) | (ERROR if facts.failed else 0)
         callee = NO_CALLEE if facts.callee is None else self._routed(*facts.callee)
         op = self._routed(service, facts.route)
-        method = method_of(attributes)
+        method = method_that_counts(attributes)
         if method:
             for stated in {op, callee} - {NO_CALLEE}:
                 self.methods.setdefault(stated, set()).add(method)

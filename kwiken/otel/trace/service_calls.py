@@ -18,6 +18,7 @@ from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest, levels, 
 from kwiken.otel.trace.span_ends import codes
 
 MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
+MAX_CHANCE: Final = 1e-6  # that so many servers' spans in one place were lost by chance
 # Names that clients without kinds give to HTTP requests.
 _CLIENT: Final = re.compile(r"^(?:HTTP )?(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)\Z")
 
@@ -167,7 +168,8 @@ def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
 
     1. The clients' spans of one caller that stand in the same place among those of their name nearly all
        call one operation: that operation.
-    2. As 1, of all clients' spans of the caller with that name and that callee.
+    2. As 1, of all clients' spans of the caller with that name and that callee. Of a place in which no
+       client's span ever has a server's span this holds only if chance may have lost them all.
     3. The client's span names a callee: that one.
     4. Otherwise, as where the client states no kind, the call stays the caller's own work.
 
@@ -181,7 +183,7 @@ def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
     if not len(bare):
         return called
     op = forest.spans["op"].astype(np.int64)
-    calls = np.flatnonzero(entry)
+    calls = np.flatnonzero(entry & (forest.spans["flags"] & c.CONSUMER == 0))
     clients = _clients(forest, entry, calls)
     calls, clients = calls[clients >= 0], clients[clients >= 0]
     rows = np.r_[clients, bare]
@@ -189,9 +191,11 @@ def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
     alike = codes(op[nearest[rows]], op[rows], forest.spans["callee"][rows].astype(np.int64))
     place = _positions(nearest[rows], alike, forest.start[rows])
     found = np.where(forest.spans["callee"][rows] >= 0, forest.spans["callee"][rows], -1).astype(np.int64)
-    for group in (alike, codes(alike, place)):
-        usual = _usual(group, answers)
-        found = np.where(usual >= 0, usual, found)
+    places = codes(alike, place)
+    usual = _usual(alike, answers)
+    found = np.where((usual >= 0) & ~_never_served(alike, places, answers), usual, found)
+    usual = _usual(places, answers)
+    found = np.where(usual >= 0, usual, found)
     called[bare] = found[len(clients) :]
     return called
 
@@ -210,6 +214,24 @@ def _usual(group: Ints, answers: Ints) -> Ints:
     most = number >= MIN_USUAL_SHARE * total[pairs[:, 0]]
     usual[pairs[most, 0]] = pairs[most, 1]
     return usual[group]
+
+
+def _never_served(alike: Ints, places: Ints, answers: Ints) -> Bools:
+    """(k,): whether a client's span stands in a place that no answer comes from, and too often for chance.
+
+    Were the servers' spans lost at random, as many of a place would be missing as of all places with answers.
+
+    Args:
+        alike: (k,) number of the group of clients' spans that are alike.
+        places: (k,) number of the place within the group.
+        answers: (k,) answer, -1 for none.
+    """
+    there = answers >= 0
+    number, answered = np.bincount(places), np.bincount(places, weights=there)
+    served = answered[places] > 0
+    lost = (np.bincount(alike, weights=served & ~there) + 1) / (np.bincount(alike, weights=served) + 2)
+    never: Bools = ~served & (number[places] * np.log(lost[alike]) < np.log(MAX_CHANCE))
+    return never
 
 
 def _positions(owner: Ints, alike: Ints, start: Ints) -> Ints:

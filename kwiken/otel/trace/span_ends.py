@@ -127,7 +127,8 @@ def _inner_sides(spans: Rows, parent: Ints, same: Bools) -> Bools:
     below = parent >= 0
     children = np.bincount(parent[below], minlength=len(parent))
     above = np.maximum(parent, 0)
-    client = (spans["flags"][above] & c.CLIENT != 0) | (same[above] & (children[above] == 1))
+    flags = spans["flags"][above]
+    client = (flags & c.CLIENT != 0) | (same[above] & (children[above] == 1) & (flags & c.PRODUCER == 0))
     inner: Bools = below & ~same & client
     return inner
 

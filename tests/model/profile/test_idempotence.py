@@ -74,7 +74,16 @@ def test_a_plan_names_copies_of_stages_not_declared_idempotent() -> None:
 
 @pytest.mark.parametrize(
     ("operation", "method"),
-    [("HTTP POST", "POST"), ("GET", "GET"), ("PUT /cart/{id}", "PUT"), ("GETTER", None), ("/cart", None)],
+    [
+        ("HTTP POST", "POST"),
+        ("GET", "GET"),
+        ("PUT /cart/{id}", "PUT"),
+        ("post /orders/list", "POST"),
+        ("http get /item/{id}", "GET"),
+        ("get cart", None),
+        ("GETTER", None),
+        ("/cart", None),
+    ],
 )
 def test_the_method_in_the_name_of_a_span(operation: str, method: str | None) -> None:
     assert http_method(operation) == method
@@ -135,7 +144,8 @@ def test_what_the_name_of_an_operation_says(operation: str, writes: bool, reads:
         "DynamoDB.Query", "pg.query:SELECT shop", "GET MGET", "SELECT count(*) FROM orders", "find orders",
         "WITH x AS (SELECT 1 FROM y) SELECT * FROM x",
         "WITH a (x, y) AS (SELECT b, c FROM t) SELECT x FROM a WHERE lower(x) IN ('for update', 'z')",
-        "SELECT a.t /* delete from t */ FROM a",
+        "SELECT a.t /* delete from t */ FROM a", "SELECT a FROM t; SELECT b FROM u; COMMIT", "SELECT wallets users",
+        "SELECT to_char(date_trunc('day', a), 'YYYY'), json_agg(b) FROM t", "SELECT time_bucket('5m', a) FROM t",
     ],
 )  # fmt: skip
 def test_names_that_say_that_they_read(operation: str) -> None:
@@ -159,6 +169,9 @@ def test_names_that_say_that_they_read(operation: str) -> None:
         "obtenerYBorrar", "Get删除", "lesenUndÄndern", "получить",
         # queries of which nothing is known, and such as write, lock or call what may do anything
         "pg.query", "query", "query deleteCart", "with lock", "GET SET EXPIRE",
+        "FETCH NEXT FROM c", "FETCH", "ListPushBack", "list_left_push", "ListRightPop", "basic.get",
+        "SELECT a FROM t; DROP TABLE t", "SELECT a FROM t; EXEC close_day", "SELECT carts UPDATE stock",
+        "SELECT to_archive(5) FROM t", "SELECT timeout_sessions()", "SELECT json_import('x')",
         "SELECT * FROM t FOR NO KEY UPDATE", "SELECT * FROM t LOCK IN SHARE MODE", "SELECT * FROM t WITH (UPDLOCK)",
         "SELECT a INTO b FROM c", "SELECT nextval('ids')", "SELECT pg_advisory_lock(1)", "SELECT 1; DELETE FROM x",
         "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x", "with x as (update t set a = 1) select 1 from x",
@@ -179,6 +192,10 @@ def test_names_that_do_not_say_that_they_read(operation: str) -> None:
         ("SELECT truncate(a, 1) FROM t", "SELECT truncate()"),
         ("SELECT charge_card(17)", "SELECT charge_card()"),
         ("SELECT * FROM t WHERE note = 'for update'", "SELECT"),
+        ("SELECT a FROM t; ALTER TABLE t ADD b int", "SELECT; ALTER"),
+        ("SELECT; ALTER FROM t", "SELECT; ALTER"),
+        ("SELECT carts CALL close_day", "CALL"),
+        ("SELECT FOR UPDATE", "SELECT FOR UPDATE"),
         ("find orders", ""),
         ("", ""),
     ],
@@ -200,6 +217,15 @@ NOTHING, READS = Evidence(), Evidence(read=True)
         ("GET /orders/{id}/cancel", "GET", NOTHING, "GET /orders/{id}/cancel"),
         ("GET /add-ons", "GET", NOTHING, ""),
         ("GET /updates", "GET", NOTHING, ""),
+        ("GET /addToCart", "GET", NOTHING, "GET /addToCart"),
+        ("GET /api/sendMail/{id}", "GET", NOTHING, "GET /api/sendMail/{id}"),
+        ("/counter/increment", "GET", NOTHING, "/counter/increment"),
+        ("GET /seats/{id}/reserve", "GET", NOTHING, "GET /seats/{id}/reserve"),
+        ("GET /orders/{id}:cancel", "GET", NOTHING, "GET /orders/{id}:cancel"),
+        ("GET /orders/{id:int}", "GET", NOTHING, ""),
+        ("GET /orders/<int:update>", "GET", NOTHING, ""),
+        ("GET /reset-tokens", "GET", NOTHING, ""),
+        ("GET /lease/{id}", "GET", NOTHING, ""),
         ("query GetCart", "POST", NOTHING, ""),
         ("query deleteCart", "POST", NOTHING, "query deleteCart"),
         ("mutation getCart", None, READS, "mutation getCart"),

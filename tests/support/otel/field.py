@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,24 @@ from typing import Any
 import numpy as np
 
 from kwiken.model.profile import Profile
-from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
+from tests.support.otel.span_trees import (
+    MS,
+    T0,
+    Span,
+    jaeger_json,
+    otlp_lines,
+    stored_lines,
+    write,
+    zipkin_json,
+)
 
-FORMS = ("otlp", "jaeger")
+WRITERS: dict[str, Callable[[Iterable[Span]], str]] = {
+    "otlp": otlp_lines,
+    "jaeger": jaeger_json,
+    "zipkin": zipkin_json,
+    "elasticsearch": stored_lines,
+}
+FORMS = tuple(WRITERS)
 
 
 @dataclass
@@ -113,8 +128,7 @@ def with_shared_ids(spans: list[Span]) -> list[Span]:
 
 def filed(folder: Path, spans: list[Span], form: str) -> Path:
     """Write spans in a format; the file's path."""
-    text = jaeger_json(spans) if form == "jaeger" else otlp_lines(spans)
-    return write(folder / f"traces.{form}.json", text)
+    return write(folder / f"traces.{form}.json", WRITERS[form](spans))
 
 
 def excess_ms(profile: Profile) -> dict[str, float]:

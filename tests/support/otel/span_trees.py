@@ -238,9 +238,25 @@ def zipkin_span(span: Span) -> dict[str, Any]:
         "timestamp": span.start // 1000,
         "duration": (span.end - span.start) // 1000,
         "localEndpoint": {"serviceName": span.service, "ipv4": "10.0.0.1"},
-        "tags": {"error": ""} if span.error else {},
+        "tags": {key: _text(value) for key, value in span.attributes.items()},
     }
+    one["tags"] |= {"error": ""} if span.error else {}
+    one |= {"kind": span.kind.upper()} if span.kind not in {"", "internal"} else {}
     return one | ({"parentId": f"{span.parent:016x}"} if span.parent else {})
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def zipkin_json(spans: Iterable[Span]) -> str:
+    """An answer of Zipkin, version 2."""
+    return json.dumps([[zipkin_span(span) for span in trace] for trace in by_trace(spans)])
+
+
+def stored_lines(spans: Iterable[Span]) -> str:
+    """A dump of Jaeger's index in Elasticsearch."""
+    return "".join(f"{json.dumps(stored_span(span))}\n" for span in spans)
 
 
 def stored_span(span: Span) -> dict[str, Any]:

@@ -138,17 +138,19 @@ class Callees:
         return instances_of(self._forest, self._calls)
 
     def _methods(self, op: int, operation: str, clients: Ints) -> list[str]:
-        """HTTP methods of the calls of an operation: that in its name, else all that any span states."""
+        """HTTP methods of the calls of an operation: that in its name, and all that any span states."""
+        names, spans = self._forest.names, self._forest.spans
         named = http_method(operation)
         if named is not None:
-            return [named]
-        names, spans = self._forest.names, self._forest.spans
+            return sorted({named} | names.methods.get(op, set()))
         found = set(names.methods.get(op, ()))
         for each in np.unique(np.r_[spans["op"][clients], spans["callee"][clients]]).tolist():
             if each >= 0:
                 stated = http_method(names.operations[each][1])
                 found |= {stated} if stated is not None else names.methods.get(each, set())
-        return sorted(found) if not names_grpc(operation) else []
+        if names_grpc(operation):
+            return []
+        return sorted(found - {"POST"} if names.stated.get(op, {}).get("rpc.method") else found)
 
     def _address(self, stated: Mapping[str, str], clients: Ints) -> tuple[str | None, int | None]:
         """Host and port that the servers' spans state, or else the clients', if these agree."""

@@ -88,11 +88,13 @@ def _reads(forest: Forest, operations: list[str], op: Ints) -> Bools:
     leaf = np.ones(len(forest), np.bool_)
     leaf[forest.parent[forest.parent >= 0]] = False
     methods = forest.names.methods
-    posted = (methods.get(i, set()) - SAFE_METHODS and not names_grpc(n) for i, n in enumerate(operations))
-    named = (_meant(says_read(name) for name in operations) & ~_meant(map(bool, posted)))[op]
+    posted = _meant(
+        bool(methods.get(i, set()) - SAFE_METHODS) and not names_grpc(n) for i, n in enumerate(operations)
+    )
+    named = (_meant(says_read(name) for name in operations) & ~posted)[op]
     query = _meant(_is_query(name) for name in operations)[op]
     stored = _meant(reads_a_store(name) for name in operations)[op]
-    method = _meant(http_method(name) in SAFE_METHODS for name in operations)[op]
+    method = (_meant(http_method(name) in SAFE_METHODS for name in operations) & ~posted)[op]
     found: Bools = (
         (named & (kind | _crosses(forest, service)))
         | query

@@ -53,6 +53,20 @@ def test_a_callee_without_spans_is_a_stage_and_to_blame() -> None:
         ({"db__system__name": "redis", "server__address": "127.0.0.1"}, "SET", "redis", False),
         ({"db__system": "mongodb", "db__operation": "insert", "net__peer__name": "mongo"}, "orders", "mongo", False),
         ({"upstream_cluster": "outbound|80||pay.shop.svc.cluster.local"}, "egress", "pay.shop.svc.cluster.local", False),
+        ({"db__system": "redis", "db__statement": "GET a\nSET b c"}, "GET", "redis", False),
+        ({"db__system": "postgresql", "db__statement": "SELECT a FROM t; DROP TABLE t"}, "query", "postgresql", False),
+        ({"db__system__name": "pg", "db__query__summary": "SELECT a UPDATE b"}, "SELECT a UPDATE b", "pg", False),
+        ({"db__system": "elasticsearch", "db__operation": "search", "http__method": "POST"}, "x", "elasticsearch", True),
+        ({"rpc__service": "DynamoDB", "rpc__method": "GetItem", "http__method": "POST"}, "POST", "DynamoDB", True),
+        ({"rpc__service": "DynamoDB", "rpc__method": "PutItem", "http__method": "POST"}, "POST", "DynamoDB", False),
+        ({"rpc__service": "CartService", "rpc__method": "GetCart", "http__method": "POST"}, "x", "CartService", True),
+        ({"messaging__system": "rabbitmq"}, "basic.get", "rabbitmq", False),
+        ({"peer__service": "pay"}, "post /rates/list", "pay", False),
+        ({"peer__service": "pay", "http__method": "POST"}, "GET", "pay", False),
+        ({"peer__ipv4": "10.1.2.3", "http__method": "GET"}, "GET", "10.1.2.3", True),
+        ({"network__peer__address": "10.1.2.3", "http__request__method": "GET"}, "GET", "10.1.2.3", True),
+        ({"server__address": "pay-2.pay.shop.svc", "http__method": "GET"}, "GET", "pay.shop.svc", True),
+        ({"http__method": "GET"}, "GET", "unnamed service", True),
         ({}, "pay.Pay/GetRate", "pay.Pay", True),
         ({}, "work", "unnamed service", False),
     ],
@@ -64,6 +78,22 @@ def test_callees_are_named_by_what_clients_state(
     assert [stage.match.service for stage in profile.stages] == ["front", "user", service]
     assert profile.stages[2].reissuable is reads
     assert blamed(profile) == service
+
+
+@pytest.mark.parametrize("share", [1, 3])
+def test_a_call_of_which_no_request_has_the_servers_span_is_not_that_of_another_callee(
+    share: int, tmp_path: Path
+) -> None:
+    def make(trace: Trace) -> None:
+        took = pay_ms(trace) if trace.number % share == 0 else 0.0
+        root = trace.span(None, "front", "GET /pay", 0, took + 9, "server")
+        trace.call(root, "GET", "user", "GET /user", 1, 6)
+        if took:
+            trace.span(root, "front", "GET", 7, 7 + took, "client")
+
+    profile = fit_profile([filed(tmp_path, requests(make), "otlp")])
+    assert [stage.match.service for stage in profile.stages] == ["front", "user", "unnamed service"]
+    assert excess_ms(profile)["user"] == pytest.approx(0, abs=0.1)
 
 
 def lost(trace: Trace) -> None:

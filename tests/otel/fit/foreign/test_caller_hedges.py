@@ -116,6 +116,17 @@ def test_other_tracers(change: Callable[[list[Span]], list[Span]], tmp_path: Pat
     check(fit_profile([filed(tmp_path, change(requests(front())), "jaeger")]), 25)
 
 
+def test_attempts_at_different_pods_that_write_no_spans(tmp_path: Path) -> None:
+    spans = [span for span in requests(front(), 480) if span.service == "front"]
+    for span in spans:
+        if span.kind == "client":
+            span.attributes = {"server.address": f"index-{span.id % 3}.index.shop.svc"}
+    profile = fit_profile([filed(tmp_path, spans, "zipkin")])
+    assert [stage.match.service for stage in profile.stages] == ["front", "index.shop.svc"]
+    assert profile.stages[1].pairs_ms is not None
+    assert len(profile.stages[1].pairs_ms) == 30
+
+
 def test_losers_whose_servers_span_is_missing(tmp_path: Path) -> None:
     def make(trace: Trace) -> None:
         front(loser="failed")(trace)

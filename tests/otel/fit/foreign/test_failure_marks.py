@@ -26,6 +26,14 @@ FAILURES: list[dict[str, Any]] = [
     {"error__type": "java.net.SocketTimeoutException"},
     {"error__type": "503"},
     {"error": "timeout"},
+    {"http__status_code": "503 Service Unavailable"},
+    {"rpc__connect_rpc__error_code": "unavailable"},
+    {"rpc__jsonrpc__error_code": -32603},
+    {"grpc__status_code": "StatusCode.UNAVAILABLE"},
+    {"grpc__code": "Unavailable"},
+    {"db__response__status_code": "ORA-17002"},
+    {"db__response__status_code": "503"},
+    {"outcome": "SERVER_ERROR", "status": "503"},
     {"response_flags": "UF,URX"},
     {"response_flags": "UT", "http__status_code": "0"},
 ]
@@ -39,6 +47,10 @@ ANSWERS: list[dict[str, Any]] = [
     {"response_flags": "-"},
     {"response_flags": "DI"},
     {"http__status_code": "n/a"},
+    {"rpc__jsonrpc__error_code": -32602},
+    {"db__response__status_code": "00000"},
+    {"db__response__status_code": "23505"},
+    {"outcome": "CLIENT_ERROR", "status": "404"},
 ]
 
 

@@ -96,6 +96,33 @@ def test_a_call_below_which_a_message_is_sent_is_a_write(system: str, tmp_path: 
     assert profile.stage("orders:new").writes == "orders publish"
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_function_that_a_message_starts_is_set_aside_whatever_kind_it_states(
+    form: str, tmp_path: Path
+) -> None:
+    def make(trace: Trace) -> None:
+        root = trace.span(None, "shop", "POST /checkout", 0, 28, "server")
+        trace.call(root, "GET", "pay", "GET /rate", 1, 9)
+        stated = {"rpc__service": "EventBridge", "rpc__method": "PutEvents"}
+        sent = trace.span(root, "shop", "EventBridge.PutEvents", 10, 14, "client", **stated)
+        trace.span(sent, "accounting", "handler", 12, 250, "server", faas__trigger="datasource")
+
+    profile = fit_profile([filed(tmp_path, requests(make, 60), form)])
+    assert services(profile) == {"shop", "pay"}
+    assert profile.counts["calls_not_waited_for"] == 60
+
+
+def test_a_sender_that_states_no_message_is_not_called_by_its_consumers_name(tmp_path: Path) -> None:
+    def make(trace: Trace) -> None:
+        root = trace.span(None, "shop", "POST /checkout", 0, 28, "server")
+        trace.call(root, "GET", "pay", "GET /rate", 1, 9)
+        sent = trace.span(root, "shop", "Topic.tell", 10, 14, "client", peer__service="topic")
+        trace.span(sent, "accounting", "handler", 15, 250, "consumer")
+
+    profile = fit_profile([filed(tmp_path, requests(make, 60), "otlp")])
+    assert services(profile) == {"shop", "pay", "topic"}
+
+
 def test_a_consumer_below_a_server_is_set_aside(tmp_path: Path) -> None:
     def make(trace: Trace) -> None:
         root = trace.span(None, "shop", "GET /cart", 0, 20, "server")

@@ -22,6 +22,9 @@ ROUTES: dict[str, tuple[str, Stated, Stated]] = {
     "url.template": ("HTTP GET", {"url__template": "/report"}, {"url__template": "/item/{id}"}),
     "http.target": ("GET", {"http__target": "/report?day=1"}, {"http__target": "/item/%s?x=2"}),
     "url.path": ("request", {"url__path": "/report"}, {"url__path": "/item/0f8fad5b-d9cb-469f-a165-70867728950e"}),
+    "http.path": ("get", {"http__path": "/report"}, {"http__path": "/item/%s"}),
+    "uri": ("http-request", {"uri": "/report?day=1"}, {"uri": "/item/%s.json;jsessionid=A%s"}),
+    "of a proxy": ("ingress", {"http__url": "http://web/report"}, {"http__url": "http://web/item/a%s@b.example"}),
     "http.url": ("/*", {"http__url": "http://web/report"}, {"http__url": "http://web/item/%s"}),
     "rpc.method": (
         "grpc",
@@ -47,7 +50,7 @@ def attributes(trace: Trace, kind: str) -> tuple[bool, dict[str, Any]]:
     _, of_report, of_item = ROUTES[kind]
     stated = of_report if report else of_item
     return report, {
-        key: value % (trace.number + 10) if isinstance(value, str) and "%s" in value else value
+        key: value.replace("%s", str(trace.number + 10)) if isinstance(value, str) else value
         for key, value in stated.items()
     }
 
@@ -91,7 +94,7 @@ def test_callees_are_told_apart_by_what_they_state(kind: str, deep: bool, tmp_pa
             _, above = trace.call(above, "GET", "mid", "GET /mid", 1, 89)
         for place in (0, 1):
             stated = {
-                key: value % (trace.number + 10) if isinstance(value, str) and "%s" in value else value
+                key: value.replace("%s", str(trace.number + 10)) if isinstance(value, str) else value
                 for key, value in pair[place].items()
             }
             client = trace.span(above, above.service, "GET", 2 + 60 * place, 60 + 20 * place, "client")
@@ -103,6 +106,24 @@ def test_callees_are_told_apart_by_what_they_state(kind: str, deep: bool, tmp_pa
     assert "report" in names[0]
     assert "item" in names[1]
     assert [stage.visit_share for stage in profile.stages] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("before", ["", "GET ", "get ", "HTTP GET ", "http://web"])
+def test_identifiers_in_paths_that_are_names_are_folded(form: str, before: str, tmp_path: Path) -> None:
+    def make(trace: Trace) -> None:
+        path = "/report" if trace.number % 3 == 0 else f"/item/{trace.number}?x={trace.number}"
+        root = trace.span(None, "web", before + path, 0, 40, "server")
+        trace.call(root, "GET", "store", f"{before}/rows/{trace.number}/all", 1, 16)
+
+    found = fit_profiles([filed(tmp_path, requests(make, 300), form)], every=True)
+    assert [(kind.label, kind.requests) for kind in found.kinds] == [
+        (f"web:{before}/item/{{id}}", 200),
+        (f"web:{before}/report", 100),
+    ]
+    assert {stage.match.operation for each in found.profiles for stage in each.stages[1:]} == {
+        f"{before}/rows/{{id}}/all"
+    }
 
 
 def test_names_that_hold_the_route_stay(tmp_path: Path) -> None:

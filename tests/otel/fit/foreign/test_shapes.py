@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kwiken.otel.fit import fit_profile
-from tests.support.otel.field import Trace, blamed, excess_ms, filed, requests
+from tests.support.otel.field import FORMS, Trace, blamed, excess_ms, filed, requests
 
 SQL: dict[str, Any] = {"db__system": "postgresql"}
 Make = Callable[[Trace], None]
@@ -170,7 +170,7 @@ def gives_up(trace: Trace) -> None:
     trace.call(root, "GET", "ads", "GET /ads", 1, 1 + ads)
 
 
-@pytest.mark.parametrize("form", ["otlp", "jaeger"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("make", "to_blame", "reads"),
     [
