@@ -143,7 +143,9 @@ def worth_table(advice: Advice) -> Table:
     if advice.knee is None:
         caption += "No budget is certain to cut p99."
     else:
-        caption += f"The knee is at {100 * advice.knee:.3g}%: more buys little."
+        largest = advice.knee == max(each.budget for each in advice.worth)
+        beyond = "the largest budget here" if largest else "more buys little"
+        caption += f"The knee is at {100 * advice.knee:.3g}%: {beyond}."
     if advice.doubt is Doubt.ONE_REPLICA:
         caption += " All of this is if each service had a second replica."
     strong = () if advice.knee is None else (f"{100 * advice.knee:.3g}%",)

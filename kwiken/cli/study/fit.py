@@ -281,7 +281,7 @@ def note_scattered(fits: Fits) -> None:
     if fits.scattered:
         note(
             f"note: most of the {len(fits.kinds):,} kinds have a single request, as where names of spans "
-            "hold identifiers (GET /item/17); record spans under the names of their routes (GET /item/{id})"
+            "hold identifiers (GET /item/shoe); record spans under the names of their routes (GET /item/{id})"
         )
 
 

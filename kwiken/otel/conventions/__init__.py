@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.otel.conventions.callees import folded_query as folded_query
+from kwiken.otel.conventions.callees import folded_query as folded_query, with_address as with_address
 from kwiken.otel.conventions.facts import (
     CLIENT as CLIENT,
     CONSUMER as CONSUMER,

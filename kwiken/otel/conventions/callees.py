@@ -35,6 +35,7 @@ _HOST_KEYS: Final = (
     "net.sock.peer.name",
     "out.host",
 )
+_PORT_KEYS: Final = ("server.port", "net.peer.port", "peer.port", "out.port")
 _CLUSTER_KEYS: Final = ("upstream_cluster.name", "upstream_cluster")
 SQL_KEYS: Final = ("db.query.text", "db.statement")
 _DOES_KEYS: Final = ("db.operation.name", "db.operation")
@@ -153,11 +154,27 @@ def _commands(text: str) -> list[str]:
 _cached_query = lru_cache(maxsize=8192)(_folded_query)
 
 
+def with_address(attributes: Mapping[str, object]) -> Mapping[str, object]:
+    """Attributes of a client's span with `server.address` and `server.port`, if any of them says these."""
+    host, port = _first(attributes, _HOST_KEYS), _first(attributes, _PORT_KEYS)
+    there, its_port = _url_address(attributes)
+    if there and host in {"", there}:
+        host, port = there, port or its_port
+    stated = {"server.address": host, "server.port": port}
+    return {**attributes, **{key: value for key, value in stated.items() if value}}
+
+
 def _url_host(attributes: Mapping[str, object]) -> str:
+    return _url_address(attributes)[0]
+
+
+def _url_address(attributes: Mapping[str, object]) -> tuple[str, str]:
+    """Host and port of the URL that was asked for; empty for what it does not state."""
     try:
-        return urlsplit(_first(attributes, _URL_KEYS)).hostname or ""
+        url = urlsplit(_first(attributes, _URL_KEYS))
+        return url.hostname or "", str(url.port or "")
     except ValueError:
-        return ""
+        return "", ""
 
 
 def _first(attributes: Mapping[str, object], keys: tuple[str, ...]) -> str:

@@ -54,6 +54,8 @@ class _Envelope(msgspec.Struct):
     trace: msgspec.Raw = msgspec.Raw()  # a document, in Tempo's second API
     result: msgspec.Raw = msgspec.Raw()  # a document, in version 3 of Jaeger's API
     data: msgspec.Raw = msgspec.Raw()  # documents in an array, or one
+    responses: msgspec.Raw = msgspec.Raw()  # answers of Elasticsearch to several searches at once
+    rawResponse: msgspec.Raw = msgspec.Raw()  # noqa: N815 - an answer of Elasticsearch, as Kibana shows it
     spans: list[msgspec.Raw] | None = None
     hits: _Hits | None = None  # of an answer of Elasticsearch
     stored: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="_source")  # a document of its index
@@ -68,7 +70,8 @@ class _Envelope(msgspec.Struct):
     @property
     def inside(self) -> msgspec.Raw:
         """Document that this one is an envelope of; empty for none."""
-        found = (raw for raw in (self.trace, self.result, self.data) if _first(raw) in {b"{", b"["})
+        envelopes = (self.trace, self.result, self.data, self.responses, self.rawResponse)
+        found = (raw for raw in envelopes if _first(raw) in {b"{", b"["})
         return next(found, msgspec.Raw())
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query
+from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query, with_address
 from kwiken.otel.read.columns import (
     ERROR,
     FOLLOWS,
@@ -140,7 +140,7 @@ class JaegerReader:
         said = self._said(trace, tags, notes)
         ops, callees = [each.op for each in said], [each.callee for each in said]
         self._store.names.state(ops, lambda place: self._attributes(tags[place]))
-        self._store.names.state(callees, lambda place: self._attributes(tags[place]))
+        self._store.names.state(callees, lambda place: with_address(self._attributes(tags[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
         batch.instances += self._instances(trace, tags)

@@ -40,7 +40,10 @@ _MARKS: Final = tuple(
             f"is the output of OpenTelemetry's console exporter, which is for reading by eye; {_BY_OTLP}",
         ),
         (rb"LoggingSpanExporter", f"is what a logging exporter of OpenTelemetry wrote; {_BY_OTLP}"),
-        (rb'"binaryAnnotations"', "is Zipkin JSON of version 1; ask Zipkin's /api/v2/traces for version 2"),
+        (
+            rb'"binaryAnnotations"|"value": ?"[cs][rs]"',
+            "is Zipkin JSON of version 1; ask Zipkin's /api/v2/traces for version 2",
+        ),
         (
             rb'"(?:[Tt]race_?[Ii]d|Id)": ?"1-[0-9a-f]{8}-[0-9a-f]{24}"',
             f"holds segments of AWS X-Ray; {_BY_OTLP}",

@@ -9,7 +9,17 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 
-from kwiken.otel.conventions import FAILED, KINDS, OK, PATHS, QUERIES, UNSET, WANTED, folded_query
+from kwiken.otel.conventions import (
+    FAILED,
+    KINDS,
+    OK,
+    PATHS,
+    QUERIES,
+    UNSET,
+    WANTED,
+    folded_query,
+    with_address,
+)
 from kwiken.otel.read.columns import (
     ERROR,
     NO_CALLEE,
@@ -150,7 +160,7 @@ class OtlpReader:
         ops, callees = [each.op for each in said], [each.callee for each in said]
         names = self._store.names
         names.state(ops, lambda place: self._plain(attributes[place]))
-        names.state(callees, lambda place: self._plain(attributes[place]))
+        names.state(callees, lambda place: with_address(self._plain(attributes[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
         stated = []

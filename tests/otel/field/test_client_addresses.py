@@ -64,6 +64,32 @@ def test_each_callee_has_the_address_of_its_own_clients(form: str, every: int, t
     assert (stock.match.host, stock.match.port) == ("stock.local", 9090)
 
 
+@pytest.mark.parametrize("form", ["jaeger", "otlp"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"net.peer.name": "shop.local", "net.peer.port": "8080"},
+        {"http.url": "http://shop.local:8080/item?x=1"},
+        {"url.full": "http://user@shop.local:8080/item"},
+        {"peer.hostname": "shop.local", "peer.port": "8080"},
+        {"out.host": "shop.local", "out.port": "8080"},
+        {"net.peer.name": "shop.local", "http.url": "http://shop.local:8080/item"},
+        {"server.address": "shop.local", "url.full": "http://shop.local:8080/item"},
+        {"http.host": "shop.local:8080", "http.url": "http://shop.local:8080/item"},
+    ],
+    ids=str,
+)
+def test_any_convention_states_the_address(form: str, said: dict[str, str], tmp_path: Path) -> None:
+    shop = fit_profile([write(tmp_path / "a.jsonl", stated(form, {2: said}))]).stages[1]
+    assert (shop.match.host, shop.match.port) == ("shop.local", 8080)
+
+
+def test_the_servers_peer_is_not_its_own_address(tmp_path: Path) -> None:
+    peer = {3: {"net.peer.name": "web.local", "net.peer.port": "5555"}}
+    shop = fit_profile([write(tmp_path / "a.jsonl", stated("otlp", peer))]).stages[1]
+    assert (shop.match.host, shop.match.port) == (None, None)
+
+
 def test_the_servers_own_address_counts_first(tmp_path: Path) -> None:
     both = {2: NEW, 3: {"server.address": "inner.local", "server.port": "81"}}
     shop = fit_profile([write(tmp_path / "a.jsonl", stated("otlp", both))]).stages[1]

@@ -98,6 +98,10 @@ ENVELOPES: dict[str, Callable[[Sequence[Span]], str]] = {
     "an answer of Elasticsearch, indented": lambda spans: json.dumps(
         {"hits": {"hits": stored(spans)}}, indent=1
     ),
+    "answers of Elasticsearch": lambda spans: json.dumps(
+        {"responses": [{"hits": {"hits": stored(trace)}} for trace in by_trace(spans)]}
+    ),
+    "what Kibana shows": lambda spans: json.dumps({"rawResponse": {"hits": {"hits": stored(spans)}}}),
     "Elasticsearch's bulk format": lambda spans: lines(bulk(spans)),
     "tags as fields": lambda spans: lines(tags_as_fields(spans)),
     "documents alone": lambda spans: lines([each["_source"] for each in stored(spans)]),
@@ -169,6 +173,10 @@ OTHERS: dict[str, tuple[str, str]] = {
     "another index": ('{"_source": {"TraceId": "ab", "SpanId": "cd", "@timestamp": 1}}\n', "another index"),
     "Google Cloud": ('{"traces": [{"projectId": "p", "traceId": "ab", "spans": []}]}', "Google Cloud Trace"),
     "Zipkin of version 1": ('[{"traceId": "1", "id": "2", "binaryAnnotations": []}]', "version 1"),
+    "Zipkin of version 1, annotations": (
+        '[{"traceId": "1", "id": "2", "annotations": [{"timestamp": 1, "value": "sr", "endpoint": {}}]}]',
+        "version 1",
+    ),
     "Chrome": ('{"traceEvents": []}', "Chrome"),
     "protobuf, framed": ("\0\0\x01\x10\n", "protobuf"),
     "protobuf": ("\n\x8f\x01\n\x1c\n\x1a\n\x0cservice.name\x12\n\n\x08checkout", "protobuf"),

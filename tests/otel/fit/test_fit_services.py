@@ -284,8 +284,11 @@ def test_kinds_of_a_single_request_each_are_said_to_come_of_identifiers(tmp_path
     document = json.loads(whole)
     for number, trace in enumerate(document["data"]):
         for span in trace["spans"]:
-            span["operationName"] = re.sub(r"cart/add$", f"cart/{number}", span["operationName"])
+            name = f"cart/{chr(97 + number % 26)}{'ab'[number // 26]}x"
+            span["operationName"] = re.sub(r"cart/add$", name, span["operationName"])
     assert list_kinds([write(tmp_path / "ids.json", json.dumps(document))]).scattered
+    numbers = re.sub(r"cart/(\w)(\w)x", lambda found: f"cart/{ord(found[1])}", json.dumps(document))
+    assert not list_kinds([write(tmp_path / "numbers.json", numbers)]).scattered
     assert not list_kinds([write(tmp_path / "routes.json", whole)]).scattered
 
 

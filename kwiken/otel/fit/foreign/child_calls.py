@@ -91,7 +91,7 @@ class Children:
         if self._stages > MAX_STAGES:
             raise InputError(
                 f"there are {self._stages} stages, and at most {MAX_STAGES} fit; names of spans must be "
-                "routes (GET /item/{id}) and hold no identifiers (GET /item/17); if so, try a root further "
+                "routes (GET /item/{id}) and hold no identifiers (GET /item/shoe); if so, try a root further "
                 "down, or less depth"
             )
 
