@@ -96,8 +96,6 @@ def query_verb(statement: str) -> str:
     if (verb == "WITH" or found[1] != verb) and _SELECTS.search(bare) is None:
         return ""
     written = _INNER_WRITE.search(bare)
-    if written is None and _FROM.search(bare) is None and _LOCKS.search(bare) is None:
-        written = _SUMMED_WRITE.search(bare)
     if written is not None:
         return written[written.lastindex or 0].upper()
     return _further(bare) or _selecting(bare)
@@ -110,6 +108,9 @@ def _further(statements: str) -> str:
         word = found[1].upper() if found is not None else ""
         if word and word not in {"SELECT", "WITH"} and word not in _NO_CHANGE:
             return f"SELECT; {word}"
+    if _FROM.search(statements) is None and _LOCKS.search(statements) is None:
+        summed = _SUMMED_WRITE.search(statements)
+        return f"SELECT; {summed[1]}" if summed is not None else ""
     return ""
 
 

@@ -9,7 +9,15 @@ from typing import Final
 import numpy as np
 
 from kwiken.model.plan import SAFE_METHODS
-from kwiken.model.reads import http_method, names_grpc, reads_a_store, says_read, says_write, states_no_work
+from kwiken.model.reads import (
+    asks_graphql,
+    http_method,
+    names_grpc,
+    reads_a_store,
+    says_read,
+    says_write,
+    states_no_work,
+)
 from kwiken.otel.conventions import is_generic
 from kwiken.otel.read import Bools, Ints, columns as c
 from kwiken.otel.trace import Forest, levels, services_of
@@ -89,7 +97,8 @@ def _reads(forest: Forest, operations: list[str], op: Ints) -> Bools:
     leaf[forest.parent[forest.parent >= 0]] = False
     methods = forest.names.methods
     posted = _meant(
-        bool(methods.get(i, set()) - SAFE_METHODS) and not names_grpc(n) for i, n in enumerate(operations)
+        bool(methods.get(i, set()) - SAFE_METHODS) and not (names_grpc(n) or asks_graphql(n))
+        for i, n in enumerate(operations)
     )
     named = (_meant(says_read(name) for name in operations) & ~posted)[op]
     query = _meant(_is_query(name) for name in operations)[op]

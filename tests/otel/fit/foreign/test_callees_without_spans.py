@@ -55,6 +55,7 @@ def test_a_callee_without_spans_is_a_stage_and_to_blame() -> None:
         ({"upstream_cluster": "outbound|80||pay.shop.svc.cluster.local"}, "egress", "pay.shop.svc.cluster.local", False),
         ({"db__system": "redis", "db__statement": "GET a\nSET b c"}, "GET", "redis", False),
         ({"db__system": "postgresql", "db__statement": "SELECT a FROM t; DROP TABLE t"}, "query", "postgresql", False),
+        ({"db__system": "postgresql", "db__statement": "SELECT 1; DROP TABLE t"}, "SELECT", "postgresql", False),
         ({"db__system__name": "pg", "db__query__summary": "SELECT a UPDATE b"}, "SELECT a UPDATE b", "pg", False),
         ({"db__system": "elasticsearch", "db__operation": "search", "http__method": "POST"}, "x", "elasticsearch", True),
         ({"rpc__service": "DynamoDB", "rpc__method": "GetItem", "http__method": "POST"}, "POST", "DynamoDB", True),

@@ -79,6 +79,16 @@ def two_levels(trace: Trace, server: Any) -> None:
     trace.span(inner, "index", "SELECT", 10, 19, "client", **SQL)
 
 
+def asks(name: str, **stated: Any) -> Callable[[Trace, Any], None]:
+    def make(trace: Trace, server: Any) -> None:
+        trace.span(server, "work", name, 9, 20, "client", **stated)
+
+    return make
+
+
+QUERY = {"graphql__operation__name": "GetX", "http__request__method": "POST"}
+
+
 def lost_in_part(trace: Trace, server: Any) -> None:
     """A posted call whose own spans are lost in one request of five."""
     _, inner = trace.call(server, "POST", "index", "POST /ask", 9, 25)
@@ -95,6 +105,16 @@ def lost_in_part(trace: Trace, server: Any) -> None:
         ("POST /search", connects_and_selects, True),
         ("POST /search", two_levels, True),
         ("POST /search", lost_in_part, True),
+        ("POST /search", asks("GET", db__system="redis", db__statement="GET a\nSET b 1"), False),
+        ("POST /search", asks("PIPELINE", db__system="redis", db__statement="GET a;MGET b c"), True),
+        ("POST /search", asks("SELECT", **SQL, db__statement="SELECT 1; DROP TABLE t"), False),
+        ("POST /search", asks("POST", graphql__operation__type="query", **QUERY), True),
+        ("POST /search", asks("POST", graphql__operation__type="mutation", **QUERY), False),
+        (
+            "POST /search",
+            asks("POST", rpc__service="DynamoDB", rpc__method="Query", http__method="POST"),
+            True,
+        ),
         ("approve", selects, True),
         ("approve", selects_and_posts, False),
         ("approve", looks_inside, False),
