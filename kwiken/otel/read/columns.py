@@ -165,6 +165,8 @@ class _Bare(dict[str, Said]):
 
     def __missing__(self, name: str) -> Said:
         """Say it of a name that is not known yet."""
+        if len(self) >= _MAX_CACHED:
+            self.clear()
         found = self[name] = self._new(name)
         return found
 

@@ -332,10 +332,22 @@ def test_packed_lines_are_bounded_too(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_names_without_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "MAX_NAMES", 20)
     path = tmp_path / "a.jsonl"
-    spans = [Span(i, i, 0, "s", f"GET /user/{i}", T0, T0 + 5) for i in range(1, 50)]
+    spans = [Span(i, i, 0, "s", f"GET /user/{'xy'[i % 2] * i}", T0, T0 + 5) for i in range(1, 50)]
     path.write_text(otlp_lines(spans))
     with pytest.raises(InputError, match="an operation's name must not hold identifiers"):
         fit_profile([path])
+
+
+def test_names_with_identifiers_that_are_recognised_are_one_and_take_no_memory_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "MAX_NAMES", 20)
+    monkeypatch.setattr(columns, "_MAX_CACHED", 10)
+    store = SpanStore()
+    spans = [Span(i, i, 0, "s", f"GET /user/{i}", T0, T0 + 5) for i in range(1, 50)]
+    file_reader.FileReader(store).stream(io.BytesIO(jaeger_json(spans).encode()), "here")
+    assert store.names.operations == [("s", "GET /user/{id}")]
+    assert len(store.names.bare("s")) <= 10
 
 
 def test_too_many_stages_are_refused(tmp_path: Path) -> None:
