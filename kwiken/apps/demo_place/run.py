@@ -26,7 +26,7 @@ from kwiken.allocator.placement import (
     request_for,
 )
 from kwiken.allocator.placement.schedulers import scheduler
-from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
+from kwiken.allocator.workloads import profiles_from_json, profiles_to_json, workloads_from_toml
 from kwiken.apps.demo_place.outcome import (
     DemoPlaceResult,
     Loss,
@@ -37,17 +37,20 @@ from kwiken.apps.demo_place.outcome import (
 )
 from kwiken.apps.demo_place.scene import (
     BATCH,
-    BATCH_STAGE,
+    BATCH_PROGRAM,
     CALL_MS,
     GROWING,
     GROWTH,
+    MACHINE,
     MODULE,
+    PRESSED,
     SERVICES,
     ServiceLoad,
     emulated,
     loads,
     nodes_toml,
     requests_text,
+    with_batch,
     workloads_toml,
 )
 from kwiken.apps.demo_place.traffic import FAILED_MS, LoadPhase, Stream, p99_ms, send
@@ -80,7 +83,7 @@ class _Prepared:
 
 
 async def run_demo(*, seed: int, say: Say, log: Path) -> DemoPlaceResult:
-    """Run the demonstration; about four and a half minutes.
+    """Run the demonstration; about four minutes.
 
     Args:
         seed: seed of arrivals and of the choice of requests.
@@ -126,19 +129,25 @@ async def _prepare(folder: Path, say: Say, log: Path) -> _Prepared:
         text = requests_text(await _rounds(name, stage))
         (folder / f"{name}.jsonl").write_text(text)
         bodies[name] = text.splitlines()
-    probed = [(name, name, stage) for name, stage in SERVICES.items()] + [(BATCH, *BATCH_STAGE)]
+    sources = [word for source in PRESSED for word in ("--source", source)]
+    await run_verb(
+        "probe", "machine", "--no-crosstalk", *sources, "-o", MACHINE, folder=folder, say=say, log=log
+    )
     with tempfile.TemporaryDirectory() as empty:  # the services need no files of a working folder
-        for name, service, stage in probed:
+        for name, stage in SERVICES.items():
             await run_verb(
-                "probe", "stage", f"{MODULE}:{service}", "--stage", stage, "--name", name,
-                "--requests", f"{service}.jsonl", "--working-folder", empty, "-o", measurements.name,
+                "probe", "stage", f"{MODULE}:{name}", "--stage", stage, "--name", name, *sources,
+                "--requests", f"{name}.jsonl", "--working-folder", empty, "--machine", MACHINE,
+                "-o", measurements.name,
                 folder=folder, say=say, log=log,
             )  # fmt: skip
     await run_verb(
         "classify", measurements.name, "-o", "workloads-profile.json", folder=folder, say=say, log=log
     )
     profiles = folder / "workloads-profile.json"
-    found = profiles_from_json(profiles.read_bytes(), where=profiles.name)
+    found = with_batch(profiles_from_json(profiles.read_bytes(), where=profiles.name))
+    profiles.write_text(profiles_to_json(found))
+    say(f"{BATCH} runs the program of {BATCH_PROGRAM}, and takes the predictions of {BATCH_PROGRAM}")
     targets = loads(found)
     for name, one in targets.items():
         say(f"{name}: a p99 of {one.p99_ms:.0f} ms at {one.rate_per_s:.1f} requests a second is asked for")

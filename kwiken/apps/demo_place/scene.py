@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,10 @@ from kwiken.runtime.cluster import EmulatedNode
 SERVICES: Final = {"digest": "hashing", "pack": "packing", "order": "ordering"}  # with their stages
 MODULE: Final = "kwiken.services.trio"
 BATCH: Final = "batch"  # best-effort work: the program of `pack` without requests
-BATCH_STAGE: Final = ("pack", "packing")
+BATCH_PROGRAM: Final = "pack"
+MACHINE: Final = "machine.json"  # calibration of this machine
+# Sources of contention beside which stages are measured: those that tell most, by the recorded history.
+PRESSED: Final = ("memory-bandwidth", "disk")
 BATCH_COMMAND: Final = (
     sys.executable,
     "-S",
@@ -87,6 +90,16 @@ def emulated(cluster: Cluster) -> dict[str, EmulatedNode]:
         )
         for node in cluster.nodes
     }
+
+
+def with_batch(profiles: Sequence[WorkloadProfile]) -> tuple[WorkloadProfile, ...]:
+    """Profiles of the services, and of the best-effort work, which is the program of a service.
+
+    Args:
+        profiles: predictions of `kwiken classify`, of all services.
+    """
+    (program,) = (one for one in profiles if one.name == BATCH_PROGRAM)
+    return (*profiles, replace(program, name=BATCH))
 
 
 def loads(profiles: Sequence[WorkloadProfile]) -> dict[str, ServiceLoad]:

@@ -38,7 +38,7 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """Probe, classify, place and run three services on six unequal nodes, which this machine emulates.
 
     The placements of three schedulers are run under the same load, one after another. Under the last one a
-    load doubles, then a node is lost, and the targets are kept. It takes about four and a half minutes.
+    load doubles, then a node is lost, and the targets are kept. It takes about four minutes.
 
     Exit code 1 when the last placement missed a target, 3 when the machine was too busy for a verdict.
     """
@@ -111,13 +111,14 @@ def _logged(folder: str) -> Iterator[Path]:
 
 
 def _show(arms: list[PlacedArm]) -> None:
-    head = ("placed by", "service", "target ms", "p99 ms", "kept", "requests", "failed", "on")
+    head = ("placed by", "service", "target ms", "p99 ms", "of it used", "kept", "requests", "failed", "on")
     rows = [
         (
             arm.scheduler,
             one.service,
             f"{one.target_ms:.0f}",
             f"{one.p99_ms:.0f}" if one.p99_ms is not None else "-",
+            f"{one.p99_ms / one.target_ms:.0%}" if one.p99_ms is not None else "-",
             "yes" if one.met else "no",
             str(one.requests),
             str(one.failed),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import NodeLedger, Sizing, by_cost, by_quality, walk
+from kwiken.allocator.placement import NodeLedger, Sizing, by_cost, by_quality, contention_on, walk
 from kwiken.allocator.placement.quality import contention_loss
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
@@ -182,6 +182,17 @@ def test_replicas_that_disturb_one_another_are_not_stacked() -> None:
     assert sorted(replica.node for replica in sizing.replicas) == [0, 0, 1, 1]
     loss = contention_loss(np.full((1, 1), 0.3), np.array([0.5]))[0, 0]
     assert sizing.forecast().performance == pytest.approx(4 * 6e3 * (1 - loss))
+
+
+def test_nodes_are_ranked_by_the_loss_that_replicas_then_have() -> None:
+    nodes = cluster({"top": 20})
+    about = profile({8: 20e3}, SPEEDS, tolerated=over_sources(0.8, disk=0.5))
+    request, ledger = requested(1e4, about, nodes), NodeLedger(nodes)
+    ledger.pressure[:] = np.random.default_rng(0).uniform(0.0, 0.8, ledger.pressure.shape)
+    found = contention_on(request, ledger)
+    loss = contention_loss(ledger.pressure, request.tolerated).max(axis=0)
+    assert 0 < found.refused.sum() < len(nodes.nodes)
+    assert found.loss[~found.refused] == pytest.approx(loss[~found.refused])
 
 
 def test_no_two_replicas_share_a_zone() -> None:

@@ -20,7 +20,15 @@ from kwiken.allocator.placement import (
     request_for,
 )
 from kwiken.allocator.placement.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, WorkloadProfile, workloads_from_toml
+from kwiken.allocator.workloads import (
+    SOURCES,
+    Estimate,
+    Measure,
+    Size,
+    WorkloadProfile,
+    profiles_to_json,
+    workloads_from_toml,
+)
 from kwiken.apps.demo_place import verdict
 from kwiken.apps.demo_place.outcome import (
     DemoPlaceResult,
@@ -33,6 +41,7 @@ from kwiken.apps.demo_place.outcome import (
 from kwiken.apps.demo_place.run import AFTER_LOSS_S
 from kwiken.apps.demo_place.scene import (
     BATCH,
+    BATCH_PROGRAM,
     GROWTH,
     LOADS,
     SERVICES,
@@ -40,6 +49,7 @@ from kwiken.apps.demo_place.scene import (
     loads,
     nodes_toml,
     requests_text,
+    with_batch,
     workloads_toml,
 )
 from kwiken.apps.demo_place.traffic import LoadPhase, Stream, p99_ms, send
@@ -69,7 +79,7 @@ def profile(name: str, calls_per_s: float) -> WorkloadProfile:
     )
 
 
-PROFILES = [profile(name, 30.0) for name in (*SERVICES, BATCH)]
+PROFILES = with_batch([profile(name, 30.0) for name in SERVICES])
 
 
 def adapted(name: str) -> tuple[Adaptation, dict[str, str]]:
@@ -88,6 +98,13 @@ def adapted(name: str) -> tuple[Adaptation, dict[str, str]]:
 
 def test_the_documents_are_read_and_every_target_is_placed() -> None:
     assert adapted("thrifty")[1] == {**dict.fromkeys(SERVICES, "met"), BATCH: "best-effort"}
+
+
+def test_the_best_effort_work_has_the_predictions_of_the_program_that_it_runs() -> None:
+    *services, batch = PROFILES
+    assert [one.name for one in services] == list(SERVICES)
+    named = dataclasses.replace(services[list(SERVICES).index(BATCH_PROGRAM)], name=BATCH)
+    assert profiles_to_json((batch,)) == profiles_to_json((named,))
 
 
 def test_targets_need_between_half_and_four_fifths_of_what_the_latency_allows() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.cli.allocate.fleet import COLUMNS
+from kwiken.lab import fleet as lab_fleet
 from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
 from tests.support.project.commands import refused, run
 
@@ -26,6 +28,28 @@ def test_a_scenario_is_played_under_the_managers_that_are_named() -> None:
     assert "178 applications" in result.stdout
     assert "least-loaded" in result.stdout
     assert "quasar" not in result.stdout
+
+
+def test_a_manager_that_leads_by_letting_workloads_wait_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def played(scenario: str, seed: int, name: str) -> dict[str, float]:
+        patient = name == "thrifty"
+        figures = dict.fromkeys((figure for _, figure, _ in COLUMNS), 50.0)
+        return figures | {
+            "mean wait, s": 1641.0 if patient else 2.0,
+            "mean performance, %": 99.0 if patient else 95.0,
+            "mean performance from arrival, at most 1, %": 12.5 if patient else 90.0,
+        }
+
+    monkeypatch.setattr(lab_fleet, "run_of", played)
+    both = ("--manager", "thrifty", "--manager", "least-loaded", "--jobs", "1")
+    result = run("fleet", "local-low", *both)
+    header = next(line for line in result.stdout.splitlines() if line.startswith("manager"))
+    assert header.split("┃")[1].strip() == "wait"
+    told = " ".join(result.stderr.split())
+    assert "thrifty leads by performance once started, which leaves out a mean wait of 1,641 s" in told
+    assert "With the wait, least-loaded leads: 90.0% from arrival, after a mean wait of 2 s" in told
+    alone = run("fleet", "local-low", "--manager", "thrifty", "--jobs", "1")
+    assert "leads" not in alone.stderr
 
 
 def test_json_has_the_figures_of_every_draw() -> None:
