@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.placement.instances import FAMILIES, Family, cluster_of, instance
+from benchmarks.placement.joint.instances import FAMILIES, Family, cluster_of, instance
 from kwiken.allocator.distance import Crossings, NearbyScheduler, TrafficDemand
 from kwiken.allocator.placement import NodeLedger, PlacedOrNot, admit_all
 from kwiken.allocator.placement.schedulers import scheduler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.placement.instances import FAMILIES, TRIAL_SEEDS, cluster_of, instance
+from benchmarks.placement.joint.instances import FAMILIES, TRIAL_SEEDS, cluster_of, instance
 from kwiken.allocator.placement import Newcomer, NodeLedger, Sizing, admit_all, contention_on
 from kwiken.allocator.placement.schedulers import scheduler, solve
 from kwiken.allocator.placement.schedulers.joint_improvement import improve, put
@@ -82,6 +82,33 @@ def test_a_workload_that_waited_is_placed_where_others_can_give_way() -> None:
         assert unmet[1] <= unmet[0]
         helped += unmet[1] < unmet[0]
     assert helped
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_replica_of_a_priced_choice_can_be_exchanged_for_a_cheaper_one(seed: int) -> None:
+    cluster = cluster_of(FAMILIES["unequal nodes"], seed)
+    request = instance(FAMILIES["unequal nodes"], seed)[0]  # at most one replica on a node
+    sizing = Sizing(request, NodeLedger(cluster))
+
+    def met(choice: list[tuple[int, int]]) -> bool:
+        sizing.clear()
+        for node, size in choice:
+            sizing.add(node, size)
+        return sizing.meets()
+
+    cost = request.cost[:, cluster.class_of]  # by size and node
+    fits = request.all_cores[:, None] <= cluster.cores
+    fits &= request.memory_gb[:, None] <= cluster.memory_gb
+    choices = priced_choices(sizing, contention_on(request, sizing.ledger))
+    assert choices
+    for choice in choices:
+        assert met(choice)
+        for place, (node, size) in enumerate(choice):
+            others = choice[:place] + choice[place + 1 :]
+            cheaper = fits & (cost < cost[size, node] * (1 - 1e-9))
+            cheaper[:, [taken for taken, _ in others]] = False
+            for new_size, new_node in np.argwhere(cheaper).tolist():
+                assert not met([*others, (new_node, new_size)])
 
 
 @pytest.mark.parametrize("family", ["mixed", "zones", "contended"])

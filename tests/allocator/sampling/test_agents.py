@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from benchmarks.placement.instances import FAMILIES, cluster_of, instance
+from benchmarks.placement.joint.instances import FAMILIES, cluster_of, instance
 from kwiken.allocator.placement import PlacementRequest
 from kwiken.allocator.sampling import (
     ArrivalPlacer,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_VARIABLES: Final = 20_000  # beyond which the solver takes hours
 SLACK_OF_EMPTY: Final = 1e6  # pressure; stands for no bound
+INFEASIBLE: Final = 2  # status of the solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,8 @@ class Optimum:
     """Placement of the least cost.
 
     Attributes:
-        cost: cost of all replicas in an hour; infinite where the targets cannot all be met.
+        cost: cost of all replicas in an hour; infinite where the targets cannot all be met, or where the time
+            was too short to meet them.
         bound: largest cost that is proven to be no more than the least one; equal to `cost` where the solver
             finished.
         counts: by workload: (n, k) number of replicas by node and size.
@@ -122,7 +124,8 @@ def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limi
     )
     if found.x is None:
         none = tuple(np.zeros((nodes, len(one.cores))) for one in requests)
-        return Optimum(np.inf, np.inf, none)
+        bound = np.inf if found.status == INFEASIBLE else float(found.mip_dual_bound or 0.0)
+        return Optimum(np.inf, bound, none)
     counts = tuple(np.round(np.array(found.x)[np.array(x)]) for x in replicas)
     return Optimum(float(found.fun), float(found.mip_dual_bound), counts)
 
