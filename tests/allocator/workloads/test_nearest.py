@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.workloads import (
     Classifier,
     CompletionKind,
+    FoldIn,
     NearestRows,
     candidates,
     choose,
@@ -113,6 +114,26 @@ def test_the_mean_of_methods_is_chosen_where_each_errs_in_its_own_way() -> None:
         parts = [part.complete(TWO, known[0, TWO]).mean for part in together.model.models]
         assert together.complete(TWO, known[0, TWO]).mean == pytest.approx(np.mean(parts, axis=0))
         assert together.name.startswith("mean of ")
+
+
+def test_where_joined_methods_disagree_the_deviation_is_larger() -> None:
+    rng = np.random.default_rng(2)
+    known, new, columns = rng.normal(size=(12, 5)), rng.normal(size=5), np.array([0, 3])
+    models = [each.fit(known, level=False) for each in (NearestRows(3), FoldIn(1, 1e-3))]
+    means, deviations = (
+        np.array(each)
+        for each in zip(*(one.predict(columns, new[None, columns]) for one in models), strict=True)
+    )
+    mean, deviation = JoinedModel(models).predict(columns, new[None, columns])
+    apart = (means[0] - means[1]) / 2
+    assert np.abs(apart).max() > 0.1
+    assert mean == pytest.approx(means.mean(axis=0))
+    assert deviation**2 == pytest.approx((deviations**2).mean(axis=0) + apart**2)
+    completed = JoinedModel(models).complete(columns, new[columns])
+    alone = [one.complete(columns, new[columns]) for one in models]
+    expected = np.mean([one.covariance for one in alone], axis=0) + np.outer(apart, apart)
+    assert completed.mean == pytest.approx(mean[0])
+    assert completed.covariance == pytest.approx(expected)
 
 
 def test_rows_of_one_group_do_not_teach_one_another() -> None:

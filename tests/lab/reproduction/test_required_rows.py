@@ -40,6 +40,7 @@ QUASAR = (
     *(f"Q4{one}" for one in "abc"),
     *(f"Q5{one}" for one in "abcde"),
     *(f"Section 6.5, {one}" for one in ("proactive", "false alarms", "reactive")),
+    *(f"Section 6.6, {one}" for one in ("short tasks", "preferences")),
 )
 IBENCH = tuple(f"R{n}" for n in range(1, 12))
 

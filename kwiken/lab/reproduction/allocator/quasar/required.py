@@ -74,6 +74,20 @@ REQUIRED: Final = (
         "drawn changes exceed the threshold by their range, so the share would be that of the generator",
     ),
     RequiredRow(
+        "Section 6.6, short tasks",
+        "Chapter 7",
+        "performance on short tasks, % of the best; by sampling",
+        "82; 97",
+        "`kwiken reproduce tarcil` plays them under both",
+    ),
+    RequiredRow(
+        "Section 6.6, preferences",
+        "Chapter 8",
+        "overprovisioning where users state preferences, %",
+        "10 to 15",
+        "users of the simulation reserve replicas and state no preferences",
+    ),
+    RequiredRow(
         "Figure 4.1, use",
         "Figure 4.1",
         "use of a production cluster, processor, %",
