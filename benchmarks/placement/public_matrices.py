@@ -1,9 +1,10 @@
 """Completion of public run times, whole tasks left out, beside what others would do with the same entries.
 
 Matrices, numbers of entries, rivals and bounds were fixed before the gate was first run, with seed 43 and
-three random sets of columns for each task. Between two such draws the error of a cell moves by more than the point
-that is allowed, so the sets became ten, with a fresh seed, before the gate was run again. A bound is on the
-median relative error over all hidden entries. The rival to beat is the best one of the cell in hindsight.
+three random sets of columns for each task. Between two such draws the error of a cell moves by more than the
+point that is allowed, so the sets became ten, with a fresh seed, before the gate was run again. A bound is
+on the median relative error over all hidden entries. The rival to beat is the best one of the cell in
+hindsight.
 """
 
 from __future__ import annotations

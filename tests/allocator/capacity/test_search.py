@@ -11,6 +11,7 @@ from kwiken.allocator.capacity import StageNeed, StageSize
 from kwiken.allocator.capacity.search import Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
+from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
@@ -95,6 +96,27 @@ def test_copies_stay_within_their_budget(search: Search) -> None:
         assert bound.spent(bound.cheapest(0.0).sizes) <= most + 1e-9
 
 
+@pytest.mark.parametrize(("count", "max_reissue"), [(3, 0.01), (4, 0.02), (4, 0.05)])
+def test_replicas_have_room_where_copies_go_from_one_stage_to_another(count: int, max_reissue: float) -> None:
+    """A replica more also makes more copies. Where the budget has none left, another stage gives up its own."""
+    nodes = f"""
+[[classes]]
+name = "single"
+cores = 1
+memory_gb = 16
+speed = 1.0
+
+[[nodes]]
+name = "node"
+class = "single"
+count = {count}
+"""
+    tight = search_of(nodes=nodes, max_reissue=max_reissue, most=8, rate_per_s=80.0)
+    found = tight.cheapest(0.0)  # as far as the nodes and the budget go
+    assert tight.allowed(found.sizes)
+    assert sum(size.replicas for size in found.sizes) == count
+
+
 def test_stragglers_are_cheaper_to_help_by_copies_than_by_replicas(search: Search) -> None:
     alone = search.only(SizeLevers(reissues=False))
     target = alone.cheapest(0.0).p99_ms * 1.02
@@ -128,6 +150,15 @@ def test_a_faster_node_works_less_long() -> None:
     assert fast is not None
     assert slow is not None
     assert slow.utilisation == pytest.approx(2 * fast.utilisation)
+
+
+def test_a_faster_node_works_less_long_in_the_check_of_an_answer_too() -> None:
+    trials = search_of(nodes=NODES, most=8).trials
+    fast, slow = (verify(trials, (StageSize(4, place),) * 2, seed=1) for place in range(2))
+    assert fast is not None
+    assert slow is not None
+    for stage in trials.names:
+        assert slow.utilisation[stage] == pytest.approx(2 * fast.utilisation[stage], rel=1e-3)
     assert slow.latency_ms.mean() > fast.latency_ms.mean()
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import SizeSettings, SizeStudy, StageNeed, UnmetTargetError, study_size
-from kwiken.allocator.capacity.marginals import marginals
+from kwiken.allocator.capacity.marginals import marginals, slowest_stage
 from kwiken.allocator.capacity.outcomes import start_with_given
 from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.placement import Placement, nodes_from_toml
 from kwiken.base.errors import InputError
@@ -27,6 +29,37 @@ CREATED = "2026-01-01T00:00:00Z"
 
 def settings(**changed: object) -> SizeSettings:
     return replace(SizeSettings(target_p99_ms=80.0, rate_per_s=150.0, created=CREATED), **changed)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class StageNode:
+    name: str
+    after: tuple[str, ...] = ()
+
+
+class Recorded:
+    """Latencies in place of those that a search has simulated: two stages side by side."""
+
+    def __init__(self, **latency_ms: np.ndarray) -> None:
+        stages = [StageNode(name) for name in latency_ms]
+        profile = SimpleNamespace(stages=stages)
+        self.trials = SimpleNamespace(names=tuple(latency_ms), model=SimpleNamespace(profile=profile))
+        self._latency_ms = latency_ms
+
+    def stage_latencies(self, sizes: Sizes) -> list[np.ndarray]:
+        del sizes
+        return list(self._latency_ms.values())
+
+    def latencies(self, sizes: Sizes) -> np.ndarray:
+        return np.max(self.stage_latencies(sizes), axis=0)
+
+
+def test_the_slowest_stage_is_one_that_slow_requests_wait_for() -> None:
+    """What slows down beside a longer stage is waited for by nobody."""
+    long, beside = np.full(200, 300.0), np.full(200, 10.0)
+    long[:2], beside[:2] = 400.0, 390.0
+    found = slowest_stage(cast("Search", Recorded(long=long, beside=beside)), ())
+    assert found == ("long", pytest.approx(100.0))
 
 
 @pytest.fixture(scope="module")

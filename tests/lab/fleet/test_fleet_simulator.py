@@ -156,6 +156,13 @@ def test_a_failed_node_loses_its_work_and_takes_none_until_it_is_up() -> None:
     assert np.isnan(never.finished_s[0])
 
 
+def test_what_a_failed_node_ran_goes_before_those_that_wait() -> None:
+    jobs = tuple(batch(f"j{n}", float(n), 10.0) for n in range(3))
+    found = played(Scenario("down", cluster(1), jobs, (Outage(0, 4.0, 9.0),)))
+    assert found.finished_s.tolist() == [19.0, 29.0, 39.0]
+    assert found.restarts.tolist() == [1, 0, 0]
+
+
 def test_a_workload_with_other_replicas_gets_new_ones_at_once() -> None:
     job = batch("a", 0.0, 20.0, need=2.0, most=2)
     found = played(Scenario("spare", cluster(3), (job,), (Outage(0, 5.0),)), "quasar")
