@@ -13,11 +13,13 @@ import csv
 import gzip
 import io
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from benchmarks.harness import Row
 from kwiken.allocator.workloads import (
@@ -116,14 +118,17 @@ def run_public(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is c
     """Rows of the gate, by matrix, number of entries and choice of columns."""
     rows: list[Row] = []
     pooled = Cell()
-    for matrix in matrices():
-        for count in REVEALED:
-            for way in ("random", "chosen"):
-                found = cell(matrix, count, way, QUICK_TASKS if quick else None)
-                what = f"run times, {matrix.name}, {count} {way} of {matrix.rows.shape[1]}, tasks left out"
-                rows += [*_gates(what, found), *_coverage(what, found)]
-                for interval, held in found.held.items():
-                    pooled.held.setdefault(interval, []).extend(held)
+    wanted = [
+        (matrix, count, way) for matrix in matrices() for count in REVEALED for way in ("random", "chosen")
+    ]
+    calls = (delayed(cell)(*each, QUICK_TASKS if quick else None) for each in wanted)
+    cells = Parallel(n_jobs=-1, return_as="generator")(calls)
+    for (matrix, count, way), found in zip(wanted, cells, strict=True):
+        what = f"run times, {matrix.name}, {count} {way} of {matrix.rows.shape[1]}, tasks left out"
+        print(f"measured: {what}", file=sys.stderr, flush=True)
+        rows += [*_gates(what, found), *_coverage(what, found)]
+        for interval, held in found.held.items():
+            pooled.held.setdefault(interval, []).extend(held)
     return [*rows, *_coverage("run times, all of these", pooled)]
 
 
