@@ -127,6 +127,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
         say(f"  {path.share:6.1%}  {' -> '.join(path.stages)}")
     if len(story.paths) > MAX_PATHS_SHOWN:
         say(f"          and {len(story.paths) - MAX_PATHS_SHOWN} more")
+    say(*_joint_lines(story))
     say(*_heat_lines(story.heat))
 
 
@@ -148,6 +149,19 @@ def _effective(story: Explanation) -> str:
         f"effective: {len(waits)} of {len(story.stages)} stages; "
         f"stages that each comes after: {middle} in the median, {most} at most"
     )
+
+
+def _joint_lines(story: Explanation) -> Iterator[str]:
+    """Lines on how far stages are independent of each other, and copies of their calls."""
+    kinds = (("pairs of stages", story.joint_stages), ("stages with copies", story.joint_copies))
+    found = [(name, joint) for name, joint in kinds if joint is not None]
+    if found:
+        yield ""
+    for name, joint in found:
+        yield (
+            f"correlation of latencies, {joint.pairs} {name}: below 0.1 for {joint.low:.0%}, "
+            f"above 0.5 for {joint.high:.0%}"
+        )
 
 
 def _variance_cut(stage: StageStory) -> str:

@@ -27,6 +27,7 @@ from kwiken.tail.curves import Curve, CurveBounds, curve_bounds, stage_curves
 from kwiken.tail.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
 from kwiken.tail.diagnosis.excess import SlowRequests, slow_in, slow_requests
 from kwiken.tail.diagnosis.heat_map import Heat, heat_maps
+from kwiken.tail.diagnosis.joint_slowness import JointSlowness, joint_copies, joint_stages
 from kwiken.tail.diagnosis.slow_replicas import SlowReplica, slow_replicas
 from kwiken.tail.simulation import ROWS, PairedSimulation
 
@@ -105,6 +106,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
         slow_replicas: replicas that answer more slowly than others of their service, costliest first.
         contradicted: share of the requests whose latency differs by more than a tenth from the one that their
             stages add up to; such requests may occur where copies were sent while the service was traced.
+        joint_stages: how pairs of stages correlate; None where no two stages vary over the same requests.
+        joint_copies: how calls correlate with their copies, a value a stage; None where few had a copy.
     """
 
     service: str
@@ -120,6 +123,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     heat: tuple[Heat, ...] = ()
     slow_replicas: tuple[SlowReplica, ...] = ()
     contradicted: float = 0.0
+    joint_stages: JointSlowness | None = None
+    joint_copies: JointSlowness | None = None
 
 
 def explain(
@@ -182,6 +187,8 @@ def explain(
         heat=heat_maps(profile),
         slow_replicas=slow_replicas(profile.instances),
         contradicted=float(contradicted(profile).mean()),
+        joint_stages=joint_stages(profile),
+        joint_copies=joint_copies(profile),
     )
 
 

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from kwiken.base.errors import InputError
 from kwiken.lab.populations import fan_out_queries
-from kwiken.lab.reproduction.kwiken.learned_wait import LearnedWait, _Sums, tune_learned_wait
+from kwiken.lab.reproduction.kwiken.partial_answers.learned_wait import LearnedWait, _Sums, tune_learned_wait
 from kwiken.tail.partial import Responders, apply_rule, tune_fixed_timeout
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.reproduction.kwiken import held_out, incomplete, reissues, search
+from kwiken.lab.reproduction.kwiken import held_out, reissues
+from kwiken.lab.reproduction.kwiken.comparisons import scatter
+from kwiken.lab.reproduction.kwiken.partial_answers import incomplete
 from kwiken.lab.reproduction.kwiken.reissues import DagResult
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -74,7 +76,7 @@ def test_the_variance_of_a_dag_is_bounded_by_the_sum_of_its_stages(seeds: list[l
 
 
 def test_p99_follows_the_sum_of_variances() -> None:
-    order, _ = search.conclude_scatter([search.scatter(1)]).rows
+    order, *_ = scatter.conclude_scatter([scatter.scatter(1)]).rows
     assert order.ours > 0.9
 
 

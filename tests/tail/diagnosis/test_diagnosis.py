@@ -18,7 +18,11 @@ from kwiken.lab.reproduction.kwiken.late_requests import (
     run_global_reissue,
     tune_global_reissue,
 )
-from kwiken.lab.reproduction.kwiken.order_statistics import order_quantile, rank_for, wait_for_fraction_gain
+from kwiken.lab.reproduction.kwiken.partial_answers.order_statistics import (
+    order_quantile,
+    rank_for,
+    wait_for_fraction_gain,
+)
 from kwiken.model.latency import end_to_end, parents_first
 from kwiken.tail.apportion import sumvar
 from kwiken.tail.curves import Curve, reissue_curve

@@ -60,7 +60,7 @@ def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
     cuts = [percent(float(np.mean([dag[rho] for dag in dags]))) for rho in CORRELATIONS]
     rows = tuple(
         row(
-            "Section 5.2",
+            "Section 2.1.2",
             f"mean p99 cut at 5%, copies' correlation {rho:g}, %",
             cut,
             source="below 0.1 for 90% of the stages" if rho == 0.1 else "",  # noqa: PLR2004
@@ -70,7 +70,7 @@ def conclude_correlated(results: list[list[dict[float, float]]]) -> Findings:
     )
     line = PlotSeries("SumVar", CORRELATIONS, cuts)
     title = "gain against the correlation of copies"
-    return Findings(rows, (Plot("Section 5.2", title, "correlation", "mean p99 cut, %", (line,)),))
+    return Findings(rows, (Plot("Section 2.1.2", title, "correlation", "mean p99 cut, %", (line,)),))
 
 
 def policies(distribution: str, seed: int) -> dict[str, list[float]]:
@@ -97,7 +97,7 @@ def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
         for place, cost in enumerate(COSTS):
             for name, values in result.items():
                 metric = f"variance left at {cost:.0%}, {name}, {distribution}"
-                rows.append(row("Section 5.2.1", metric, round(values[place], 3)))
+                rows.append(row("Section 5.3.1", metric, round(values[place], 3)))
     return Findings(tuple(rows))
 
 
@@ -122,7 +122,7 @@ def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings
         )
         least = np.min(two / one)
         note = f"population C; the better of double and DoubleR over SingleR: least ratio {least:.3f}"
-        rows.append(row("Section 5.2.1", metric, int((two < (1 - MIN_VARIANCE_FALL) * one).sum()), note=note))
+        rows.append(row("Section 5.3.1", metric, int((two < (1 - MIN_VARIANCE_FALL) * one).sum()), note=note))
     return Findings(tuple(rows))
 
 

@@ -17,7 +17,17 @@ from kwiken.lab.populations import (
     population,
 )
 from kwiken.lab.reproduction.kwiken.trial import DagTrial, Sample
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    gain,
+    order_row,
+    percent,
+    row,
+)
 from kwiken.tail.apportion import sumvar
 from kwiken.tail.curves import lower_hull, reissue_curve
 from kwiken.tail.partial import (
@@ -38,6 +48,8 @@ COST_SHARE = 0.32  # share of each fan-out in the DAG's whole cost
 LOSS = 0.001  # utility that may be lost, a share
 LOSSES = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
 REISSUES = (0.01, 0.03, 0.1, 1.0)  # reissue budgets, as shares of all work
+LOSS_AT = (0.01, 0.03, 0.1)  # reissue budgets at which the loss is swept
+NEARLY_ALL = 0.98  # share of the cut at the largest loss from which more loss counts as of no use
 SHOWN_STAGES = 10  # stages that panel (c) shows
 MIN_BUDGET_SHARE = 0.001  # share of the budget from which a stage counts as one that gets budget
 PANEL_C = ("variance", "budget")
@@ -158,7 +170,10 @@ def combined(seed: int) -> dict[str, list[float]]:
         "loss only": [gain(base, _reissued(by_loss[loss], 0.0)) for loss in (LOSS, 0.01)],
         "both": cuts(by_loss[LOSS], REISSUES),
         "simple": cuts(simple, REISSUES),
-        "by loss": [gain(base, _reissued(shortened, 0.03)) for shortened in by_loss.values()],
+        **{
+            f"by loss at {budget:.0%}": [gain(base, _reissued(one, budget)) for one in by_loss.values()]
+            for budget in LOSS_AT
+        },
         **_panel_c(by_loss[LOSS]),
     }
 
@@ -189,7 +204,56 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
             rows.append(row("Figure 5.8", metric, percent(cut), source=source, note=note))
     for loss, cut in zip(("0.1%", "1%"), found["loss only"], strict=True):
         rows.append(row("Figure 5.8", f"p99 cut, {loss} loss, no reissues, %", percent(cut), note=note))
-    return Findings((*rows, *_panel_c_rows(results)), _panels(found))
+    return Findings((*rows, *_relation_rows(results), *_panel_c_rows(results)), _panels(found))
+
+
+def _relation_rows(results: list[dict[str, list[float]]]) -> tuple[ReproducedRow, ...]:
+    """Rows of the relations between the levers: what one adds to the other, and their orders by DAG."""
+
+    def mean(key: str, place: int) -> float:
+        return float(np.mean([result[key][place] for result in results]))
+
+    one, three, ten = (REISSUES.index(budget) for budget in LOSS_AT)
+    tenth, most = LOSSES[1:].index(LOSS), -1
+    note = f"mean of {len(results)} DAGs"
+    lines = (
+        ("0.1% loss and 3% reissues less 0.1% loss", mean("both", three) - mean("loss only", 0), "about 20"),
+        (
+            "1% loss less 0.1% loss, both with 3% reissues",
+            mean("by loss at 3%", most) - mean("by loss at 3%", tenth),
+            "little",
+        ),
+        (
+            "0.1% loss and 1% reissues less 10% reissues",
+            mean("both", one) - mean("reissues only", ten),
+            "> 0",
+        ),
+        ("0.1% loss and 1% reissues less 1% loss", mean("both", one) - mean("loss only", 1), "> 0"),
+    )
+    rows = [
+        row("Figure 5.8b", f"p99 cut, {words}, points", percent(ours), source=source, note=note)
+        for words, ours, source in lines
+    ]
+    for budget in LOSS_AT:
+        useful = float(np.mean([_useful_loss(result[f"by loss at {budget:.0%}"]) for result in results]))
+        metric = f"least loss that gives 98% of the cut at 1% loss, with {budget:.0%} reissues, %"
+        source = "grows with the reissues"
+        rows.append(row("Figure 5.8b", metric, round(100 * useful, 3), source=source, note=note))
+    both = [
+        result["both"][three] > max(result["reissues only"][three], result["loss only"][0])
+        for result in results
+    ]
+    simple = [result["both"][three] > result["simple"][three] for result in results]
+    words = "0.1% loss and 3% reissues > either alone, p99 cut"
+    rows.append(order_row("Figure 5.8b", words, both, "both > either", "DAGs in place of seeds"))
+    words = "Kwiken for both > its reissues with wait-for-fraction, p99 cut"
+    rows.append(order_row("Figure 5.8b", words, simple, "Kwiken ahead", "DAGs in place of seeds"))
+    return tuple(rows)
+
+
+def _useful_loss(cuts: list[float]) -> float:
+    """Least loss, a share, with nearly the cut of the largest loss."""
+    return next(loss for loss, cut in zip(LOSSES[1:], cuts, strict=True) if cut >= NEARLY_ALL * cuts[-1])
 
 
 def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[ReproducedRow, ...]:
@@ -223,7 +287,7 @@ def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
     budgets = [100 * budget for budget in REISSUES]
     left = tuple(PlotSeries(key, budgets, [percent(cut) for cut in found[key]]) for key in VARIANTS)
     losses = [100 * loss for loss in LOSSES[1:]]
-    right = PlotSeries("3% reissues", losses, [percent(cut) for cut in found["by loss"]])
+    right = PlotSeries("3% reissues", losses, [percent(cut) for cut in found["by loss at 3%"]])
     ranks = list(range(1, SHOWN_STAGES + 1))
     stages = tuple(PlotSeries(f"share of {key}", ranks, [percent(v) for v in found[key]]) for key in PANEL_C)
     title = "p99 cut by reissue budget at a loss of 0.1%"

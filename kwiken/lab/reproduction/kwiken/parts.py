@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, incomplete, reissues, search
+from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, partial_answers, reissues
+from kwiken.lab.reproduction.kwiken.causes import NOT_REPRODUCED, heat_part
+from kwiken.lab.reproduction.kwiken.comparisons import chunks_part, scatter_part, search_part
 from kwiken.lab.reproduction.kwiken.late_requests import late_parts
-from kwiken.lab.reproduction.rows import Part
+from kwiken.lab.reproduction.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
@@ -17,10 +19,14 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         reissues.part(seeds),
         reissues.other_populations(),
         reissues.curves_part(0),
-        *incomplete.parts(0),
+        *partial_answers.parts(0),
+        heat_part(0),
         *late_parts(0),
         combined.part(0, dags=3),
-        *search.parts(0),
+        scatter_part(0),
+        chunks_part(0),
+        search_part(0),
         *beyond.parts(0),
         held_out.part(0),
+        unreproduced(NOT_REPRODUCED),
     )

@@ -22,7 +22,17 @@ from kwiken.lab.reproduction.kwiken.shape import (
     shape_rows,
 )
 from kwiken.lab.reproduction.kwiken.trial import DagTrial
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    gain,
+    order_row,
+    percent,
+    row,
+)
 from kwiken.model.latency import critical_path
 from kwiken.tail.apportion import Allocation, equal_budget, sumvar, uniform_fraction
 
@@ -172,6 +182,7 @@ def conclude(seeds: list[list[DagResult]]) -> Findings:
             *_weight_rows(dags),
             *_late_rows(seeds),
             *_split_rows(dags),
+            *_order_rows(seeds),
         ),
         plots=(*shape_plots(shapes), _budget_plot(dags), _percentile_plot(dags), _split_plot(dags)),
     )
@@ -214,11 +225,36 @@ def _even_spread_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
             ("SumVar", [dag.sumvar[budget] for dag in dags]),
             *((label, [dag.even_spreads[label][budget] for dag in dags]) for label in EVEN_SPREADS),
         ):
-            rows.append(row("Section 5.6", f"mean p99 cut at {budget:.0%}, {label}, %", _mean(values)))
+            rows.append(row("Section 5.4.2", f"mean p99 cut at {budget:.0%}, {label}, %", _mean(values)))
     note = f"the same fraction at every stage, at a cost of {PRODUCTION_COST:.1%}"
     cut = _mean([dag.production for dag in dags])
     rows.append(
-        row("Section 5.6", "mean p99 cut by time-outs as in production, %", cut, source="3", note=note)
+        row("Section 5.4.2", "mean p99 cut by time-outs as in production, %", cut, source="3", note=note)
+    )
+    return tuple(rows)
+
+
+def _order_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
+    """Rows of the orders of allocations and of percentiles, each by the means over a seed's DAGs."""
+    fraction, equal = EVEN_SPREADS
+    rows = []
+    for budget in (0.01, 0.05):
+        means = [
+            (
+                float(np.mean([dag.sumvar[budget] for dag in seed])),
+                float(np.mean([dag.even_spreads[fraction][budget] for dag in seed])),
+                float(np.mean([dag.even_spreads[equal][budget] for dag in seed])),
+            )
+            for seed in seeds
+        ]
+        words = f"SumVar > same fraction > same budget, mean p99 cut at {budget:.0%}"
+        rows.append(order_row("Section 5.4.2", words, [a > b > c for a, b, c in means], "in this order"))
+    by_percentile = [np.mean([dag.at_5 for dag in seed], axis=0) for seed in seeds]
+    words = "p50 < p75 < p90 < p95 < p99, mean cut at 5%"
+    rows.append(
+        order_row(
+            "Figure 5.5b", words, [bool((np.diff(cuts) > 0).all()) for cuts in by_percentile], "in this order"
+        )
     )
     return tuple(rows)
 

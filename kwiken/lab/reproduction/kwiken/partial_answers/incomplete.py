@@ -10,9 +10,23 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.lab.populations import fan_out_queries
-from kwiken.lab.reproduction.kwiken.learned_wait import tune_learned_wait
-from kwiken.lab.reproduction.kwiken.order_statistics import rank_for, wait_for_fraction_gain
-from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
+from kwiken.lab.reproduction.kwiken.partial_answers.learned_wait import tune_learned_wait
+from kwiken.lab.reproduction.kwiken.partial_answers.order_statistics import (
+    order_quantile,
+    rank_for,
+    wait_for_fraction_gain,
+)
+from kwiken.lab.reproduction.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    gain,
+    order_row,
+    percent,
+    row,
+)
 from kwiken.tail.partial import (
     Responders,
     StopRule,
@@ -27,7 +41,9 @@ RUNS, QUERIES = 20, 1000  # as few queries as the source's own rows suggest
 LOSS = 0.001  # utility that may be lost, a share
 PERCENTILES = (50, 75, 90, 95, 99)
 LOSSES = (0.0005, 0.001, 0.002, 0.005, 0.01)
+SWEPT = (95, 99)  # percentiles that are shown by loss
 SEEDS = 3
+WIDE_RESPONDERS = 1000  # responders of the fan-out whose p99 section 1.3 names
 FEW_RESPONDERS = 300  # responders of a service whose loss budget is less than one of them
 SHOWN, STEP = 2000, 20  # queries to choose from, and every k-th responder to draw
 
@@ -108,7 +124,10 @@ def rules(seed: int) -> dict[str, dict[str, list[float]]]:
             "loss": [float(lost.mean())],
         }
     sweep = [apply_rule(tune_stop_rule(train, loss=loss).rule, test)[0] for loss in LOSSES]
-    found["sweep"] = {"p99": [_cuts(base, latency)[-1] for latency in sweep]}
+    found["sweep"] = {
+        f"p{percentile}": [_cuts(base, latency)[PERCENTILES.index(percentile)] for latency in sweep]
+        for percentile in SWEPT
+    }
     return found
 
 
@@ -149,8 +168,36 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
         metric = f"loss on queries not tuned on, {name}, %"
         source = "slightly above 0.1" if name in RANKED else ""
         rows.append(row("Figure 5.6", metric, lost, source=source, note=note))
-    rows += [_few_responders(), *_stop_rows(found["stops"])]
+    rows += _sweep_rows(found["sweep"], note)
+    rows += [_few_responders(), _rank_row(results), *_stop_rows(found["stops"])]
     return Findings(tuple(rows), _plots(found))
+
+
+def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[ReproducedRow]:
+    """Rows of the cuts by Kwiken's rule at every loss."""
+    return [
+        row(
+            "Figure 5.6",
+            f"cut of {percentile} at a loss of {100 * loss:g}%, Kwiken, by loss, %",
+            percent(cut),
+            source=SOURCE["Kwiken", int(percentile[1:])] if loss == LOSS else "grows with the loss",
+            note=note,
+        )
+        for percentile, cuts in sweep.items()
+        for loss, cut in zip(LOSSES, cuts, strict=True)
+    ]
+
+
+def _rank_row(results: list[dict[str, dict[str, list[float]]]]) -> ReproducedRow:
+    left = [[result[name]["variance"][0] for name in RANKED] for result in results]
+    words = f"variance left, {' < '.join(RANKED)}"
+    return order_row("Figure 5.6", words, [bool((np.diff(one) > 0).all()) for one in left], "in this order")
+
+
+def _wide_stage() -> ReproducedRow:
+    level = order_quantile(0.99, WIDE_RESPONDERS, WIDE_RESPONDERS)
+    metric = f"percentile of one server that is the p99 of a stage of {WIDE_RESPONDERS} servers"
+    return row("Section 1.3", metric, round(100 * level, 3), source="99.999", note="exact")
 
 
 def _few_responders() -> ReproducedRow:
@@ -202,16 +249,19 @@ SOURCE = {
 
 def _plots(found: dict[str, dict[str, list[float]]]) -> tuple[Plot, ...]:
     rules = tuple(PlotSeries(name, PERCENTILES, [percent(c) for c in found[name]["cuts"]]) for name in RULES)
-    sweep = PlotSeries("Kwiken", [100 * loss for loss in LOSSES], [percent(c) for c in found["sweep"]["p99"]])
+    losses = [100 * loss for loss in LOSSES]
+    sweep = tuple(
+        PlotSeries(name, losses, [percent(cut) for cut in cuts]) for name, cuts in found["sweep"].items()
+    )
     return (
         Plot("Figure 5.6", "cut by percentile at a loss of 0.1%", "percentile", "cut, %", rules),
-        Plot("Figure 5.6", "p99 cut by loss", "loss, %", "p99 cut, %", (sweep,), log_x=True),
+        Plot("Figure 5.6", "cut by loss, Kwiken", "loss, %", "cut, %", sweep, log_x=True),
     )
 
 
 def conclude_table(results: list[list[ReproducedRow]]) -> Findings:
-    """Rows of all lines of Table 5.2."""
-    return Findings(tuple(line for lines in results for line in lines))
+    """Rows of all lines of Table 5.2, and of section 1.3."""
+    return Findings((*(line for lines in results for line in lines), _wide_stage()))
 
 
 def parts(seed: int) -> tuple[Part, ...]:
