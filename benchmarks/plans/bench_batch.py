@@ -8,12 +8,14 @@ from benchmarks.harness import Row, side_by_side
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs import read_log
 from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
-from kwiken.batch.jobs.replay import Predictor, baselines_at
+from kwiken.batch.jobs.replay import Predictor, baselines_at, conformal_width, width_needed
 from kwiken.lab.queries import SimulatedQuery, draw_query, event_log, run_query
 
 # Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages
-# were served in the engine's order.
-FIRST_SEED = 53_000
+# were served in the engine's order, and queries from 53,000 with intervals that held too many.
+FIRST_SEED = 54_000
+TRIAL_SEED = 901  # of the queries by which the widths of intervals were set
+TRIAL_QUERIES = 400
 SMALL, LARGE = 10, 40  # executors of the known runs
 SLOTS = 1
 MOST_ERROR_ONE, MOST_ERROR_TWO = 0.06, 0.10
@@ -22,12 +24,16 @@ TUPLES, LOOPED = 10_000, 100
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    return [*predictions(4 if quick else 60), *tuples(2 if quick else 9)]
+    return [
+        *predictions(4 if quick else 200),
+        *widths(12 if quick else TRIAL_QUERIES),
+        *tuples(2 if quick else 9),
+    ]
 
 
-def ran(query: SimulatedQuery, executors: int, seed: int) -> BatchJob:
+def ran(query: SimulatedQuery, executors: int, seed: int, first: int = FIRST_SEED) -> BatchJob:
     """Run a query, write its event log, and read it as a user's log is read."""
-    rng = np.random.default_rng([FIRST_SEED, seed, executors])
+    rng = np.random.default_rng([first, seed, executors])
     found = read_log(
         event_log(run_query(query, executors, SLOTS, rng), f"app-{seed}"), name="log", where="log"
     )
@@ -79,6 +85,25 @@ def predictions(queries: int) -> list[Row]:
             )
         )
     return rows
+
+
+def widths(queries: int) -> list[Row]:
+    """Share of the intervals' widths that nine of ten trial queries need; 1 means that they fit."""
+    needed: dict[str, list[float]] = {"one run": [], "two runs": []}
+    for seed in range(queries):
+        query = draw_query(f"query {seed}", np.random.default_rng([TRIAL_SEED, seed]))
+        small, large = (ran(query, n, seed, TRIAL_SEED) for n in (SMALL, LARGE))
+        for case, known, n in (("one run", [small], 2 * SMALL), ("two runs", [small, large], 2 * LARGE)):
+            actual = ran(query, n, seed, TRIAL_SEED).took_ms
+            needed[case].append(width_needed(Predictor(known).at(n), actual))
+    return [
+        Row(
+            name=f"width of the intervals that {queries} trial queries need, from {case}",
+            ours=conformal_width(shares) or 0.0,
+            unit="of it",
+        )
+        for case, shares in needed.items()
+    ]
 
 
 def tuples(rounds: int) -> list[Row]:

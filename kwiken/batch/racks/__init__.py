@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from kwiken.batch.racks.admission import (
+    JudgedOffer as JudgedOffer,
+    admission_tree as admission_tree,
+    judge_offers as judge_offers,
+    offers_in_time as offers_in_time,
+)
 from kwiken.batch.racks.bounds import online_bound_as_printed_s as online_bound_as_printed_s
 from kwiken.batch.racks.data_places import place_data as place_data
 from kwiken.batch.racks.document import (

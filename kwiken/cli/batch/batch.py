@@ -16,6 +16,10 @@ COMMANDS: Final = {
     "predict": LazyCommand(
         "kwiken.cli.batch.batch_predict", "Predict how long a job takes with other executors, links or input."
     ),
+    "admit": LazyCommand(
+        "kwiken.cli.batch.racks.batch_admit",
+        "Reserve executors and bandwidth for jobs with deadlines, so that balance is kept.",
+    ),
     "copies": LazyCommand(
         "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
     ),

@@ -17,7 +17,7 @@ from kwiken.cli.batch.quantities import (
     InputSizeType,
     spread,
 )
-from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout, seconds_of
+from kwiken.cli.shared import given, json_option, needs_extra, refuse_shared_stdout, seconds_of
 
 if TYPE_CHECKING:
     from kwiken.batch.jobs import BatchJob
@@ -27,6 +27,7 @@ AROUND: Final = 4  # times fewer and more executors than known, where none are n
 MAX_SLOTS_EACH: Final = 1024
 MAX_MACHINES: Final = 100_000
 MS: Final = 1000.0
+GBPS: Final = 1e9 / 8  # bytes per second
 
 
 @click.command()
@@ -40,6 +41,16 @@ MS: Final = 1000.0
     type=click.IntRange(1, MAX_SLOTS_EACH),
     metavar="N",
     help="Tasks that an executor runs at once; as in the runs without it.",
+)
+@click.option(
+    "--cluster",
+    metavar="FILE",
+    help="Nodes with racks, slots and links, in TOML, in place of the four options on links.",
+)
+@click.option(
+    "--beside",
+    metavar="FILE",
+    help="Placement of services by kwiken place: the slots they hold are not there; with --cluster.",
 )
 @click.option(
     "--machines",
@@ -75,6 +86,8 @@ def command(
     named: str | None,
     executors: tuple[int, ...] | None,
     slots: int | None,
+    cluster: str | None,
+    beside: str | None,
     machines: int | None,
     bandwidth: float | None,
     racks: int | None,
@@ -90,18 +103,20 @@ def command(
     sizes tell how task time grows with the cluster.
     """
     refuse_shared_stdout(picture=picture == "-", json=as_json)
-    if bandwidth is not None and machines is None:
-        raise click.UsageError("--bandwidth needs --machines, among which the data are spread")
-    if (racks is None) != (core is None) or (racks is not None and machines is None):
-        raise click.UsageError("--racks, --core and --machines go together")
+    _check_links(cluster, beside, machines, bandwidth, racks, core)
     if picture is not None:
         require("batch predict --picture", "report")
+    from kwiken.batch.jobs.replay import interval_width, runs_by_job
     from kwiken.cli.batch.job_inputs import timed_jobs_in
     from kwiken.cli.batch.predict_report import PredictedCurve, show, summary
 
-    runs = _runs(timed_jobs_in(jobs), named, jobs)
+    every = timed_jobs_in(jobs)
+    runs = _runs(every, named, jobs)
     network = _network(machines, bandwidth, racks, core)
     asked = executors or _around(runs)
+    if cluster is not None:
+        network, most = _on_cluster(cluster, beside, slots or _slots_of(runs))
+        asked = _within(asked, most, named=executors is not None, where=cluster)
     with progress("replaying"):
         found = PredictedCurve.of(
             runs,
@@ -110,6 +125,7 @@ def command(
             input_bytes=None if size is None else size.of(runs[-1].bytes.read),
             network=network,
             deadline_ms=None if deadline_s is None else MS * deadline_s,
+            width=interval_width(runs_by_job(every)),
         )
     if as_json:
         print_json(summary(found))
@@ -122,6 +138,29 @@ def command(
 
         write_text(picture, draw_prediction(found))
         note_written(picture)
+
+
+def _check_links(
+    cluster: str | None,
+    beside: str | None,
+    machines: int | None,
+    bandwidth: float | None,
+    racks: int | None,
+    core: float | None,
+) -> None:
+    """Check that the options on links belong together.
+
+    Raises:
+        click.UsageError: says which do not.
+    """
+    if cluster is not None and (option := given("machines", "bandwidth", "racks", "core")) is not None:
+        raise click.UsageError(f"{option} and --cluster both state the links; choose one")
+    if beside is not None and cluster is None:
+        raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
+    if bandwidth is not None and machines is None:
+        raise click.UsageError("--bandwidth needs --machines, among which the data are spread")
+    if (racks is None) != (core is None) or (racks is not None and machines is None):
+        raise click.UsageError("--racks, --core and --machines go together")
 
 
 def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
@@ -140,6 +179,48 @@ def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]
         known = some_of(group[0].name if named is None else group[0].id for group in groups)
         raise InputError(f"holds several jobs; name one by --job: {known}", where=where)
     return groups[0]
+
+
+def _slots_of(runs: list[BatchJob]) -> int:
+    """Number of tasks that an executor of the last run with executors runs at once."""
+    return max(span.slots for run in runs for span in run.executors)
+
+
+def _on_cluster(path: str, beside: str | None, slots_each: int) -> tuple[NetworkBounds, int]:
+    """Links of a cluster by its slowest, and the number of executors that its slots hold.
+
+    Raises:
+        InputError: the document, or a cluster without room for one executor.
+    """
+    from kwiken.batch.jobs.replay import NetworkBounds
+    from kwiken.cli.batch.racks import cluster_in
+
+    cluster, held = cluster_in(path, beside)
+    most = int((cluster.slots // slots_each).sum())
+    if most < 1:
+        raise InputError(f"no node has {slots_each} free slots, which an executor takes{held}", where=path)
+    core = float((cluster.uplink_bytes_per_s / cluster.rack_sizes).min())
+    nic = float(cluster.nic_bytes_per_s.min())
+    machines, racks = len(cluster.slots), len(cluster.rack_names)
+    note(
+        f"{machines} nodes in {racks} racks hold {most} executors of {slots_each} slots; a node has "
+        f"{nic / GBPS:g} Gbit/s, and {core / GBPS:g} to other racks{held}"
+    )
+    return NetworkBounds(machines=machines, bytes_per_s=nic, racks=racks, core_bytes_per_s=core), most
+
+
+def _within(asked: tuple[int, ...], most: int, *, named: bool, where: str) -> tuple[int, ...]:
+    """Numbers of executors that a cluster holds.
+
+    Raises:
+        InputError: none of those that are named.
+    """
+    fit = tuple(n for n in asked if n <= most)
+    if not fit and named:
+        raise InputError(f"has slots for {most} executors, not for {asked[0]}", where=where)
+    if len(fit) < len(asked):
+        note(f"more than {most} executors do not fit on {where}, and are left out")
+    return fit if named else tuple(sorted({*fit, most})) if len(fit) < len(asked) else fit
 
 
 def _around(runs: list[BatchJob]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.replay import (
     MAX_SLOTS,
     JobPrediction,
+    IntervalWidth,
     ModelChoice,
     NetworkBounds,
     Predictor,
@@ -57,6 +58,7 @@ class PredictedCurve:
     slots_per_executor: int
     growth: float | None
     sizes: list[int]
+    width: IntervalWidth | None
 
     @classmethod
     def of(
@@ -68,6 +70,7 @@ class PredictedCurve:
         input_bytes: float | None,
         network: NetworkBounds | None,
         deadline_ms: float | None,
+        width: IntervalWidth | None = None,
     ) -> PredictedCurve:
         """Predict over executors.
 
@@ -77,11 +80,12 @@ class PredictedCurve:
             input_bytes: bytes of input; None for those of the runs.
             network: links that shuffles share; None for as fast as in the runs.
             deadline_ms: completion time that is wanted, milliseconds; None for none.
+            width: factor of the intervals' widths from runs held out; None for that of trial queries.
 
         Raises:
             InputError: too many slots, or other input where the runs tell no bytes.
         """
-        predictor = Predictor(runs)
+        predictor = Predictor(runs, width=1.0 if width is None else width.factor)
         most_slots = slots_per_executor or max(model.slots_per_executor for model in predictor.runs)
         if max(executors) * most_slots > MAX_SLOTS:
             raise InputError(
@@ -119,6 +123,7 @@ class PredictedCurve:
             slots_per_executor=slots_per_executor or predictor.runs[-1].slots_per_executor,
             growth=predictor.growth,
             sizes=predictor.sizes,
+            width=width,
         )
 
     @property
@@ -237,6 +242,11 @@ def _answers(found: PredictedCurve) -> list[str]:
 
 def _notes(found: PredictedCurve) -> None:
     note(f"model: {found.choice.model}; {found.choice.reason}")
+    if found.width is not None:
+        note(
+            f"intervals have {found.width.factor:.2f} of their usual width, from {found.width.held_out} runs of "
+            "these logs that were held out in turn"
+        )
     beyond = [point.executors for point in found.points] != found.sizes
     if found.growth is None and beyond:
         note("runs of one size do not tell how task time grows with the cluster; a small growth is assumed")
@@ -257,6 +267,8 @@ def summary(found: PredictedCurve) -> dict[str, Any]:
         "runs": len(found.runs),
         "known_executors": found.sizes,
         "slots_per_executor": found.slots_per_executor,
+        "interval_width": None if found.width is None else found.width.factor,
+        "runs_held_out": 0 if found.width is None else found.width.held_out,
         "model": found.choice.model,
         "held_out_errors": dict(found.choice.errors),
         "reason": found.choice.reason,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.model.nodes.document import (
+    RackCluster as RackCluster,
     cluster_from_toml as cluster_from_toml,
     nodes_from_toml as nodes_from_toml,
 )

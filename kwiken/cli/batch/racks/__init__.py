@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kwiken.cli.batch.racks.plan_inputs import (
         PlannedCluster as PlannedCluster,
         assumed_cluster as assumed_cluster,
+        cluster_in as cluster_in,
         read_cluster as read_cluster,
     )
     from kwiken.cli.batch.racks.plan_picture import draw_plan as draw_plan

@@ -14,6 +14,7 @@ from kwiken.cli.shared import MAX_PLACEMENT
 
 if TYPE_CHECKING:
     from kwiken.batch.racks import RackHardware
+    from kwiken.model.nodes import RackCluster
 
 MAX_CLUSTER_FILE: Final = 64 * MIB
 GBPS: Final = 1e9 / 8  # bytes per second
@@ -34,13 +35,15 @@ class PlannedCluster:
     told: str
 
 
-def read_cluster(path: str, beside: str | None) -> PlannedCluster:
-    """Racks of a document, without the slots that the services of a placement hold.
+def cluster_in(path: str, beside: str | None) -> tuple[RackCluster, str]:
+    """Nodes in racks of a document, without the slots that the services of a placement hold.
+
+    Returns:
+        The cluster, and the part of a sentence that says what the services hold; empty without a placement.
 
     Raises:
         InputError: names the file and what in it is wrong, or a rack without slots.
     """
-    from kwiken.batch.racks import RackHardware
     from kwiken.model.nodes import cluster_from_toml
 
     cluster = cluster_from_toml(read_text(path, MAX_CLUSTER_FILE), where=path)
@@ -54,17 +57,29 @@ def read_cluster(path: str, beside: str | None) -> PlannedCluster:
             for replica in workload.replicas:
                 used[replica.node] = used.get(replica.node, 0.0) + replica.cores
         cluster = cluster.without_cores(used)
-    slots = cluster.rack_slots
-    for empty in np.flatnonzero(slots == 0).tolist():
+    for empty in np.flatnonzero(cluster.rack_slots == 0).tolist():
         told = "the services hold all of it" if beside is not None else "give its classes slots"
         raise InputError(f"rack {cluster.rack_names[empty]!r} has no slot: {told}", where=path)
+    left = int(cluster.slots.sum())
+    return cluster, f"; services hold {whole - left} of {whole} slots" if beside is not None else ""
+
+
+def read_cluster(path: str, beside: str | None) -> PlannedCluster:
+    """Racks of a document, without the slots that the services of a placement hold.
+
+    Raises:
+        InputError: as `cluster_in`.
+    """
+    from kwiken.batch.racks import RackHardware
+
+    cluster, held = cluster_in(path, beside)
+    slots = cluster.rack_slots
     rack = RackHardware(
         slots=int(slots.min()),
         machines=int(cluster.rack_sizes.min()),
         nic_bytes_per_s=float(cluster.nic_bytes_per_s.min()),
         uplink_bytes_per_s=float(cluster.uplink_bytes_per_s.min()),
     )
-    held = f"; services hold {whole - int(slots.sum())} of {whole} slots" if beside is not None else ""
     sizes = (slots, cluster.rack_sizes, cluster.nic_bytes_per_s, cluster.uplink_bytes_per_s)
     unequal = any(len(set(each.tolist())) > 1 for each in sizes)
     smallest = "; racks differ, and all are planned as the smallest" if unequal else ""
