@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -115,8 +116,10 @@ def command(
     network = _network(machines, bandwidth, racks, core)
     asked = executors or _around(runs)
     if cluster is not None:
-        network, most = _on_cluster(cluster, beside, slots or _slots_of(runs))
-        asked = _within(asked, most, named=executors is not None, where=cluster)
+        place = _on_cluster(cluster, beside, slots or _slots_of(runs))
+        asked = _within(asked, place.most, named=executors is not None, where=cluster)
+        network = place.network
+        note(place.told)
     with progress("replaying"):
         found = PredictedCurve.of(
             runs,
@@ -186,8 +189,23 @@ def _slots_of(runs: list[BatchJob]) -> int:
     return max(span.slots for run in runs for span in run.executors)
 
 
-def _on_cluster(path: str, beside: str | None, slots_each: int) -> tuple[NetworkBounds, int]:
-    """Links of a cluster by its slowest, and the number of executors that its slots hold.
+@dataclass(frozen=True)
+class _OnCluster:
+    """Links and room of a cluster.
+
+    Attributes:
+        network: links, all as slow as the slowest.
+        most: number of executors that the slots hold.
+        told: sentence for users that says what the cluster is.
+    """
+
+    network: NetworkBounds
+    most: int
+    told: str
+
+
+def _on_cluster(path: str, beside: str | None, slots_each: int) -> _OnCluster:
+    """Links of a cluster, and the number of executors that its slots hold.
 
     Raises:
         InputError: the document, or a cluster without room for one executor.
@@ -202,11 +220,12 @@ def _on_cluster(path: str, beside: str | None, slots_each: int) -> tuple[Network
     core = float((cluster.uplink_bytes_per_s / cluster.rack_sizes).min())
     nic = float(cluster.nic_bytes_per_s.min())
     machines, racks = len(cluster.slots), len(cluster.rack_names)
-    note(
+    told = (
         f"{machines} nodes in {racks} racks hold {most} executors of {slots_each} slots; a node has "
         f"{nic / GBPS:g} Gbit/s, and {core / GBPS:g} to other racks{held}"
     )
-    return NetworkBounds(machines=machines, bytes_per_s=nic, racks=racks, core_bytes_per_s=core), most
+    network = NetworkBounds(machines=machines, bytes_per_s=nic, racks=racks, core_bytes_per_s=core)
+    return _OnCluster(network, most, told)
 
 
 def _within(asked: tuple[int, ...], most: int, *, named: bool, where: str) -> tuple[int, ...]:

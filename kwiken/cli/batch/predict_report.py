@@ -13,8 +13,8 @@ from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.replay import (
     MAX_SLOTS,
-    JobPrediction,
     IntervalWidth,
+    JobPrediction,
     ModelChoice,
     NetworkBounds,
     Predictor,
@@ -45,6 +45,7 @@ class PredictedCurve:
         surest: fewest executors whose upper bound meets it; None where none does or none is asked for.
         deadline_ms: completion time that is wanted, milliseconds; None where none is asked for.
         slots_per_executor: number of tasks that an executor runs at once.
+        width: factor of the intervals' widths from runs held out; None where there are too few.
     """
 
     runs: list[BatchJob]
@@ -244,8 +245,8 @@ def _notes(found: PredictedCurve) -> None:
     note(f"model: {found.choice.model}; {found.choice.reason}")
     if found.width is not None:
         note(
-            f"intervals have {found.width.factor:.2f} of their usual width, from {found.width.held_out} runs of "
-            "these logs that were held out in turn"
+            f"intervals have {found.width.factor:.2f} of their usual width, from {found.width.held_out} runs "
+            "of these logs that were held out in turn"
         )
     beyond = [point.executors for point in found.points] != found.sizes
     if found.growth is None and beyond:

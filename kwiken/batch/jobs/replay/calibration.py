@@ -53,7 +53,7 @@ def conformal_width(needed: Iterable[float]) -> float | None:
     """
     ordered = sorted(needed)
     rank = math.ceil(COVERED * (len(ordered) + 1))
-    return ordered[rank - 1] if MIN_HELD_OUT <= len(ordered) and rank <= len(ordered) else None
+    return ordered[rank - 1] if len(ordered) >= MIN_HELD_OUT and rank <= len(ordered) else None
 
 
 def interval_width(groups: Sequence[Sequence[BatchJob]]) -> IntervalWidth | None:

@@ -36,8 +36,8 @@ NOISE_OF_DOUBLING: Final = 0.015  # more for each doubling of the executors, fro
 GROWN_NOISE: Final = 0.045  # where the growth is known from two sizes
 NOISE_BETWEEN: Final = 0.03  # more for each doubling between known sizes
 NOISE_BELOW, NOISE_ABOVE = 0.08, 0.14  # more for each multiple beyond the known sizes, below and above
-# Shares of all these widths that nine of ten trial queries need, by split conformal prediction over 422 queries
-# of seeds 900 and 901, from runs of one size and of two. python -m benchmarks batch prints what is needed now.
+# Shares of all these widths that nine of ten trial queries need, by split conformal prediction over 422
+# queries of seeds 900 and 901, from runs of one size and of two. The benchmark `batch` prints what is needed.
 NEEDED_FROM_ONE: Final = 0.71
 NEEDED_FROM_TWO: Final = 0.76
 MOST_NOISE: Final = 0.9
