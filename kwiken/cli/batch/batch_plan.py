@@ -47,6 +47,11 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
     metavar="FILE",
     help="Placement of services by kwiken place: the slots they hold are not there.",
 )
+@click.option(
+    "--traffic",
+    metavar="FILE",
+    help="Traffic of services from kwiken traffic fit, in bytes: what it takes of the uplinks is not there.",
+)
 @click.option("--minimise", type=click.Choice(("makespan", "mean")), default="makespan", show_default=True)
 @click.option(
     "--racks", type=click.IntRange(1, MAX_RACKS), default=75, show_default=True, help="Number of racks."
@@ -100,6 +105,7 @@ def command(
     jobs: str,
     cluster: str | None,
     beside: str | None,
+    traffic: str | None,
     minimise: Any,
     racks: int,
     machines: int,
@@ -126,13 +132,13 @@ def command(
     from kwiken.cli.batch.job_inputs import jobs_in
     from kwiken.cli.batch.racks import assumed_cluster, read_cluster
 
-    if cluster is None and beside is not None:
-        raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
+    if cluster is None and (option := given("beside", "traffic")) is not None:
+        raise click.UsageError(f"{option} needs --cluster, whose nodes it names")
     if cluster is not None and (option := given(*ASSUMED)) is not None:
         raise click.UsageError(f"{option} and --cluster both state the racks; choose one")
     found = jobs_in(jobs)
     where = (
-        read_cluster(cluster, beside)
+        read_cluster(cluster, beside, traffic)
         if cluster is not None
         else assumed_cluster(racks, machines, slots, nic_gbps, oversubscription)
     )

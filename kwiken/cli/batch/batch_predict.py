@@ -16,6 +16,7 @@ from kwiken.cli.batch.quantities import (
     ExecutorRange,
     InputSize,
     InputSizeType,
+    Moment,
     spread,
 )
 from kwiken.cli.shared import given, json_option, needs_extra, refuse_shared_stdout, seconds_of
@@ -72,6 +73,13 @@ GBPS: Final = 1e9 / 8  # bytes per second
     help="Bytes of input, such as 20GB, or a multiple of the last run's, such as 1.5x.",
 )
 @click.option(
+    "--at",
+    "when_s",
+    type=Moment(),
+    metavar="TIME",
+    help="When the job is to start, UTC, such as 2026-01-30T09:00: its input is forecast from earlier runs.",
+)
+@click.option(
     "--deadline",
     "deadline_s",
     callback=seconds_of,
@@ -94,6 +102,7 @@ def command(
     racks: int | None,
     core: float | None,
     size: InputSize | None,
+    when_s: float | None,
     deadline_s: float | None,
     picture: str | None,
     as_json: bool,
@@ -104,6 +113,8 @@ def command(
     sizes tell how task time grows with the cluster.
     """
     refuse_shared_stdout(picture=picture == "-", json=as_json)
+    if size is not None and when_s is not None:
+        raise click.UsageError("--input and --at both say how much input there is; choose one")
     _check_links(cluster, beside, machines, bandwidth, racks, core)
     if picture is not None:
         require("batch predict --picture", "report")
@@ -125,7 +136,7 @@ def command(
             runs,
             asked,
             slots_per_executor=slots,
-            input_bytes=None if size is None else size.of(runs[-1].bytes.read),
+            input_bytes=_forecast(runs, when_s) if size is None else size.of(runs[-1].bytes.read),
             network=network,
             deadline_ms=None if deadline_s is None else MS * deadline_s,
             width=interval_width(runs_by_job(every)),
@@ -134,7 +145,7 @@ def command(
         print_json(summary(found))
     elif picture != "-":
         show(found)
-    if size is not None:
+    if size is not None or when_s is not None:
         note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
     if picture is not None:
         from kwiken.cli.batch.predict_picture import draw_prediction  # needs the libraries of reports
@@ -182,6 +193,22 @@ def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]
         known = some_of(group[0].name if named is None else group[0].id for group in groups)
         raise InputError(f"holds several jobs; name one by --job: {known}", where=where)
     return groups[0]
+
+
+def _forecast(runs: list[BatchJob], when_s: float | None) -> float | None:
+    """Bytes of input at a time: the mean of earlier runs at that hour of such days; None without a time.
+
+    Raises:
+        InputError: no earlier run at that hour of weekdays, or of weekends, as the day is.
+    """
+    if when_s is None:
+        return None
+    from kwiken.batch.jobs import predict_size
+
+    times = [run.submitted_ms / MS for run in runs]
+    found = predict_size(times, [run.bytes.read for run in runs], when_s)
+    note(f"input: {found / 1e9:.3g} GB, the mean of earlier runs at that hour of such days")
+    return found
 
 
 def _slots_of(runs: list[BatchJob]) -> int:

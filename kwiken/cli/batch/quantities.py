@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
@@ -79,6 +80,22 @@ class InputSize:
     def of(self, read: int) -> float:
         """Bytes of input, where the last run read `read`."""
         return self.bytes if self.bytes is not None else (self.times or 1.0) * read
+
+
+class Moment(click.ParamType[Any]):
+    """Moment such as 2026-01-30T09:00, UTC unless it says otherwise, as seconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a moment."""
+        if isinstance(value, float):
+            return value
+        try:
+            found = datetime.fromisoformat(str(value))
+        except ValueError:
+            return self.fail(f"{value!r} is no time; write 2026-01-30T09:00", param, ctx)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
 
 
 class InputSizeType(click.ParamType[Any]):

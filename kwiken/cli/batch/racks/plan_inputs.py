@@ -64,15 +64,25 @@ def cluster_in(path: str, beside: str | None) -> tuple[RackCluster, str]:
     return cluster, f"; services hold {whole - left} of {whole} slots" if beside is not None else ""
 
 
-def read_cluster(path: str, beside: str | None) -> PlannedCluster:
-    """Racks of a document, without the slots that the services of a placement hold.
+def read_cluster(path: str, beside: str | None, traffic: str | None = None) -> PlannedCluster:
+    """Racks of a document, without the slots that services hold and the bandwidth that they use.
+
+    Args:
+        path: name of the document of the cluster.
+        beside: name of a placement of services; None for none.
+        traffic: name of a traffic model of the services; None for none.
 
     Raises:
-        InputError: as `cluster_in`.
+        InputError: as `cluster_in`, and as `beside_traffic`.
     """
     from kwiken.batch.racks import RackHardware
 
     cluster, held = cluster_in(path, beside)
+    if traffic is not None:
+        from kwiken.cli.batch.racks.background import beside_traffic
+
+        background = beside_traffic(traffic, cluster)
+        cluster, held = background.cluster, f"{held}; {background.told}"
     slots = cluster.rack_slots
     rack = RackHardware(
         slots=int(slots.min()),
