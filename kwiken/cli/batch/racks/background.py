@@ -43,9 +43,7 @@ def beside_traffic(path: str, cluster: RackCluster) -> Background:
     """
     model = load_traffic(path)
     if model.unit != "bytes":
-        raise InputError(
-            "counts calls, which say nothing of bandwidth; learn it from flows with bytes", where=path
-        )
+        raise InputError("counts calls, not bytes; learn it from flows that state bytes", where=path)
     rack_of = {node.name: int(rack) for node, rack in zip(cluster.nodes.nodes, cluster.rack, strict=True)}
     rack = np.array([rack_of.get(one.node, NO_RACK) for one in model.endpoints], dtype=np.int64)
     source, target = (rack[ends] for ends in model.pairs)
