@@ -23,6 +23,9 @@ COMMANDS: Final = {
     "copies": LazyCommand(
         "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
     ),
+    "record": LazyCommand(
+        "kwiken.cli.batch.racks.batch_record", "Record the tasks of a running Dask, for fit to read."
+    ),
     "run": LazyCommand(
         "kwiken.cli.batch.racks.batch_run", "Run planned jobs on Dask, on the workers of their racks."
     ),

@@ -1,4 +1,4 @@
-"""Readers of job logs: Spark's event logs, Hadoop's job histories, tables of SWIM."""
+"""Readers of job logs: Spark's event logs, Hadoop's job histories, recordings of Dask, tables of SWIM."""
 
 from __future__ import annotations
 

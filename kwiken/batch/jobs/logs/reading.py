@@ -10,6 +10,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.logs.dask_tasks import HEAD as DASK_HEAD, DaskReader
 from kwiken.batch.jobs.logs.hadoop import JSON_HEAD, HadoopReader
 from kwiken.batch.jobs.logs.hadoop_one import HadoopOneReader
 from kwiken.batch.jobs.logs.spark import SparkReader
@@ -19,6 +20,9 @@ MAX_LINE: Final = 64 << 20  # bytes of one event; the largest hold a plan of a q
 LOOKED_AT: Final = 4096  # bytes of a line by which the kind is told
 LINES_LOOKED_AT: Final = 20  # lines that may be damaged before the first that tells the kind
 MAX_LOOKED_AT: Final = 4 << 20  # bytes of these, and of empty lines between them
+
+
+_Known = SparkReader | HadoopReader | HadoopOneReader | DaskReader | SwimReader
 
 
 class _Reader(Protocol):
@@ -97,7 +101,7 @@ def _take(reader: _Reader, line: bytes, found: LogFindings, where: str) -> None:
             found.first_problem = str(error)
 
 
-def _kind(line: bytes) -> tuple[str, type[SparkReader | HadoopReader | HadoopOneReader | SwimReader]] | None:
+def _kind(line: bytes) -> tuple[str, type[_Known]] | None:
     """Kind of a log by one of its first lines, and its reader; None where the line does not tell."""
     head = line[:LOOKED_AT].strip()
     if head.startswith(b"{") and b'"Event":' in head:
@@ -106,6 +110,8 @@ def _kind(line: bytes) -> tuple[str, type[SparkReader | HadoopReader | HadoopOne
         return "Hadoop job history", HadoopReader
     if head.startswith((b'Meta VERSION="', b"Job JOBID=", b"MapAttempt ", b"ReduceAttempt ")):
         return "Hadoop 1 job history", HadoopOneReader
+    if head.startswith(DASK_HEAD):
+        return "recording of Dask", DaskReader
     cells = head.split(b"\t")
     if len(cells) == COLUMNS and all(cell.isdigit() for cell in cells[1:]):
         return "table of SWIM", SwimReader

@@ -1,0 +1,87 @@
+"""Recorder of a Dask scheduler: its workers and tasks, as lines that `kwiken batch fit` reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, connect, workers_of
+from kwiken.base.errors import InputError
+
+TOPIC: Final = "kwiken-recorder"  # of the scheduler's events, by which lines come here
+FLUSH_S: Final = 0.2  # longest time that a line waits at the scheduler
+LOOK_S: Final = 1.0  # between two looks at whether the scheduler is there
+MS: Final = 1000
+Write = Callable[[str], None]
+
+
+async def record(address: str, name: str, write: Write, stop: asyncio.Event) -> int:
+    """Record the tasks of a scheduler until asked to stop or the scheduler is gone; the number of tasks.
+
+    Args:
+        address: HOST:PORT of the scheduler.
+        name: name of the job that the tasks are taken as.
+        write: takes one line without its end.
+        stop: set when the recording is to end.
+
+    Raises:
+        InputError: no scheduler answers at the address.
+    """
+    try:
+        client = await connect(address)
+    except (OSError, TimeoutError) as error:
+        raise InputError(f"no scheduler of Dask answers: {error}", where=address) from error
+    tasks = 0
+
+    def take(event: Any) -> None:
+        nonlocal tasks
+        for line in event[1]:
+            tasks += "group" in line
+            write(_line(line))
+
+    now = round(MS * time.time())
+    write(
+        json.dumps({"recorded": "dask", "version": 1, "name": name, "began_ms": now}, separators=(",", ":"))
+    )
+    try:
+        client.subscribe_topic(TOPIC, take)
+        await client.register_plugin(_plugin(), name=TOPIC)
+        await _until(stop, client)
+        with contextlib.suppress(OSError, TimeoutError, ValueError):
+            await client.unregister_scheduler_plugin(TOPIC)
+            await asyncio.sleep(2 * FLUSH_S)
+    finally:
+        with contextlib.suppress(OSError, TimeoutError):
+            await client.close()
+    write(_line({"ended_ms": round(MS * time.time())}))
+    return tasks
+
+
+async def _until(stop: asyncio.Event, client: Any) -> None:
+    """Wait until asked to stop, or until the scheduler does not answer."""
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_S)
+            return
+        try:
+            await asyncio.wait_for(workers_of(client), 10 * LOOK_S)
+        except (OSError, TimeoutError):
+            return
+
+
+def _line(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _plugin() -> Any:
+    """Plugin that is sent with its code: the scheduler needs no kwiken."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    from kwiken.apps.batch_run import scheduler_plugin
+
+    cloudpickle.register_pickle_by_value(scheduler_plugin)
+    return scheduler_plugin.TaskRecorder(TOPIC, FLUSH_S, RACK_RESOURCE)
