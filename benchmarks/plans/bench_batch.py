@@ -1,6 +1,8 @@
-"""Benchmark of batch jobs: error of predictions, what intervals hold, and tuples in one call."""
+"""Benchmark of batch jobs: error of predictions, what intervals hold, tuples in one call, time of reading."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 
@@ -21,6 +23,7 @@ SLOTS = 1
 MOST_ERROR_ONE, MOST_ERROR_TWO = 0.06, 0.10
 COVERED = (0.85, 0.95)
 TUPLES, LOOPED = 10_000, 100
+READ_QUERIES = 40  # whose event logs are read
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -28,6 +31,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
         *predictions(4 if quick else 200),
         *widths(12 if quick else TRIAL_QUERIES),
         *tuples(2 if quick else 9),
+        *reading(2 if quick else 9),
     ]
 
 
@@ -132,6 +136,29 @@ def tuples(rounds: int) -> list[Row]:
             f"{TUPLES} tuples of machines and bandwidth in one call",
             in_one_call,
             (f"{LOOPED} tuples in a Python loop", in_a_loop),
+            rounds=rounds,
+            unit="ms",
+            scale=1000,
+        )
+    ]
+
+
+def reading(rounds: int) -> list[Row]:
+    """Time of reading event logs of a few large queries, beside a plain parse of the same lines."""
+    lines: list[bytes] = []
+    for seed in range(READ_QUERIES):
+        query = draw_query(f"query {seed}", np.random.default_rng([FIRST_SEED, seed]))
+        run = run_query(query, LARGE, SLOTS, np.random.default_rng([FIRST_SEED, seed, LARGE]))
+        lines += event_log(run, f"app-{seed}")
+
+    def parse() -> object:
+        return [json.loads(line) for line in lines]
+
+    return [
+        side_by_side(
+            f"read {len(lines)} lines of event logs",
+            lambda: read_log(lines, name="log", where="log"),
+            ("json.loads of each line", parse),
             rounds=rounds,
             unit="ms",
             scale=1000,
