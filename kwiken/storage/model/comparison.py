@@ -2,8 +2,9 @@
 
 Two parts are judged where a model was trained on the trace itself: every second of `STRETCHES` stretches,
 which asks whether the model describes the workload, and the later half, which asks in addition whether the
-workload stayed as it was. Beside each error stands the distance of the trained part itself, which no model
-of that part can be expected to beat.
+workload stayed as it was. Beside each error stand the distance of the trained part itself, which no model
+of that part can be expected to beat, and the distance that two parts of as many I/Os have by chance, which
+no way to cut the trace can be expected to beat.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from kwiken.storage.model.training import train
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
 
 STRETCHES: Final = 100  # of a trace, every second of which is trained on
-RUNS: Final = 8  # drawn traces whose mean is judged
+RUNS: Final = 32  # drawn traces whose mean is judged
+SHUFFLES: Final = 2000  # of the I/Os of a trace, after which it is cut in two
+BY_CHANCE: Final = 0.95  # quantile of the distance of two parts over those
 CACHES: Final = (0.01, 0.05, 0.20)  # sizes of LRU caches, as shares of the touched blocks
 MIN_JUDGED: Final = 100  # I/Os of a part
 SPLITS: Final = ("alternate", "later")
@@ -68,6 +71,8 @@ class JudgedFeature:
         generated: mean value of the drawn traces.
         error: distance of the drawn traces from the judged part.
         apart: distance of the trained part from the judged part; None where it is not known.
+        by_chance: distance that two parts of as many I/Os exceed in 5 of 100 cases if the I/Os of the trace
+            come in random order; None where order matters, or the trained part is not known.
         bound: largest error that is right; None where none is set.
         others: error of each baseline, in their order.
     """
@@ -78,6 +83,7 @@ class JudgedFeature:
     generated: float
     error: float
     apart: float | None
+    by_chance: float | None
     bound: float | None
     others: tuple[float, ...]
 
@@ -211,7 +217,8 @@ def _judged(
     ]
     right = features_of(held, whole)
     before = None if trained is None else features_of(trained, whole)
-    features = tuple(_compared(right, before, [drawn, *rivals]))
+    chance = _Chance(0 if trained is None else len(trained), len(held), rng)
+    features = tuple(_compared(right, before, [drawn, *rivals], chance))
     bounded = [each for each in features if each.bound]
     nearness = tuple(
         float(
@@ -222,6 +229,9 @@ def _judged(
     return StorageJudgement(
         part, 0 if trained is None else len(trained), len(held), model.states, features, nearness
     )
+
+
+ORDERLESS: Final = ("read share, %", "sequential share, %")  # shares of I/Os, whatever their order
 
 
 def _scalars() -> list[tuple[str, Callable[[TraceFeatures], float], float, float | None]]:
@@ -242,8 +252,29 @@ def _scalars() -> list[tuple[str, Callable[[TraceFeatures], float], float, float
     ]
 
 
+@dataclass(frozen=True)
+class _Chance:
+    """How far two parts of a trace are apart by chance: their numbers of I/Os, and the source of shuffles."""
+
+    trained: int
+    judged: int
+    rng: np.random.Generator
+
+    def distance(self, trained: Floats, judged: Floats) -> float:
+        """Largest difference of a share, points, that few shuffled traces exceed.
+
+        Args:
+            trained: (k,) share of the trained part's I/Os of each kind.
+            judged: (k,) share of the judged part's.
+        """
+        counts = np.rint(trained * self.trained + judged * self.judged).astype(np.int64)
+        first = self.rng.multivariate_hypergeometric(counts, self.trained, size=SHUFFLES, method="marginals")
+        apart = np.abs(first / self.trained - (counts - first) / self.judged).max(axis=1)
+        return 100 * float(np.quantile(apart, BY_CHANCE))
+
+
 def _compared(
-    right: TraceFeatures, before: TraceFeatures | None, drawn: list[list[TraceFeatures]]
+    right: TraceFeatures, before: TraceFeatures | None, drawn: list[list[TraceFeatures]], chance: _Chance
 ) -> list[JudgedFeature]:
     """Features with their errors, in points of a percent where they are shares."""
     found = []
@@ -265,6 +296,7 @@ def _compared(
                 100 * float(means[0][at]),
                 errors[0],
                 None if old is None else 100 * float(np.abs(old - wanted).max()),
+                None if old is None else chance.distance(old, wanted),
                 bound,
                 tuple(errors[1:]),
             )
@@ -281,6 +313,9 @@ def _compared(
                 means[0],
                 abs(means[0] - wanted),
                 None if old is None else abs(old - wanted),
+                None
+                if before is None or name not in ORDERLESS
+                else chance.distance(*(np.array([pick(each), 1 - pick(each)]) for each in (before, right))),
                 limit,
                 tuple(abs(mean - wanted) for mean in means[1:]),
             )
@@ -297,6 +332,7 @@ def _compared(
             distances[0],
             distances[0],
             old,
+            None,
             None,
             tuple(distances[1:]),
         )

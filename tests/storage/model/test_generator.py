@@ -109,11 +109,23 @@ def test_a_trace_that_was_trained_on_is_judged_in_two_ways() -> None:
     assert all(each.nearness[0] < min(each.nearness[1:]) for each in found)
 
 
+def test_chance_tells_how_far_parts_of_shuffled_ios_are_apart() -> None:
+    trace = log_and_hot_zone(4000)
+    first, _ = judge(trace, train(trace), np.random.default_rng(1))
+    by_chance = {each.name: each.by_chance for each in first.features}
+    share = trace.read.mean()
+    # Of two halves of n I/Os without replacement: a normal deviation of 2 * sqrt(p (1 - p) / 2n).
+    wanted = 1.96 * 2 * 100 * float(np.sqrt(share * (1 - share) / len(trace)))
+    assert by_chance["read share, %"] == pytest.approx(wanted, rel=0.1)
+    assert by_chance["hits of an LRU cache of 1%, %"] is None
+
+
 def test_another_trace_is_judged_whole() -> None:
     trace = log_and_hot_zone(4000)
     (found,) = judge(log_and_hot_zone(3000, seed=8), train(trace), np.random.default_rng(1))
     assert found.trained_ios == 0
     assert found.judged_ios == 3000
+    assert all(each.by_chance is None and each.apart is None for each in found.features)
 
 
 def test_too_few_are_not_judged() -> None:

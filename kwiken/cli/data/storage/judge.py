@@ -49,7 +49,7 @@ def _show(found: StorageJudgement, *, apart: bool) -> None:
     say(f"{found.part}: {trained}judged on {found.judged_ios:,}; {found.states:,} states")
     print_table(
         "",
-        ("feature", "trained", "judged", "drawn", "error", "parts differ", "bound", ""),
+        ("feature", "trained", "judged", "drawn", "error", "parts differ", "by chance", "bound", ""),
         (
             (
                 each.name,
@@ -58,6 +58,7 @@ def _show(found: StorageJudgement, *, apart: bool) -> None:
                 f"{each.generated:.4g}",
                 f"{each.error:.3g}",
                 "-" if each.apart is None else f"{each.apart:.3g}",
+                "-" if each.by_chance is None else f"{each.by_chance:.3g}",
                 "-" if each.bound is None else f"{each.bound:g}",
                 _verdict(each),
             )
@@ -72,9 +73,11 @@ def _show(found: StorageJudgement, *, apart: bool) -> None:
 
 
 def _verdict(each: JudgedFeature) -> str:
-    """Whether the error is within its bound; where not, whether the parts themselves are that far apart."""
+    """Whether the error is within its bound; where not, whether parts differ so much by chance or in fact."""
     if each.bound is None:
         return ""
     if each.error <= each.bound:
         return "holds"
+    if each.by_chance is not None and each.error <= each.by_chance:
+        return "FAILS: by chance"
     return "FAILS: the parts differ" if each.apart is not None and each.apart > each.bound else "FAILS"
