@@ -55,4 +55,4 @@ def test_ten_commands_lead_to_a_plan_in_force(tmp_path: Path) -> None:
             check=False,
         )
     assert re.search(r"^plan [0-9a-f]{12}$", told, re.MULTILINE), told[-3000:]
-    assert "0 failed" in told.split("plan ")[-1]
+    assert re.search(r"^[1-9]\d* +│ +0 │", told, re.MULTILINE), told[-3000:]  # requests, of which failed none

@@ -40,8 +40,10 @@ def marginals(search: Search, sizes: Sizes) -> list[Marginal]:
     """
     found = []
     before, cost = search.p99_ms(sizes), search.supply.cost(sizes)
+    moves = [_moves(search, stage, now) for stage, now in enumerate(sizes)]
+    search.prepare((stage, size) for stage, some in enumerate(moves) for _, size in some)
     for stage, name in enumerate(search.trials.names):
-        for move, size in _moves(search, stage, sizes[stage]):
+        for move, size in moves[stage]:
             changed = (*sizes[:stage], size, *sizes[stage + 1 :])
             found.append(
                 Marginal(

@@ -14,7 +14,7 @@ for copies the price of the processor time that they take, even where no replica
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -26,6 +26,7 @@ from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
 from kwiken.allocator.placement import ROUNDING
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Spread
 from kwiken.model.latency import critical_path, end_to_end
 from kwiken.model.plan import Costs
 from kwiken.tail.simulation import smooth_p99
@@ -83,10 +84,17 @@ class Search:
     Args:
         costs: each stage's share of the work, by which copies draw on the budget.
         max_reissue: most copies, as a share of all work.
+        spread: function that runs jobs: the sizes that one step may ask for are tried at once. None to try
+            each when it is asked for, which leaves out those that cannot be the best. Finds the same.
     """
 
     def __init__(
-        self, trials: StageTrials, costs: Costs, max_reissue: float, levers: SizeLevers = ALL_LEVERS
+        self,
+        trials: StageTrials,
+        costs: Costs,
+        max_reissue: float,
+        levers: SizeLevers = ALL_LEVERS,
+        spread: Spread | None = None,
     ) -> None:
         self.trials, self.supply, self.levers = trials, trials.supply, levers
         self._costs = costs
@@ -94,13 +102,19 @@ class Search:
         self._max_reissue = max_reissue
         self._nodes = trials.model.profile.stages
         self._known: dict[Sizes, float] = {}
+        self._spread = spread
+
+    def prepare(self, wanted: Iterable[tuple[int, StageSize]]) -> None:
+        """Try sizes of stages at once that will be asked for; without an engine, nothing."""
+        if self._spread is not None:
+            self.trials.prepare(wanted, self._spread)
 
     def only(self, levers: SizeLevers) -> Search:
         """A search with the same trials, costs and budget, and other kinds of moves.
 
         The effect of sizes does not depend on the moves, so both searches know what either has found.
         """
-        other = Search(self.trials, self._costs, self._max_reissue, levers)
+        other = Search(self.trials, self._costs, self._max_reissue, levers, self._spread)
         other._known = self._known
         return other
 
@@ -290,6 +304,7 @@ class Search:
             for stage, bound in bounds.items()
             for size in map(self._sound, self._moves(stage, found.sizes[stage]))
         ]
+        self.prepare((stage, size) for _, _, stage, size in moves)
         best = 0.0
         for resized, negative_bound, stage, size in sorted(moves, key=lambda move: move[:3]):
             sizes = _with(found.sizes, stage, size)
@@ -351,11 +366,13 @@ class Search:
 
     def _savings(self, found: FoundSizes) -> list[Sizes]:
         """Allowed sizes that cost less and differ at one stage, the least p99 first."""
-        cheaper = (
-            _with(found.sizes, stage, size)
+        less = [
+            (stage, size)
             for stage, now in enumerate(found.sizes)
             for size in map(self._sound, self._downs(stage, now))
-        )
+        ]
+        self.prepare(less)
+        cheaper = (_with(found.sizes, stage, size) for stage, size in less)
         kept = [
             one
             for one in cheaper

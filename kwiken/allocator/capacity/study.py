@@ -27,6 +27,7 @@ from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import Verified, verify
 from kwiken.allocator.placement import Placement
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Spread
 from kwiken.model.plan import Plan
 from kwiken.model.profile import Profile, costs
 from kwiken.tail.queueing.load import LoadModel, load_model
@@ -91,12 +92,14 @@ class SizeStudy:
     given: Sizes | None
 
 
-def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
+def study_size(profile: Profile, settings: SizeSettings, spread: Spread | None = None) -> SizeStudy:
     """Size a service: the cheapest replicas, nodes and reissues that meet a p99 at a rate.
 
     Args:
         profile: recorded requests, with busy times.
         settings: target, rate, nodes and budget.
+        spread: function that runs jobs, for an engine that tries several sizes at once; None for none. The
+            result is the same.
 
     Returns:
         The sizes with their documents. The target is met in the queueing simulator, on requests that the
@@ -125,7 +128,7 @@ def study_size(profile: Profile, settings: SizeSettings) -> SizeStudy:
     supply = Supply(names, settings.needs, settings.cluster)
     shares = costs(profile, settings.cost)
     trials = StageTrials(model, settings.rate_per_s, supply, seed=settings.seed)
-    search = Search(trials, shares, settings.max_reissue)
+    search = Search(trials, shares, settings.max_reissue, spread=spread)
     seed = settings.seed + VERIFY_SEED
     given = start_with_given(search)
     cheapest = in_two_steps(search, given)

@@ -8,7 +8,7 @@ therefore simulated as a whole (`kwiken.allocator.capacity.verification`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -17,6 +17,7 @@ import numpy as np
 from kwiken.allocator.capacity.lone_replicas import LonePauses
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.jobs import Job, Spread
 from kwiken.model.latency import finish_times, start_times
 from kwiken.model.plan import LedgerTerms, rounded
 from kwiken.model.service import Reissue
@@ -267,37 +268,98 @@ class StageTrials:
         policy = self.policy(stage, size)
         return station if policy is None else reissuing(station, policy, terms=self._terms)
 
-    def _run(self, stage: int, size: StageSize) -> Trial | None:
-        state = self._stages[stage]
+    def prepare(self, wanted: Iterable[tuple[int, StageSize]], spread: Spread) -> None:
+        """Try sizes that will be asked for, as jobs of an engine; what is known already is not tried again.
+
+        Args:
+            wanted: stages with a size each.
+            spread: function that runs jobs; each size of a stage is one.
+        """
+        sizes = dict.fromkeys(wanted)
+        # A policy is made from the trial of the same replicas without copies, so these come first.
+        for some in ([(stage, replace(size, level=0)) for stage, size in sizes], list(sizes)):
+            new = [
+                (stage, size)
+                for stage, size in dict.fromkeys(some)
+                if size not in self._stages[stage].trials and self._simulated(stage, size)
+            ]
+            jobs: list[Job] = [(_serve, self._request(stage, size)) for stage, size in new]
+            for (stage, size), served in zip(new, spread(jobs), strict=True):
+                self._stages[stage].trials[size] = self._trial(stage, size, served)
+
+    def _simulated(self, stage: int, size: StageSize) -> bool:
+        """Whether a size has a trial of its own: enough replicas, and copies if it is one with copies."""
         if self.sized(stage) and size.replicas < self.fewest(stage, size.node_class):
-            return None
-        if size.level and self.policy(stage, size) is None:
-            return self.trial(stage, replace(size, level=0))
-        station, calls = self.station(stage, size), state.calls
+            return False
+        return not size.level or self.policy(stage, size) is not None
+
+    def _request(self, stage: int, size: StageSize) -> tuple[_StageCalls, Station, float, bool, int, int]:
+        """Arguments of `_serve` for a size that is simulated."""
         alone = self.sized(stage) and size.replicas == 1
-        primaries = calls.at(self.speed(stage, size), alone=alone)
-        try:
-            served = serve(station, primaries, np.random.default_rng([*state.seed, 1]))
-        except UnstableStageError:
+        state = self._stages[stage]
+        return state.calls, self.station(stage, size), self.speed(stage, size), alone, *state.seed
+
+    def _run(self, stage: int, size: StageSize) -> Trial | None:
+        if self._simulated(stage, size):
+            return self._trial(stage, size, _serve(*self._request(stage, size)))
+        enough = not self.sized(stage) or size.replicas >= self.fewest(stage, size.node_class)
+        return self.trial(stage, replace(size, level=0)) if enough else None
+
+    def _trial(self, stage: int, size: StageSize, served: _Served | None) -> Trial | None:
+        """Outcome of a size from the times of its calls."""
+        if served is None:
             return None
-        own = max(float(primaries.work.sum()), 1e-12)
-        extra = served.extra_work_ms / own
-        busy = 0.0
+        state, busy = self._stages[stage], 0.0
         if self.sized(stage):
-            busy = self.busy_cores(stage, size.node_class) * (1 + extra) / size.replicas
+            busy = self.busy_cores(stage, size.node_class) * (1 + served.extra_load) / size.replicas
             busy += state.other_busy
             if busy > MAX_BUSY + 1e-9:
                 return None
-        matrix = np.full(calls.called.shape, np.nan)
-        matrix.ravel()[calls.place] = served.latency_ms
+        matrix = np.full(state.calls.called.shape, np.nan)
+        matrix.ravel()[state.calls.place] = served.latency_ms
         return Trial(
-            latency_ms=calls.latency_of_requests(matrix),
-            policy=station.reissue,
-            copies=float(served.copies.sum() / max(1, primaries.count)),
-            extra_load=extra,
+            latency_ms=state.calls.latency_of_requests(matrix),
+            policy=self.policy(stage, size),
+            copies=served.copies,
+            extra_load=served.extra_load,
             utilisation=busy,
-            calls_ms=matrix if station.reissue is None else None,
+            calls_ms=matrix if self.policy(stage, size) is None else None,
         )
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A stage's calls at one size: (m,) latencies, milliseconds; copies per call; work of copies."""
+
+    latency_ms: Floats
+    copies: float
+    extra_load: float
+
+
+def _serve(
+    calls: _StageCalls,
+    station: Station,
+    speed: float,
+    alone: bool,  # noqa: FBT001 - jobs have no keywords
+    seed: int,
+    place: int,
+) -> _Served | None:
+    """Simulate a stage's calls at one size; None where its replicas cannot serve them.
+
+    Args:
+        calls: calls of the stage, the same for every size.
+        speed: speed of the replicas as a factor of the recorded ones'.
+        alone: whether there is a single replica.
+        place: number of the stage, which has draws of its own.
+    """
+    primaries = calls.at(speed, alone=alone)
+    try:
+        served = serve(station, primaries, np.random.default_rng([seed, place, 1]))
+    except UnstableStageError:
+        return None
+    own = max(float(primaries.work.sum()), 1e-12)
+    copies = float(served.copies.sum() / max(1, primaries.count))
+    return _Served(served.latency_ms, copies, served.extra_work_ms / own)
 
 
 def _recorded_starts(model: LoadModel) -> Mapping[str, Floats]:

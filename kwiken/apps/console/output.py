@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 MAX_LINE: Final = 10_000  # characters of one printed line
+WIDTH: Final = 120  # characters of a line of a table where the output is no terminal
 MAX_CELL: Final = 1000  # characters of one cell of a table
 
 
@@ -157,6 +158,7 @@ def print_table(
     *,
     to_stderr: bool = False,
     apart: bool = False,
+    width: int = WIDTH,
 ) -> None:
     """Print a table, on stdout by default; columns after the first are aligned right.
 
@@ -165,6 +167,7 @@ def print_table(
         rows: rows of cells, each as long as `columns`.
         to_stderr: whether the table goes to stderr, because stdout carries a document such as the plan.
         apart: whether an empty line stands before it.
+        width: characters that a line may have where the output is no terminal.
     """
     import io
 
@@ -183,7 +186,10 @@ def print_table(
     shown = stream.isatty()
     drawn = io.StringIO()  # rich ends the process if it writes into a closed pipe itself
     console = Console(
-        file=drawn, width=Console(file=stream).width if shown else 120, force_terminal=shown, highlight=False
+        file=drawn,
+        width=Console(file=stream).width if shown else width,
+        force_terminal=shown,
+        highlight=False,
     )
     if apart:
         console.print()

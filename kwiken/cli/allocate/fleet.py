@@ -44,7 +44,7 @@ COLUMNS: Final = (
 )
 @click.option("--arrivals", metavar="FILE", help="Times of arrival in seconds, for a crowded scenario.")
 @click.option("--ablations", is_flag=True, help="Change one rule at a time too, in a crowded scenario.")
-@engine_options
+@engine_options()
 @json_option
 @needs_extra("plan")
 def command(

@@ -14,7 +14,7 @@ from kwiken.cli.shared import spread
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats
-    from kwiken.cli.shared import Job
+    from kwiken.base.jobs import Job
 
 MAX_ARRIVALS: Final = 10_000
 MAX_BYTES: Final = 1 << 20  # of a file of arrivals

@@ -20,6 +20,8 @@ from kwiken.cli.shared import (
     POSITIVE,
     SHARE,
     copyable_option,
+    engine_at,
+    engine_options,
     json_option,
     load_profile,
     milliseconds,
@@ -87,6 +89,7 @@ def _target_ms(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @queues_option
 @once_option
 @copyable_option
+@engine_options(processes="this one alone")
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -104,6 +107,8 @@ def command(
     explain: bool,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
+    engine: str,
+    jobs: int | None,
     seed: int,
     as_json: bool,
     queues: str | None,
@@ -139,8 +144,8 @@ def command(
         frontier=picture is not None or as_json,
         seed=seed,
     )
-    with progress("sizing"):
-        study = study_size(learned, settings)
+    with engine_at(engine, jobs) as run, progress("sizing"):
+        study = study_size(learned, settings, run)
     from msgspec import structs
 
     # The plan names the digest of the profile's file, since later verbs read that file.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,17 +13,26 @@ import click
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway import (
+    BUDGETS,
+    COLUMNS,
     GATEWAYS,
     LINES,
+    LOST,
+    NODE_COLUMNS,
+    REQUESTS,
     STAGES,
+    WIDTH,
     autopilot_lines,
+    budget_rows,
     gateway_rows,
     line_rows,
+    node_rows,
     remote_gateway,
-    replica_columns,
     replica_rows,
+    request_row,
     stage_rows,
     token_file_option,
+    wrapped,
 )
 from kwiken.cli.shared import json_option, service_name
 
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 
 UNWELL: Final = 1
 MAX_RENTALS_SHOWN: Final = 50
+MAX_TROUBLE: Final = 200  # characters of what a call failed with; JSON has all
 
 
 @click.command(short_help="Show the local cluster.")
@@ -118,13 +128,18 @@ def _show_remote(url: str, token_file: str | None, service: str | None, *, page:
     if as_json:
         print_json({"clusters": [cluster]})
         return 0
-    print_table(
-        f"{name} at {address}",
-        replica_columns(cluster["replicas"]),
-        replica_rows(cluster["replicas"], _state),
-    )
+    _table(f"{name} at {address}", COLUMNS, replica_rows(cluster["replicas"], _state))
     _show_runtime(cluster)
     return 0
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table of at most 80 columns, with an empty line after it; without rows the title."""
+    if rows:
+        print_table(title, columns, rows, width=WIDTH)
+        say("")
+    elif title:
+        say(title)
 
 
 def _remote_replicas(figures: dict[str, Any]) -> list[dict[str, Any]]:
@@ -286,9 +301,10 @@ def _show(cluster: dict[str, Any]) -> None:
     pids = ", ".join(str(each["pid"]) for each in cluster["gateways"])
     place = f"{cluster['url']} (pid {pids})" if pids else "no gateway"
     title = f"{cluster['service']} at {place}"
-    print_table(title, replica_columns(cluster["replicas"]), replica_rows(cluster["replicas"], _state))
+    _table(title, COLUMNS, replica_rows(cluster["replicas"], _state))
+    _table("", NODE_COLUMNS, node_rows(cluster["replicas"]))
     for action in cluster["actions"]:
-        say(action)
+        say(*wrapped(action))
     if cluster["runtime"] is None:
         note(f"kwiken: {cluster['service']}: {_trouble(cluster)}")
         return
@@ -304,18 +320,19 @@ def _show_runtime(cluster: dict[str, Any]) -> None:
     """Show what the gateways of a cluster tell."""
     gateways = cluster["runtime"].get("gateways") or []
     if len(gateways) > 1:
-        print_table("", GATEWAYS, gateway_rows(gateways))
+        _table("", GATEWAYS, gateway_rows(gateways))
     for silent in cluster["runtime"].get("gateways_silent") or ():
         note(f"kwiken: {cluster['service']}: no answer from gateway {silent}")
-    print_table("", STAGES, stage_rows(cluster["runtime"]))
+    _table("", STAGES, stage_rows(cluster["runtime"]))
     if lines := cluster["runtime"].get("lines"):
         limit = "all" if lines["limit"] is None else str(lines["limit"])
-        print_table(f"lines of requests, {limit} run at once", LINES, line_rows(lines))
-    for line in _spend(cluster["runtime"]):
-        say(line)
+        title = f"lines of requests, {limit} run at once; waits and service in ms"
+        _table(title, LINES, line_rows(lines))
+    _show_spend(cluster["runtime"])
     for each in cluster["replicas"]:
         if trouble := each.get("trouble"):
-            note(f"kwiken: {cluster['service']}: {each['replica']}: its last call failed: {trouble}")
+            told = f"its last call failed: {trouble[:MAX_TROUBLE]}"
+            note(f"kwiken: {cluster['service']}: {each['replica']}: {told}")
     if unkept := cluster["runtime"].get("plan_unkept"):
         note(
             f"kwiken: {cluster['service']}: the plan in force cannot be noted ({unkept}); "
@@ -347,16 +364,22 @@ def _state(replica: dict[str, Any]) -> str:
     return {True: "avoided", False: "serving", None: "unknown"}[replica["ejected"]]
 
 
-def _spend(figures: dict[str, Any]) -> Iterable[str]:
-    """Lines on the plan, the spend of each lever, the counts of requests, and the traces kept."""
+def _show_spend(figures: dict[str, Any]) -> None:
+    """Show the requests, the budgets, the plan and the traces kept."""
+    _table("", REQUESTS, [request_row(figures)])
+    _table("budgets, as shares of the work", BUDGETS, budget_rows(figures))
+    cost = figures.get("lost_utility") or {}
+    if any(cost.values()):
+        _table("", LOST, [("", f"{cost['chosen']:.3g}", f"{cost['failures']:.3g}")])
+    for line in _sentences(figures):
+        say(*wrapped(line))
+
+
+def _sentences(figures: dict[str, Any]) -> Iterable[str]:
+    """Lines on the plan, the autopilot, the reissues that were denied, and the traces kept."""
     yield f"plan {figures['plan']}" if figures["plan"] is not None else "no plan"
     yield from autopilot_lines(figures, time.time())
     yield from _reissues(figures["ledger"])
-    yield from _levers(figures)
-    yield (
-        f"{figures['requests']} requests, {figures['failed']} failed, {figures['reissues']} reissues, "
-        f"{figures['retries']} retries, {figures['shed']} turned away"
-    )
     yield from _traces(figures.get("traces"))
 
 
@@ -371,49 +394,11 @@ def _traces(traces: dict[str, Any] | None) -> Iterable[str]:
 
 
 def _reissues(ledger: dict[str, Any]) -> Iterable[str]:
-    """Spend of reissues beside their bounds: over the horizon, over the worst 10 s, and by the floor."""
-    told = f"reissue budget {ledger['fraction']:.2%}, spent {_over_horizon(ledger)}"
-    if ledger["worst_10s"] is not None:
-        told += f", worst 10 s {ledger['worst_10s']:.2%} of {ledger['peak']:.2%}"
+    """What the table of budgets leaves out of the reissues: the floor's part, and why some were denied."""
     if ledger["floor_spent"] and ledger["spent"]:
-        told += f", {ledger['floor_spent'] / ledger['spent']:.0%} of it by the floor"
+        yield f"{ledger['floor_spent'] / ledger['spent']:.0%} of the reissues' spend was by the floor"
     if ledger["denied"]:
         reasons = (
             f"{name.replace('_', ' ')} {times}" for name, times in ledger["denied_by"].items() if times
         )
-        yield told
-        told = f"reissues denied: {ledger['denied']} ({', '.join(reasons)})"
-    yield told
-
-
-def _over_horizon(account: dict[str, Any], places: int = 2) -> str:
-    return f"{account['horizon_share']:.{places}%} over {_horizon(account['horizon_s'])}"
-
-
-def _horizon(seconds: float) -> str:
-    """Length of the horizon in the largest unit that fits."""
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= length:
-            return f"{seconds / length:g} {unit}"
-    return f"{seconds:g} s"
-
-
-def _levers(figures: dict[str, Any]) -> Iterable[str]:
-    """Spend of catch-up and partial answers, if the plan has them or anything was spent."""
-    late, lost = figures["catch_up"], figures["utility"]
-    if late["fraction"] or late["spent"]:
-        yield (
-            f"catch-up budget {late['fraction']:.2%}, spent {_over_horizon(late)}, "
-            f"last 10 s {late['share_10s']:.2%} ({figures['late_reissues']} late reissues)"
-        )
-    if lost["fraction"] or lost["spent"]:
-        yield (
-            f"utility budget {lost['fraction']:.3%}, lost {_over_horizon(lost, 3)}, "
-            f"last 10 s {lost['share_10s']:.3%} ({figures['partial']} partial answers)"
-        )
-    cost = figures.get("lost_utility") or {}
-    if any(cost.values()):
-        yield (
-            f"utility lost, in whole answers: {cost['chosen']:.3g} chosen by stop rules, "
-            f"{cost['failures']:.3g} by failures"
-        )
+        yield f"reissues denied: {ledger['denied']} ({', '.join(reasons)})"

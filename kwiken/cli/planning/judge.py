@@ -10,12 +10,15 @@ import click
 
 from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Spread, one_by_one
 from kwiken.cli.planning.plan_findings import passed_budget
 from kwiken.cli.shared import (
     OBJECTIVES,
     Real,
     check_apart,
     check_exist,
+    engine_at,
+    engine_options,
     given,
     json_option,
     load_plan,
@@ -47,6 +50,14 @@ class JudgedFit(TypedDict):
     kind: str | None
     root: str | None
     service: str | None
+
+
+class Replays(TypedDict):
+    """How requests are replayed: options of all judgements."""
+
+    sampled: float
+    seed: int
+    spread: Spread
 
 
 @click.command()
@@ -83,6 +94,7 @@ class JudgedFit(TypedDict):
 @click.option("--root", metavar="OP", help="Requests of TRACES are spans of this operation.")
 @click.option("--service", metavar="NAME", help="Only requests of this service, of TRACES.")
 @click.option("-o", "--out", metavar="FILE", help="Write the judgement as a page with charts.")
+@engine_options(processes="this one alone")
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -98,6 +110,8 @@ def command(
     root: str | None,
     service: str | None,
     out: str | None,
+    engine: str,
+    jobs: int | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -116,13 +130,12 @@ def command(
         check_apart(out, list(files))
     earlier = None if learned_file is None else load_profile(learned_file)
     plan, recordings = _read(files, like=earlier, kind=kind, root=root, service=service)
-    with progress("judging"):
+    with engine_at(engine, jobs) as run, progress("judging"):
+        how: Replays = {"sampled": sampled, "seed": seed, "spread": run or one_by_one}
         if blocks is None:
-            found = _judged(plan, recordings, earlier, sampled=sampled, seed=seed, where=files[0])
+            found = _judged(plan, recordings, earlier, where=files[0], **how)
         else:
-            found = _judged_by_blocks(
-                plan, recordings, blocks, reissue=reissue, objective=objective, sampled=sampled, seed=seed
-            )
+            found = _judged_by_blocks(plan, recordings, blocks, reissue=reissue, objective=objective, **how)
     if as_json:
         print_json(found)
     elif out != "-":
@@ -149,9 +162,8 @@ def _judged(
     recordings: Mapping[str, Profile],
     earlier: Profile | None,
     *,
-    sampled: float,
-    seed: int,
     where: str,
+    **how: Unpack[Replays],
 ) -> Judgement:
     """Judge the plan as it is: a single recording by stretches of time, several as a stretch each."""
     from kwiken.tail.evaluation import judge, judge_recordings
@@ -159,9 +171,9 @@ def _judged(
     if plan is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=where)
     if len(recordings) > 1:
-        return judge_recordings(plan, recordings, earlier=earlier, sampled=sampled, seed=seed)
+        return judge_recordings(plan, recordings, earlier=earlier, **how)
     (later,) = recordings.values()
-    return judge(plan, later, earlier=earlier, sampled=sampled, seed=seed)
+    return judge(plan, later, earlier=earlier, **how)
 
 
 def _judged_by_blocks(
@@ -171,8 +183,7 @@ def _judged_by_blocks(
     *,
     reissue: float | None,
     objective: str,
-    sampled: float,
-    seed: int,
+    **how: Unpack[Replays],
 ) -> Judgement:
     """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
     from kwiken.tail.evaluation import judge_blocks
@@ -191,8 +202,7 @@ def _judged_by_blocks(
         budget=own if reissue is None else reissue,
         objective=objective,
         ledger=None if plan is None else plan.ledger,
-        sampled=sampled,
-        seed=seed,
+        **how,
     )
 
 

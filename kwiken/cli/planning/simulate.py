@@ -8,6 +8,7 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, progress, say
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import one_by_one
 from kwiken.cli.planning.load_options import LOAD, queues_option
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import passed_budget
@@ -16,6 +17,8 @@ from kwiken.cli.planning.simulate_load import simulate_loaded
 from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     check_belongs,
+    engine_at,
+    engine_options,
     json_option,
     load_plan,
     load_profile,
@@ -57,6 +60,7 @@ MAX_REQUESTS = 10_000_000
     is_flag=True,
     help="Draw the latency of each stage on its own, rather than whole requests.",
 )
+@engine_options(processes="this one alone")
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -67,6 +71,8 @@ def command(
     requests: int,
     load: float | None,
     independent: bool,
+    engine: str,
+    jobs: int | None,
     seed: int,
     as_json: bool,
     queues: str | None,
@@ -85,9 +91,17 @@ def command(
     if load is not None:
         if independent:
             raise InputError("does not go with --load, which keeps requests whole", where="--independent")
-        simulate_loaded(
-            learned, plan, load=load, requests=requests, seed=seed, as_json=as_json, queues=queues
-        )
+        with engine_at(engine, jobs) as run:
+            simulate_loaded(
+                learned,
+                plan,
+                load=load,
+                requests=requests,
+                seed=seed,
+                as_json=as_json,
+                queues=queues,
+                spread=run or one_by_one,
+            )
         if not as_json:
             note_few(learned)
             note_contradicted(learned)
@@ -97,8 +111,15 @@ def command(
     from kwiken.model.profile import spent_by_model
     from kwiken.tail.simulation import simulate
 
-    with progress("simulating"):
-        result = simulate(learned, plan, requests=requests, seed=seed, independent=independent)
+    with engine_at(engine, jobs) as run, progress("simulating"):
+        result = simulate(
+            learned,
+            plan,
+            requests=requests,
+            seed=seed,
+            independent=independent,
+            spread=run or one_by_one,
+        )
     by_model = spent_by_model(learned, plan.cost, result.stage_spent) if plan is not None else {}
     if as_json:
         print_json(_document(result, requests, seed) | {"spent_by_model": by_model})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kwiken.apps.console import print_json, print_table, progress, say
@@ -12,6 +13,7 @@ from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
 
 if TYPE_CHECKING:
+    from kwiken.base.jobs import Job, Spread
     from kwiken.model.plan import Plan
     from kwiken.model.profile import Profile
     from kwiken.tail.queueing.load import LoadSimulation
@@ -26,6 +28,7 @@ def simulate_loaded(
     seed: int,
     as_json: bool,
     queues: str | None,
+    spread: Spread,
 ) -> None:
     """Simulate the profile's requests in queues, and print the result.
 
@@ -35,17 +38,22 @@ def simulate_loaded(
         seed: seed of all random numbers.
         queues: file with what is known of replicas and queues; None for none.
         as_json: whether to print JSON rather than tables.
+        spread: function that runs jobs: the simulation, the thresholds of the stages and that of the plan.
     """
     from kwiken.tail.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
 
     with progress("simulating queues"):
         model = load_model(profile, read_queues(queues), seed=seed)
-        result = simulate_load(model, plan, factor=load, requests=requests, seed=seed)
-        above = {
-            name: found.above
-            for name, found in guards(model, policies_of(model, plan), factor=load, seed=seed).items()
-        }
-        whole = plan_hurts_above(model, plan, seed=seed) if plan is not None else None
+        policies = policies_of(model, plan)
+        jobs: list[Job] = [
+            (partial(simulate_load, factor=load, requests=requests, seed=seed), (model, plan)),
+            (partial(guards, factor=load, seed=seed), (model, policies)),
+        ]
+        if plan is not None:
+            jobs.append((partial(plan_hurts_above, seed=seed), (model, plan)))
+        result, found, *of_plan = spread(jobs)
+        above = {name: guard.above for name, guard in found.items()}
+        whole = of_plan[0] if of_plan else None
     if as_json:
         print_json(_loaded_document(result, above, whole, requests, seed))
     else:

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
         MAX_QUEUES_FILE as MAX_QUEUES_FILE,
         MAX_WORKLOADS_FILE as MAX_WORKLOADS_FILE,
     )
-    from kwiken.cli.shared.engines import Job as Job, engine_options as engine_options, spread as spread
+    from kwiken.cli.shared.engines import (
+        engine_at as engine_at,
+        engine_options as engine_options,
+        spread as spread,
+    )
     from kwiken.cli.shared.input_files import (
         check_apart as check_apart,
         check_exist as check_exist,

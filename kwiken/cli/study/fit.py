@@ -20,6 +20,8 @@ from kwiken.cli.shared import (
     check_exist,
     copyable_option,
     drift_summary,
+    engine_at,
+    engine_options,
     given,
     json_option,
     load_profile,
@@ -103,6 +105,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 )
 @once_option
 @copyable_option
+@engine_options(processes="this one alone")
 @click.option("--mermaid", is_flag=True, help="Print the DAG as a Mermaid drawing on stdout.")
 @json_option
 @needs_extra("plan")
@@ -187,18 +190,20 @@ def _learn_or_ask(traces: tuple[str, ...], **settings: Any) -> tuple[Fits, Histo
     return Fits((found.profile,), (), {}, {}), found
 
 
-def _learn(traces: tuple[str, ...], *, listed: bool, every: bool, **settings: Any) -> Fits:
+def _learn(
+    traces: tuple[str, ...], *, listed: bool, every: bool, engine: str, jobs: int | None, **settings: Any
+) -> Fits:
     check_exist(traces)
     from kwiken.otel.fit import fit_profiles, list_kinds
 
-    with named_by(traces), progress("reading traces") as bar:
+    with engine_at(engine, jobs) as run, named_by(traces), progress("reading traces") as bar:
 
         def tell(done: int, total: int) -> None:
             bar.update(done, total=total)
 
         if listed:
-            return list_kinds(traces, on_progress=tell, **settings)
-        return fit_profiles(traces, every=every, on_progress=tell, **settings)
+            return list_kinds(traces, on_progress=tell, spread=run, **settings)
+        return fit_profiles(traces, every=every, on_progress=tell, spread=run, **settings)
 
 
 def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:

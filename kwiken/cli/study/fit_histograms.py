@@ -25,6 +25,8 @@ _OF_TRACES: Final = (
     "like",
     "kind_by",
     "half_life_s",
+    "engine",
+    "jobs",
 )
 MUCH: Final = 0.1  # relative difference of percentiles that is pointed out
 UNJOINED: Final = "histograms do not tell which stages and shards were slow for the same request: "

@@ -24,7 +24,7 @@ MAX_SEEDS = 64
 @click.argument("name", metavar="NAME", required=False)
 @click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
 @click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
-@engine_options
+@engine_options()
 @click.option(
     "-o",
     "--output",

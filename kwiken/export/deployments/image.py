@@ -43,13 +43,13 @@ class ImageContent:
 def dockerfile(content: ImageContent) -> str:
     """Dockerfile of an image that runs every process of a service, as an ordinary user."""
     base = f"python:{content.python}-slim"
-    install = "RUN /venv/bin/pip install --no-cache-dir"
+    install = "RUN pip --python=/venv/bin/python install --no-cache-dir"
     lines = [
         "# One image for every process: `kwiken serve` is a gateway, `kwiken stage` one replica.",
         "",
         f"FROM {base} AS build",
         "ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore",
-        "RUN python -m venv /venv",
+        "RUN python -m venv --without-pip /venv",
         "# The pinned dependencies first: they change less often than the code.",
         f"COPY {_words(content.requirements, '/build/requirements.txt')}",
     ]

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from kwiken.base.jobs import Job, Spread, one_by_one
+
 __all__ = [
     "Findings",
     "Part",
@@ -200,8 +202,6 @@ class Findings:
 
 # One independent piece of work: a module-level function and plain arguments, so that another process can run
 # it.
-Job = tuple[Callable[..., Any], tuple[Any, ...]]
-Spread = Callable[[Sequence[Job]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -246,11 +246,6 @@ class Reproduction:
     name: str
     title: str
     parts: tuple[Part, ...] = field(default=())
-
-
-def one_by_one(jobs: Sequence[Job]) -> Iterable[Any]:
-    """Run jobs in this process, in order."""
-    return [function(*arguments) for function, arguments in jobs]
 
 
 def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Spread
 from kwiken.model.latency import percentiles_of
 from kwiken.model.profile import Profile, decayed, weighted
 from kwiken.otel.fit.foreign import (
@@ -132,6 +133,7 @@ def fit_profile(
     *,
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
+    spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Profile:
     """Learn a profile of the most frequent kind of requests, or of the kind asked for.
@@ -141,6 +143,8 @@ def fit_profile(
             `jaeger://HOST:PORT/SERVICE?lookback=1h`.
         on_progress: callback with the number of bytes read and their total.
         max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
+        spread: function that runs jobs, for files that other processes read; None to read all in this one.
+            The profile is the same.
 
     Returns:
         The profile, its requests in order of their start; its counts tell what was left out.
@@ -150,7 +154,8 @@ def fit_profile(
         InputError: a path cannot be read, a file is broken, truncated, empty or of another format, or the
             traces hold no request to learn from. Names the file, and the line or field.
     """
-    return fit_profiles(paths, on_progress=on_progress, max_spans=max_spans, **options).profiles[0]
+    found = fit_profiles(paths, on_progress=on_progress, max_spans=max_spans, spread=spread, **options)
+    return found.profiles[0]
 
 
 def fit_forest(forest: Forest, *, since_s: float | None = None, until_s: float | None = None) -> Profile:
@@ -175,6 +180,7 @@ def fit_profiles(
     every: bool = False,
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
+    spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Fits:
     """Learn a profile of each kind of requests, or of one, and list the kinds.
@@ -185,7 +191,7 @@ def fit_profiles(
     Raises:
         InputError: as `fit_profile`; with `every`, only if no kind has a profile.
     """
-    read = _read(paths, on_progress, max_spans, options)
+    read = _read(paths, on_progress, max_spans, spread, options)
     if not every:
         op = read.chosen()
         return read.fits({op: read.learn(op)}, {})
@@ -206,10 +212,11 @@ def list_kinds(
     *,
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
+    spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Fits:
     """List the kinds of requests in traces, without a profile; arguments and errors as `fit_profiles`."""
-    read = _read(paths, on_progress, max_spans, options)
+    read = _read(paths, on_progress, max_spans, spread, options)
     return read.fits({}, {})
 
 
@@ -312,7 +319,11 @@ class _Read(NamedTuple):
 
 
 def _read(
-    paths: Iterable[str | Path], on_progress: Progress | None, max_spans: int, options: FitOptions
+    paths: Iterable[str | Path],
+    on_progress: Progress | None,
+    max_spans: int,
+    spread: Spread | None,
+    options: FitOptions,
 ) -> _Read:
     kind_by = options.get("kind_by")
     forest = read_forest(
@@ -320,6 +331,7 @@ def _read(
         on_progress=on_progress,
         max_spans=max_spans,
         kind_by=kind_by if kind_by != BY_ROOT else None,
+        spread=spread,
     )
     return _found_in(forest, options)
 

@@ -228,6 +228,18 @@ class Names:
         self._by_service[service][operation] = number
         return number
 
+    def full_operations(self) -> tuple[tuple[str, str], ...]:
+        """Service and operation at full length, in the order of their numbers."""
+        found = [("", "")] * len(self.operations)
+        for service, known in self._by_service.items():
+            for operation, number in known.items():
+                found[number] = service, operation
+        return tuple(found)
+
+    def full_texts(self) -> tuple[str, ...]:
+        """Other texts at full length, in the order of their numbers."""
+        return tuple(self._by_text)
+
     def said(
         self, service: str, kind: int, status: int, name: str, attributes: Attributes, paths: Attributes
     ) -> Said:

@@ -1,18 +1,28 @@
-"""Loading of traces from files, folders or a running Jaeger into a cleaned forest."""
+"""Loading of traces from files, folders or a running Jaeger into a cleaned forest.
+
+Files may be read by other processes: each reads some into columns of spans, which is most of the work, and
+this process puts the columns together in the order of the files. The result is that of reading all here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, Spread
 from kwiken.otel.http import scheme_of
-from kwiken.otel.read import MAX_SPANS, FileReader, SpanStore, find_files
+from kwiken.otel.read import MAX_SPANS, FileReader, SpanStore, StoredSpans, TraceFile, find_files
 from kwiken.otel.trace.forest import Forest, grow
 
 FILES_OF_ONE_TRACE: Final = "warning_files_of_one_trace"  # name of a count of profiles
+PART_BYTES: Final = 16 << 20  # of files that a process reads at once, at least one file
+PARTS_AT_ONCE: Final = 32  # read ahead of what this process has put together: some hundred MB of columns
+GZIP_RATIO: Final = 10  # bytes of traces for one byte of a compressed file, about
 Progress = Callable[[int, int], None]
 
 
@@ -22,6 +32,7 @@ def read_forest(
     on_progress: Progress | None = None,
     max_spans: int = MAX_SPANS,
     kind_by: str | None = None,
+    spread: Spread | None = None,
 ) -> Forest:
     """Read traces into cleaned trees; arguments and errors as `fit_profile`."""
     given = [str(path) for path in paths]
@@ -42,25 +53,102 @@ def read_forest(
     else:
         queries = []
     files = find_files(path for path, scheme in zip(given, schemes, strict=True) if not scheme)
+    tell = on_progress if on_progress is not None else _quiet
+    read = None if spread is None else _read_in_parts(files, spread, tell, max_spans, kind_by)
+    store, seen = read if read is not None else _read_here(files, tell, max_spans, kind_by)
+    if queries:
+        reader = FileReader(store)
+        for query in queries:
+            with fetched(query) as answer:
+                reader.stream(answer, query.where)
+        seen = seen.with_(reader)
+    forest = grow(store)
+    forest.counts["files"] = len(files)
+    with_spans = len(files) - seen.without_spans
+    forest.counts[FILES_OF_ONE_TRACE] = with_spans if with_spans > 1 and forest.counts["traces"] == 1 else 0
+    forest.counts["files_without_spans"] = seen.without_spans
+    forest.counts["spans_without_time"] = seen.without_time
+    forest.counts["lines_unfinished"] = seen.unfinished
+    return forest
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Numbers of files without spans, of spans without time and of unfinished lines."""
+
+    without_spans: int = 0
+    without_time: int = 0
+    unfinished: int = 0
+
+    def with_(self, other: FileReader | _Seen) -> _Seen:
+        """Sums with those of other files."""
+        return _Seen(
+            self.without_spans + other.without_spans,
+            self.without_time + other.without_time,
+            self.unfinished + other.unfinished,
+        )
+
+
+def _read_here(
+    files: Sequence[TraceFile], tell: Progress, max_spans: int, kind_by: str | None
+) -> tuple[SpanStore, _Seen]:
+    """Read files in this process."""
     store = SpanStore(max_spans=max_spans, kind_by=kind_by)
     reader = FileReader(store)
     total, done = sum(file.size for file in files), 0
-    tell = on_progress if on_progress is not None else _quiet
     for file in files:
         reader.file(file, partial(_tell, tell, done, total))
         done += file.size
         tell(done, total)
-    for query in queries:
-        with fetched(query) as answer:
-            reader.stream(answer, query.where)
-    forest = grow(store)
-    forest.counts["files"] = len(files)
-    with_spans = len(files) - reader.without_spans
-    forest.counts[FILES_OF_ONE_TRACE] = with_spans if with_spans > 1 and forest.counts["traces"] == 1 else 0
-    forest.counts["files_without_spans"] = reader.without_spans
-    forest.counts["spans_without_time"] = reader.without_time
-    forest.counts["lines_unfinished"] = reader.unfinished
-    return forest
+    return store, _Seen().with_(reader)
+
+
+def _read_in_parts(
+    files: Sequence[TraceFile], spread: Spread, tell: Progress, max_spans: int, kind_by: str | None
+) -> tuple[SpanStore, _Seen] | None:
+    """Read files as jobs of an engine; None where reading all here could give something else."""
+    store, seen = SpanStore(max_spans=max_spans, kind_by=kind_by), _Seen()
+    total, done = sum(file.size for file in files), 0
+    parts = _parts(files)
+    while some := tuple(islice(parts, PARTS_AT_ONCE)):
+        jobs: list[Job] = [(read_part, (part, max_spans, kind_by, store.limit)) for part in some]
+        for part, (stored, of_part) in zip(some, spread(jobs), strict=True):
+            if not store.absorb(stored):
+                return None
+            seen = seen.with_(of_part)
+            done += sum(file.size for file in part)
+            tell(done, total)
+    return store, seen
+
+
+def _parts(files: Sequence[TraceFile]) -> Iterator[tuple[TraceFile, ...]]:
+    """Files in their order, as parts of about the same work."""
+    part: list[TraceFile] = []
+    size = 0
+    for file in files:
+        work = file.size * (GZIP_RATIO if file.path.suffix == ".gz" else 1)
+        if part and size + work > PART_BYTES:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(file)
+        size += work
+    if part:
+        yield tuple(part)
+
+
+def read_part(
+    files: tuple[TraceFile, ...], max_spans: int, kind_by: str | None, limit: int
+) -> tuple[StoredSpans, _Seen]:
+    """Read some files, as a job of an engine; arguments as `SpanStore`.
+
+    Raises:
+        InputError: as `read_forest`.
+    """
+    store = SpanStore(max_spans=max_spans, kind_by=kind_by, limit=limit)
+    reader = FileReader(store)
+    for file in files:
+        reader.file(file, lambda _: None)
+    return store.stored(), _Seen().with_(reader)
 
 
 def _tell(tell: Progress, before: int, total: int, here: int) -> None:

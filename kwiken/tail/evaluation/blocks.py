@@ -7,10 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.plan import Budgets, LedgerTerms
 from kwiken.model.profile import CostModel, Profile, part_of
 from kwiken.tail.evaluation.judgement import Judgement
-from kwiken.tail.evaluation.later_requests import CORRELATIONS, MIN_REQUESTS, compared, judge_segments
+from kwiken.tail.evaluation.later_requests import (
+    CORRELATIONS,
+    MIN_REQUESTS,
+    Segment,
+    compared,
+    judge_segments,
+)
 from kwiken.tail.planning import PlanSettings, study_plan
 
 MIN_BLOCKS = 2
@@ -27,6 +34,7 @@ def judge_blocks(
     sampled: float = 1.0,
     correlations: Sequence[float | None] = CORRELATIONS,
     seed: int = 0,
+    spread: Spread = one_by_one,
 ) -> Judgement:
     """Plan on the first blocks of a profile's requests and judge on the next, for every number of blocks.
 
@@ -40,6 +48,7 @@ def judge_blocks(
         sampled: share of the service's requests that the profile holds, as `judge` takes it.
         correlations: correlations of copies with their calls, as `judge` takes it.
         seed: seed of all draws.
+        spread: function that runs jobs: the plans of each block are one, then each way at each correlation.
 
     Returns:
         The judgement over all blocks but the first; its stretches are these blocks. Hindsight plans on each
@@ -64,9 +73,16 @@ def judge_blocks(
     settings = PlanSettings(
         budgets=Budgets(reissue=budget), created="", objective=objective, cost=cost, ledger=ledger, seed=seed
     )
-    segments = []
+    jobs: list[Job] = []
     for k in range(1, blocks):
         earlier, later = part_of(profile, np.concatenate(parts[:k])), part_of(profile, parts[k])
-        plan = study_plan(earlier, settings).plan
-        segments.append(compared(plan, earlier, later, sampled=sampled, seed=seed))
-    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)
+        jobs.append((_planned, (earlier, later, settings, sampled)))
+    return judge_segments(
+        list(spread(jobs)), sampled=sampled, correlations=correlations, seed=seed, spread=spread
+    )
+
+
+def _planned(earlier: Profile, later: Profile, settings: PlanSettings, sampled: float) -> Segment:
+    """Requests of one block with the plans that are made on those before it."""
+    plan = study_plan(earlier, settings).plan
+    return compared(plan, earlier, later, sampled=sampled, seed=settings.seed)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder, LedgerTerms, Plan
 from kwiken.model.profile import Profile
@@ -51,6 +52,7 @@ def judge(
     correlations: Sequence[float | None] = CORRELATIONS,
     alone: bool = False,
     seed: int = 0,
+    spread: Spread = one_by_one,
 ) -> Judgement:
     """Judge a plan on requests that it has not seen, beside none, an even spread and hindsight.
 
@@ -64,6 +66,7 @@ def judge(
             the one that recorded pairs show.
         alone: whether to leave out the even spread and hindsight.
         seed: seed of all draws.
+        spread: function that runs jobs: each way at each correlation is one.
 
     Returns:
         The judgement by stretches of time. The ledger starts as after a restart: with its burst, and nothing
@@ -78,7 +81,12 @@ def judge(
     if not alone:
         segment = compared(plan, later if earlier is None else earlier, later, sampled=sampled, seed=seed)
     return judge_segments(
-        [segment], edges_s=_edges(later.started_s), sampled=sampled, correlations=correlations, seed=seed
+        [segment],
+        edges_s=_edges(later.started_s),
+        sampled=sampled,
+        correlations=correlations,
+        seed=seed,
+        spread=spread,
     )
 
 
@@ -90,6 +98,7 @@ def judge_recordings(
     sampled: float = 1.0,
     correlations: Sequence[float | None] = CORRELATIONS,
     seed: int = 0,
+    spread: Spread = one_by_one,
 ) -> Judgement:
     """Judge a plan on several recordings, such as those of the days after it was made.
 
@@ -100,6 +109,7 @@ def judge_recordings(
         sampled: share of the service's requests that each recording holds, as `judge` takes it.
         correlations: as `judge` takes it.
         seed: as `judge` takes it.
+        spread: function that runs jobs: each recording is one, then each way at each correlation.
 
     Returns:
         The judgement over all requests. Its stretches are the recordings, in order of their first requests.
@@ -110,16 +120,24 @@ def judge_recordings(
     """
     if not recordings:
         raise InputError("there is none; give one or more", where="recordings")
-    segments = []
+    jobs: list[Job] = []
     for name, later in recordings.items():
         _check(later, sampled, where=name)
-        try:
-            known = later if earlier is None else earlier
-            segments.append(compared(plan, known, later, name, sampled=sampled, seed=seed))
-        except InputError as error:
-            raise InputError(str(error), where=name) from error
+        jobs.append((_compared_recording, (plan, earlier, later, name, sampled, seed)))
+    segments: list[Segment] = list(spread(jobs))
     segments.sort(key=lambda segment: float(segment.requests.started_s.min()))
-    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed)
+    return judge_segments(segments, sampled=sampled, correlations=correlations, seed=seed, spread=spread)
+
+
+def _compared_recording(
+    plan: Plan, earlier: Profile | None, later: Profile, name: str, sampled: float, seed: int
+) -> Segment:
+    """Requests of one recording with the plans that are compared there; an error names the recording."""
+    known = later if earlier is None else earlier
+    try:
+        return compared(plan, known, later, name, sampled=sampled, seed=seed)
+    except InputError as error:
+        raise InputError(str(error), where=name) from error
 
 
 def compared(
@@ -142,7 +160,7 @@ def compared(
     """
     alone = Segment(later, {PLAN: plan}, recording)
     times = max(1, MIN_REPLAYED // later.requests)
-    spent = float(_played(alone, PLAN, None, times=times, sampled=sampled, seed=seed).spent.mean())
+    spent = float(_played(alone, PLAN, None, times, sampled, seed).spent.mean())
     return Segment(later, {PLAN: plan, **rivals(plan, earlier, later, spent=spent, seed=seed)}, recording)
 
 
@@ -153,6 +171,7 @@ def judge_segments(
     sampled: float,
     correlations: Sequence[float | None],
     seed: int,
+    spread: Spread = one_by_one,
 ) -> Judgement:
     """Replay segments in order of time, each under its own plans, and compare the ways over all of them.
 
@@ -163,17 +182,20 @@ def judge_segments(
         sampled: as `judge` takes it.
         correlations: as `judge` takes it.
         seed: seed of all draws.
+        spread: function that runs jobs: each way at each correlation, in each segment, is one.
     """
     first = segments[0]
     plan = first.plans[PLAN]
     count = sum(segment.requests.requests for segment in segments)
     times = max(1, -(-MIN_REPLAYED // count))
+    ways = [(way, rho) for rho in correlations for way in first.plans]
+    jobs: list[Job] = [
+        (_played, (segment, way, rho, times, sampled, seed)) for way, rho in ways for segment in segments
+    ]
+    results = list(spread(jobs))
     played = {
-        (way, rho): _Played.join(
-            [_played(segment, way, rho, times=times, sampled=sampled, seed=seed) for segment in segments]
-        )
-        for rho in correlations
-        for way in first.plans
+        one: _Played.join(results[at * len(segments) : (at + 1) * len(segments)])
+        for at, one in enumerate(ways)
     }
     some = next(iter(played.values()))
     kept = _of_segments(segments, times) if edges_s is None else _of_time(some.started_s, edges_s)
@@ -228,7 +250,7 @@ class _Played:
 
 
 def _played(
-    segment: Segment, way: str, correlation: float | None, *, times: int, sampled: float, seed: int
+    segment: Segment, way: str, correlation: float | None, times: int, sampled: float, seed: int
 ) -> _Played:
     """Replay a segment under one plan, each request so many times."""
     profile, plan = segment.requests, segment.plans[way]

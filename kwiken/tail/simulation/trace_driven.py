@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import DagNode, ladder, start_times
 from kwiken.model.plan import Ladder, Plan, StagePlan
 from kwiken.model.profile import Profile
@@ -95,6 +96,7 @@ def simulate(
     seed: int = 0,
     independent: bool = False,
     copy_correlation: float | None = None,
+    spread: Spread = one_by_one,
 ) -> Simulation:
     """Simulate requests through the profile's DAG (Kwiken section 5.4).
 
@@ -111,6 +113,8 @@ def simulate(
         independent: whether every stage is drawn on its own, as in the source.
         copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and
             below 1; 0 for independent copies; None to estimate it per stage, 0 where nothing is known.
+        spread: function that runs jobs: a block of `REQUESTS_PER_BLOCK` requests is one, with draws of its
+            own, so that the results do not depend on where blocks run.
 
     Raises:
         InputError: for an empty profile, fewer than one request, a plan for a stage that it lacks or that
@@ -122,15 +126,27 @@ def simulate(
         raise InputError("the profile has no requests", where="profile")
     rng = np.random.default_rng(seed)
     replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
-    parts = []
-    for at in range(0, requests, REQUESTS_PER_BLOCK):
+    jobs: list[Job] = []
+    for block, at in enumerate(range(0, requests, REQUESTS_PER_BLOCK)):
         count = min(REQUESTS_PER_BLOCK, requests - at)
         if independent:
             rows = [rng.integers(profile.requests, size=count) for _ in profile.stages]
         else:  # the order of the draws does not matter, and sorted rows are read faster
             rows = [np.sort(rng.integers(profile.requests, size=count))] * len(profile.stages)
-        parts.append(replayer.run(rows))
-    return replayer.join(parts)
+        jobs.append((_replayed_block, (profile, plan, block, rows, seed, copy_correlation)))
+    return replayer.join(list(spread(jobs)))
+
+
+def _replayed_block(
+    profile: Profile,
+    plan: Plan | None,
+    block: int,
+    rows: list[Rows],
+    seed: int,
+    copy_correlation: float | None,
+) -> _Part:
+    """Replay one block of requests, with draws of its own; arguments as `Replayer`."""
+    return Replayer(profile, plan, seed=seed, block=block, copy_correlation=copy_correlation).run(rows)
 
 
 def replay(
@@ -188,6 +204,7 @@ class Replayer:
 
     Args:
         plan: policies and costs; None for no plan.
+        block: number of the block among those that are replayed apart, from 0; each has draws of its own.
         copy_correlation: as `simulate` takes it.
 
     Raises:
@@ -195,7 +212,13 @@ class Replayer:
     """
 
     def __init__(
-        self, profile: Profile, plan: Plan | None, *, seed: int, copy_correlation: float | None = None
+        self,
+        profile: Profile,
+        plan: Plan | None,
+        *,
+        seed: int,
+        block: int = 0,
+        copy_correlation: float | None = None,
     ) -> None:
         self._plans = acting(profile, plan)
         shares = plan.cost.stages if plan is not None else {}
@@ -204,7 +227,7 @@ class Replayer:
             StageReplay(
                 stage,
                 shares.get(stage.name, 0.0),
-                np.random.default_rng([seed, i]),
+                np.random.default_rng([seed, i, block] if block else [seed, i]),
                 copy_correlation=copy_correlation,
                 races=_races(self._plans.get(stage.name)),
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kwiken.cli.live.status import _show, _spend
+from kwiken.cli.live.status import _show, _show_spend
 
 
 def account_of(**more: Any) -> dict[str, Any]:
@@ -23,51 +24,115 @@ def figures(**more: Any) -> dict[str, Any]:
     return empty | plain | more
 
 
-def spend(found: dict[str, Any]) -> str:
-    return "\n".join(_spend(found))
+@pytest.fixture
+def spend(capsys: pytest.CaptureFixture[str]) -> Callable[[dict[str, Any]], str]:
+    """What status says of budgets, with single blanks."""
+
+    def said(found: dict[str, Any]) -> str:
+        _show_spend(found)
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80
+        return "\n".join(" ".join(line.replace("│", "|").split()) for line in text.splitlines())
+
+    return said
 
 
-def test_unused_levers_are_not_named() -> None:
+Spend = Callable[[dict[str, Any]], str]
+
+
+def test_unused_levers_are_not_named(spend: Spend) -> None:
     said = spend(figures())
     assert "catch-up" not in said
     assert "utility" not in said
 
 
-def test_levers_in_use_say_what_they_spent() -> None:
+def test_levers_in_use_say_what_they_spent(spend: Spend) -> None:
     late = account_of(fraction=0.01, spent=3.0, horizon_share=0.004, share_10s=0.008)
     lost = account_of(fraction=0.001, spent=1.0, horizon_share=0.0005, share_10s=0.0009, horizon_s=90.0)
-    said = spend(figures(catch_up=late, utility=lost, late_reissues=7, partial=12))
-    assert "catch-up budget 1.00%, spent 0.40% over 1 h, last 10 s 0.80% (7 late reissues)" in said
-    assert "utility budget 0.100%, lost 0.050% over 1.5 min, last 10 s 0.090% (12 partial answers)" in said
+    cost = {"chosen": 1.25, "failures": 0.5}
+    said = spend(
+        figures(catch_up=late, utility=lost, late_reissues=7, partial=12, requests=99, lost_utility=cost)
+    )
+    assert "catch-up | 1.00% | 0.40% | 1 h | 0.80% | - | - | 0\n" in said
+    assert "utility | 0.100% | 0.050% | 1.5 min | 0.090% | - | - | 0\n" in said
+    assert "99 | 0 | 12 | 0 | 0 | 7 | 0\n" in said
+    assert "| 1.25 | 0.5\n" in said
 
 
-def test_reissues_stand_beside_their_bounds() -> None:
+def test_reissues_stand_beside_their_bounds(spend: Spend) -> None:
     ledger = account_of(
         fraction=0.049,
         spent=40.0,
         horizon_share=0.031,
         horizon_s=30.0,
+        share_10s=0.02,
         peak=0.196,
         worst_10s=0.152,
         floor_spent=2.0,
         denied=7,
         denied_by={"horizon": 0, "peak": 4, "stage_peak": 3},
     )
-    assert (
-        "reissue budget 4.90%, spent 3.10% over 30 s, worst 10 s 15.20% of 19.60%, 5% of it by the floor\n"
-        "reissues denied: 7 (peak 4, stage peak 3)\n"
-    ) in spend(figures(ledger=ledger))
+    said = spend(figures(ledger=ledger))
+    assert "reissue | 4.90% | 3.10% | 30 s | 2.00% | 15.20% | 19.60% | 7\n" in said
+    assert "5% of the reissues' spend was by the floor\nreissues denied: 7 (peak 4, stage peak 3)" in said
     quiet = spend(figures())
-    assert "reissue budget 0.00%, spent 0.00% over 1 h\n" in quiet
-    assert "denied" not in quiet
+    assert "reissue | 0.00% | 0.00% | 1 h | 0.00% | - | - | 0\n" in quiet
+    assert "reissues denied" not in quiet
 
 
-def test_sampled_traces_are_counted_by_the_reason_for_which_they_were_kept() -> None:
+def test_sampled_traces_are_counted_by_the_reason_for_which_they_were_kept(spend: Spend) -> None:
     kept = {"first": 200, "slow": 27, "failed": 0, "drawn": 50}
     said = spend(figures(traces={"kept": kept, "dropped": 1239}))
     assert said.endswith("\nspans of 277 requests kept (first 200, slow 27, drawn 50), of 1239 not")
     assert "spans" not in spend(figures(traces=None)), "every request is traced, or none"
     assert spend(figures(traces={"kept": {}, "dropped": 0})).endswith("\nspans of 0 requests kept, of 0 not")
+
+
+def test_long_sentences_are_wrapped(spend: Spend) -> None:
+    note = {
+        "phase": "watching",
+        "sentence": "copies help " * 40,
+        "at_s": 0.0,
+        "budget": 0.05,
+        "changes": 1,
+        "useless": 0,
+        "history": [{"at_s": 0.0, "action": "take_back", "reason": "the tail grew " * 30}],
+    }
+    assert spend(figures(autopilot=note)).replace("\n", " ").count("copies help") == 40
+
+
+def test_tables_of_a_wide_service_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    recent = {"rate_per_s": 1234.5, "p50_ms": 123.4, "p99_ms": 1234.5}
+    replica = {"address": "http://127.0.0.1:41999", "ejected": False, "inflight": 12, "trouble": None}
+    stage = {"recent": recent, "reissues": 123456, "ledger": account_of(denied=1234)}
+    line = dict.fromkeys(("running", "waiting", "started", "waited", "turned_away"), 12345)
+    waits = dict.fromkeys(("wait_p50_ms", "wait_p99_ms", "service_ms"), 1234.5)
+    placed = {"node": "big-0", "class": "big", "speed": 1.25, "cores": 2.0}
+    _show(
+        {
+            "service": "search",
+            "url": "http://127.0.0.1:8080",
+            "gateways": [{"pid": 12345}],
+            "actions": [],
+            "replicas": [
+                replica
+                | placed
+                | {"replica": "snippets-3", "pid": 1234567, "alive": True, "latency_ms": 12.5, "restarts": 3}
+            ],
+            "runtime": figures(
+                stages={"snippets": stage | {"replicas": [replica] * 12}},
+                lines={"limit": 4, "kinds": {"GET /search": line | waits}},
+                gateways=[
+                    {"gateway": f"gateway-{n}", "requests": 1234567, "failed": 0, "shed": 0, "recent": recent}
+                    for n in range(2)
+                ],
+            ),
+        }
+    )
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("127.0.0.1:41999", "snippets-3", "12/12", "GET /search", "1234", "big-0"):
+        assert whole in text, "no cell is folded"
 
 
 @pytest.mark.parametrize("unkept", [None, "No space left on device"])

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job
 from kwiken.cli.shared import engines, spread
 from kwiken.cli.verbs import kwiken
+from kwiken.model.plan import Budgets
+from kwiken.model.profile import profile_to_json
+from kwiken.tail.planning import make_plan
+from tests.support.models.queue_profiles import queue_profile
+from tests.support.otel.folders import folder_of
 from tests.support.runtime.server_processes import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -99,7 +108,7 @@ def cluster(workers: int) -> Iterator[str]:
 def test_results_are_those_of_this_machine_and_a_dead_worker_costs_none(tmp_path: Path) -> None:
     with cluster(2) as engine:
         done: list[int] = []
-        jobs: list[engines.Job] = [(root_of, (number,)) for number in range(MANY)]
+        jobs: list[Job] = [(root_of, (number,)) for number in range(MANY)]
         jobs[3] = (dies_once, (str(tmp_path / "died"), 3))
         found = list(spread(jobs, engine, None, lambda: done.append(1)))
         assert found == [number**0.5 for number in range(MANY)]
@@ -112,6 +121,110 @@ def test_results_are_those_of_this_machine_and_a_dead_worker_costs_none(tmp_path
         there = CliRunner().invoke(kwiken, [*words, "--engine", engine], catch_exceptions=False)
         assert here.exit_code == there.exit_code == 0
         assert here.stdout == there.stdout
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the profile, the plan and the queues of a service, and its traces in several files."""
+    path = tmp_path_factory.mktemp("recorded")
+    profile = queue_profile(60, requests=1500)
+    (path / "profile.json").write_text(profile_to_json(profile))
+    (path / "plan.json").write_text(make_plan(profile, budgets=Budgets(reissue=0.05), created="").to_json())
+    (path / "traces").mkdir()
+    folder_of(path / "traces", files=6, lines=40)
+    return path
+
+
+LARGE: dict[str, tuple[str, ...]] = {
+    "simulate": ("simulate", "{}/profile.json", "--plan", "{}/plan.json", "--requests", "300000"),
+    "simulate --load": ("simulate", "{}/profile.json", "--plan", "{}/plan.json", "--load", "1.2"),
+    "judge": ("judge", "{}/plan.json", "{}/profile.json"),
+    "judge --blocks": ("judge", "{}/profile.json", "--blocks", "3"),
+    "size": ("size", "{}/profile.json", "--target-p99", "40ms", "--rate", "60"),
+    "fit": ("fit", "{}/traces"),
+}
+
+
+def told(verb: str, folder: Path, *more: str) -> Any:
+    """JSON of a verb."""
+    words = [word.format(folder) for word in LARGE[verb]]
+    done = CliRunner().invoke(kwiken, [*words, "--json", *more], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return without_dates(json.loads(done.stdout))
+
+
+def without_dates(document: Any) -> Any:
+    """The document without the times at which plans and placements were made, and what depends on these."""
+    if isinstance(document, dict):
+        return {name: without_dates(value) for name, value in document.items() if name != "created"}
+    return [without_dates(value) for value in document] if isinstance(document, list) else document
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_verbs_find_the_same_on_a_cluster_while_a_worker_is_killed(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwiken.otel.trace.load.PART_BYTES", 1)  # a file a job
+    here = {verb: told(verb, recorded) for verb in LARGE}
+    with cluster(2) as engine, ending_a_worker() as killed:
+        for verb in LARGE:
+            assert told(verb, recorded, "--engine", engine) == here[verb], verb
+    assert killed, "a worker was lost meanwhile"
+
+
+@contextlib.contextmanager
+def ending_a_worker() -> Iterator[list[int]]:
+    """Kill the worker of the youngest supervisor once jobs run; Dask's own supervisor starts another."""
+    killed: list[int] = []
+    ended = threading.Event()
+
+    def kill() -> None:
+        while not ended.wait(0.05) and not killed:
+            for pid in workers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                break
+
+    watcher = threading.Timer(1.0, kill)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def workers() -> list[int]:
+    """Workers that Dask's supervisors, which this test started, have started themselves."""
+    found = []
+    for pid in children(os.getpid()):
+        if "dask_worker" in command(pid):
+            found += [child for child in children(pid) if "spawn_main" in command(child)]
+    return found
+
+
+def children(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return [int(each) for thread in threads for each in (thread / "children").read_text().split()]
+    return []
+
+
+def command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+@pytest.mark.slow
+def test_verbs_find_the_same_with_processes_of_this_machine(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwiken.otel.trace.load.PART_BYTES", 1)
+    for verb in ("simulate", "judge", "size", "fit"):
+        assert told(verb, recorded, "--jobs", "2") == told(verb, recorded), verb
 
 
 @pytest.mark.slow

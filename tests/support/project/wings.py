@@ -10,6 +10,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.base.extras",
         "kwiken.base.lazy",
         "kwiken.base.arrays",
+        "kwiken.base.jobs",
         "kwiken.base.parsing",
         "kwiken.base",
     ),

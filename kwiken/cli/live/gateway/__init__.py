@@ -14,15 +14,24 @@ if TYPE_CHECKING:
         token_file_option as token_file_option,
     )
     from kwiken.cli.live.gateway.status_tables import (
+        BUDGETS as BUDGETS,
+        COLUMNS as COLUMNS,
         GATEWAYS as GATEWAYS,
         LINES as LINES,
+        LOST as LOST,
+        NODE_COLUMNS as NODE_COLUMNS,
+        REQUESTS as REQUESTS,
         STAGES as STAGES,
+        WIDTH as WIDTH,
         autopilot_lines as autopilot_lines,
+        budget_rows as budget_rows,
         gateway_rows as gateway_rows,
         line_rows as line_rows,
-        replica_columns as replica_columns,
+        node_rows as node_rows,
         replica_rows as replica_rows,
+        request_row as request_row,
         stage_rows as stage_rows,
+        wrapped as wrapped,
     )
     from kwiken.cli.live.gateway.tokens import token_of as token_of
 

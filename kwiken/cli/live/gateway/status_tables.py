@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "in flight", "copies", "denied", "spent")
+WIDTH: Final = 80  # characters of a line, so that the tables fit the narrowest terminal
+STAGES: Final = ("stage", "serving", "/s", "p50 ms", "p99 ms", "inside", "copies", "denied", "spent")
 GATEWAYS: Final = ("gateway", "requests", "/s", "p50 ms", "p99 ms", "failed", "turned away")
-LINES: Final = (
-    *("kind", "running", "waiting", "started", "had to wait", "wait p50 ms", "wait p99 ms", "service ms"),
-    "turned away",
-)
-COLUMNS: Final = ("replica", "pid", "state", "in flight", "latency ms", "restarts", "address")
-NODE_COLUMNS: Final = ("node", "class", "speed", "cores")  # where replicas were placed
+LINES: Final = ("kind", "running", "waiting", "waited", "p50", "p99", "service", "refused")
+COLUMNS: Final = ("replica", "pid", "state", "inside", "ms", "restarts", "address")
+NODE_COLUMNS: Final = ("replica", "node", "class", "speed", "cores")  # where replicas were placed
+BUDGETS: Final = ("budget", "allowed", "spent", "over", "last 10 s", "worst", "peak", "denied")
+REQUESTS: Final = ("requests", "failed", "partial", "turned away", "reissues", "late", "retries")
+LOST: Final = ("utility lost, in whole answers", "by stop rules", "by failures")
 
 SHOWN_DECISIONS: Final = 3
 SILENT_S: Final = 30.0  # after which an autopilot, which tells of itself every 2 s, is taken to be away
@@ -26,7 +28,7 @@ def stage_rows(figures: dict[str, Any]) -> Rows:
     return [
         (
             name,
-            f"{sum(not each['ejected'] for each in stage['replicas'])} of {len(stage['replicas'])}",
+            f"{sum(not each['ejected'] for each in stage['replicas'])}/{len(stage['replicas'])}",
             number(stage["recent"]["rate_per_s"]),
             number(stage["recent"]["p50_ms"]),
             number(stage["recent"]["p99_ms"]),
@@ -54,14 +56,13 @@ def gateway_rows(lines: Sequence[dict[str, Any]]) -> Rows:
 
 
 def line_rows(lines: dict[str, Any]) -> Rows:
-    """Rows of the lines of requests, one for each kind."""
+    """Rows of the lines of requests, one for each kind, with how many of those started had to wait."""
     return [
         (
             kind,
             str(line["running"]),
             str(line["waiting"]),
-            str(line["started"]),
-            str(line["waited"]),
+            f"{line['waited']}/{line['started']}",
             number(line["wait_p50_ms"]),
             number(line["wait_p99_ms"]),
             number(line["service_ms"]),
@@ -69,11 +70,6 @@ def line_rows(lines: dict[str, Any]) -> Rows:
         )
         for kind, line in lines["kinds"].items()
     ]
-
-
-def replica_columns(replicas: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Headings of `replica_rows`; nodes only where a replica was placed on one."""
-    return (*COLUMNS, *(NODE_COLUMNS if _placed(replicas) else ()))
 
 
 def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[str, Any]], str]) -> Rows:
@@ -91,22 +87,65 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
             number(each["inflight"]),
             number(each["latency_ms"]),
             number(each["restarts"]),
-            each["address"],
-            *(_node(each) if _placed(replicas) else ()),
+            each["address"].removeprefix("http://"),
         )
         for each in replicas
     ]
 
 
-def _placed(replicas: Sequence[dict[str, Any]]) -> bool:
-    return any(each.get("node") is not None for each in replicas)
+def node_rows(replicas: Sequence[dict[str, Any]]) -> Rows:
+    """Rows of the nodes that replicas were placed on; empty where none was placed."""
+    return [
+        (each["replica"], each["node"], each["class"], f"{each['speed']:.3g}", f"{each['cores']:.3g}")
+        for each in replicas
+        if each.get("node") is not None
+    ]
 
 
-def _node(replica: dict[str, Any]) -> tuple[str, ...]:
-    """Node of a replica with its class and speed, and the cores that the replica may use."""
-    if replica.get("node") is None:
-        return "-", "-", "-", "-"
-    return replica["node"], replica["class"], f"{replica['speed']:.3g}", f"{replica['cores']:.3g}"
+def budget_rows(figures: dict[str, Any]) -> Rows:
+    """Rows of the budgets: reissues, and the other levers if the plan has them or anything was spent."""
+    rows: Rows = []
+    for name, key, places in (
+        ("reissue", "ledger", 2),
+        ("catch-up", "catch_up", 2),
+        ("utility", "utility", 3),
+    ):
+        account = figures[key]
+        if key != "ledger" and not (account["fraction"] or account["spent"]):
+            continue
+        worst = account.get("worst_10s")
+        rows.append(
+            (
+                name,
+                f"{account['fraction']:.{places}%}",
+                f"{account['horizon_share']:.{places}%}",
+                _horizon(account["horizon_s"]),
+                f"{account['share_10s']:.{places}%}",
+                "-" if worst is None else f"{worst:.{places}%}",
+                f"{account['peak']:.{places}%}" if account["peak"] else "-",
+                str(account["denied"]),
+            )
+        )
+    return rows
+
+
+def _horizon(seconds: float) -> str:
+    """Length of the horizon in the largest unit that fits."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def request_row(figures: dict[str, Any]) -> tuple[str, ...]:
+    """Row of the requests so far, and of the copies and retries that they had."""
+    names = ("requests", "failed", "partial", "shed", "reissues", "late_reissues", "retries")
+    return tuple(str(figures[name]) for name in names)
+
+
+def wrapped(line: str) -> list[str]:
+    """A sentence as lines of at most `WIDTH` characters."""
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False) or [""]
 
 
 def autopilot_lines(figures: dict[str, Any], now_s: float) -> Iterator[str]:
@@ -133,5 +172,7 @@ def autopilot_lines(figures: dict[str, Any], now_s: float) -> Iterator[str]:
 
 
 def number(value: float | None) -> str:
-    """A figure in three digits; a dash for None."""
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    """A figure in three digits, or all that stand before the point; a dash for None."""
+    if value is None or not isinstance(value, float):
+        return "-" if value is None else str(value)
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"  # noqa: PLR2004 - four digits

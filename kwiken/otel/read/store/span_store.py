@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from kwiken.otel.read.columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
+from kwiken.otel.read.store.renumbering import NameTables, near_bounds
 from kwiken.otel.read.timestamps import Epoch
 
+ALL: Final = (1 << 64) - 1  # limit of the hash of a trace that is kept, while all are
 MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
 _BATCH_SPANS: Final = 8192
 _MAX_PARTS: Final = 1024
@@ -29,6 +32,25 @@ def _luck(keys: Ids) -> Ids:
     return mixed ^ (mixed >> np.uint64(31))
 
 
+@dataclass(frozen=True)
+class StoredSpans:
+    """Spans of some files, as a store of another process holds them.
+
+    Attributes:
+        rows: rows of `SPAN`, `OWN` and `LINK`.
+        names: names of these spans, by the numbers that the rows hold.
+        read: number of spans read.
+        sampled_out: number of spans of these that were dropped.
+        limit: greatest hash of a trace that was kept.
+    """
+
+    rows: tuple[Rows, Rows, Rows]
+    names: NameTables
+    read: int
+    sampled_out: int
+    limit: int
+
+
 class SpanStore:
     """Columns of the spans of many files.
 
@@ -37,16 +59,18 @@ class SpanStore:
 
     Args:
         kind_by: attribute whose values are the classes of requests; None for none.
+        limit: greatest hash of a trace that is kept; less than `ALL` where a store for the same traces has
+            dropped some already.
     """
 
-    def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None) -> None:
+    def __init__(self, *, max_spans: int = MAX_SPANS, kind_by: str | None = None, limit: int = ALL) -> None:
         self.names = Names()
         self.kind_by = kind_by
         self.epoch = Epoch()
         self.read = 0
         self.sampled_out = 0
         self._max_spans = max_spans
-        self._limit = (1 << 64) - 1
+        self._limit = limit
         self._batch = Batch()
         self._parts: list[tuple[Rows, Rows, Rows]] = []
         self._held = 0
@@ -68,14 +92,50 @@ class SpanStore:
             return
         self.read += len(batch)
         part = batch.columns(self.names)
-        if self._limit != (1 << 64) - 1:
+        if self._limit != ALL:
             part = self._lucky(part)
+        self._keep(part)
+
+    def _keep(self, part: tuple[Rows, Rows, Rows]) -> None:
         self._parts.append(part)
         self._held += len(part[0])
         if len(self._parts) > _MAX_PARTS:  # many small files
             self._parts = [_join(self._parts)]
         while self._held > self._max_spans and self._limit > 1:
-            self._halve()
+            self._lower(self._limit // 2)
+
+    @property
+    def limit(self) -> int:
+        """Greatest hash of a trace that is kept."""
+        return self._limit
+
+    def stored(self) -> StoredSpans:
+        """All that the store holds, for the store of another process; the store is empty afterwards."""
+        rows = self.columns()
+        names = NameTables.of(self.names, simulated=self.epoch.simulated)
+        return StoredSpans(rows, names, self.read, self.sampled_out, self._limit)
+
+    def absorb(self, stored: StoredSpans) -> bool:
+        """Add the spans of the next files, which another process has read.
+
+        Returns:
+            False where reading the same files here could have given something else: there are so many names
+            that some are left out, or times count from another epoch. The store is of no use then.
+
+        Raises:
+            InputError: there are too many names.
+        """
+        if self.epoch.simulated is None:
+            self.epoch.simulated = stored.names.simulated
+        part = stored.names.put_into(self.names).apply(stored.rows)
+        self.read += stored.read
+        self.sampled_out += stored.sampled_out
+        if stored.limit < self._limit:
+            self._lower(stored.limit)
+        elif self._limit < stored.limit:
+            part = self._lucky(part)
+        self._keep(part)
+        return not near_bounds(self.names) and stored.names.simulated in {None, self.epoch.simulated}
 
     def columns(self) -> tuple[Rows, Rows, Rows]:
         """All spans held, as rows of `SPAN`, `OWN` and `LINK`; the store is empty afterwards."""
@@ -84,8 +144,9 @@ class SpanStore:
         self._parts, self._held = [], 0
         return joined
 
-    def _halve(self) -> None:
-        self._limit //= 2
+    def _lower(self, limit: int) -> None:
+        """Drop the traces whose hash is above a lower limit."""
+        self._limit = limit
         joined = _join(self._parts)
         self._parts = []
         kept = self._lucky(joined)
