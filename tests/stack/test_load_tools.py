@@ -21,6 +21,9 @@ TRIES = 3  # of both, since other work on this machine delays either
 # Requests come every 5 ms, and each due in the stall waits 5 ms less than the one before: a percentile that is
 # four requests off differs by 20 ms.
 NEAR_MS = 30.0
+MAX_LATE = (
+    0.01  # share of requests sent late, above which kwiken load says that its figures are not to be trusted
+)
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
@@ -45,11 +48,15 @@ class Figures:
         ) and all(abs(mine - other.above[ms]) <= NEAR_MS / 5 for ms, mine in self.above.items())
 
 
-def of_kwiken(records: Path) -> Figures:
+def of_kwiken(records: Path) -> tuple[Figures, float]:
+    """Figures, and the share of the requests that were sent late, as the tool itself says."""
     with fake_server(*STALL) as url:
         words = (url, "--rate", str(RATE), "--duration", str(SECONDS), "--arrivals", "constant")
-        subprocess.run([*KWIKEN, "load", *words, "--records", str(records)], check=True, capture_output=True)
-    return Figures.of([row["latency_ms"] for row in lines(records)])
+        words += ("--records", str(records), "--json")
+        done = subprocess.run([*KWIKEN, "load", *words], check=True, capture_output=True)
+    requests = json.loads(done.stdout)["requests"]
+    found = Figures.of([row["latency_ms"] for row in lines(records)])
+    return found, requests["late"] / requests["intended"]
 
 
 def of_vegeta(program: str) -> Figures:
@@ -76,11 +83,14 @@ def test_percentiles_agree_with_vegeta(tmp_path: Path) -> None:
         pytest.skip("vegeta is not installed: put it on the path, or its path into $VEGETA")
     tried = []
     for number in range(TRIES):
-        ours, theirs = of_kwiken(tmp_path / f"{number}.jsonl"), of_vegeta(program)
-        tried.append((ours, theirs))
+        (ours, late), theirs = of_kwiken(tmp_path / f"{number}.jsonl"), of_vegeta(program)
+        tried.append((late, ours, theirs))
         if ours.near(theirs):
-            break
-    else:
-        pytest.fail(f"kwiken load and vegeta differ: {tried}")
-    # Both saw the stall: of the 100 requests that were due in it, the 80 that had more than 100 ms of it left.
-    assert ours.above[100] >= 0.7 * STALL_MS * RATE / 1e3
+            # Both saw the stall: of the 100 requests due in it, the 80 that had more than 100 ms of it left.
+            assert ours.above[100] >= 0.7 * STALL_MS * RATE / 1e3
+            return
+    if all(late > MAX_LATE for late, _, _ in tried):
+        pytest.skip(
+            f"this machine is too busy for {RATE} requests a second, as kwiken load says too: {tried}"
+        )
+    pytest.fail(f"kwiken load and vegeta differ: {tried}")

@@ -148,7 +148,7 @@ def every_lever() -> Plan:
     levers = replace(
         plan.stages["middle"],
         partial=PartialPolicy(cutoff_ms=200.0, wait_ms=20.0, progress=0.5, loss=0.001),
-        catch_up=CatchUpPolicy(after_ms=28.2, threads=2, priority=True, reissue=True),
+        catch_up=CatchUpPolicy(after_ms=28.2, priority=True, reissue=True),
     )
     budgets = Budgets(reissue=0.05, utility_loss=0.01, catch_up=0.02)
     return replace(plan, budgets=budgets, stages={"middle": levers})

@@ -13,7 +13,7 @@ from kwiken.apps.report.charts.scales import Scale, log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing, Point
 from kwiken.apps.report.model import PERCENTILES, Floats, ms, tail_points
 
-WIDTH, HEIGHT = 560, 360
+WIDTH, HEIGHT = 820, 380
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 44
 AXIS = (50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99)
 

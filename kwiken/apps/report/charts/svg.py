@@ -10,6 +10,7 @@ from markupsafe import Markup
 from kwiken.base.printable import printable
 
 Point = tuple[float, float]
+BROAD = 700.0  # width above which a phone shows a part of a drawing, in larger letters
 
 # Two wide strokes of ink a period; laid over a bar it says "cancelled" without any colour.
 _HATCH = (
@@ -100,9 +101,10 @@ class Drawing:
     def markup(self) -> Markup:
         """Finish the SVG element."""
         box = f"0 0 {_number(self.width)} {_number(self.height)}"
+        broad = ' class="broad"' if self.width > BROAD else ""
         defs = f"<defs>{''.join(self._defs)}</defs>" if self._defs else ""
         return Markup(  # noqa: S704 - every text and attribute above is escaped
-            f'<svg viewBox="{box}" role="img" aria-label="{_safe(self._label)}" '
+            f'<svg viewBox="{box}"{broad} role="img" aria-label="{_safe(self._label)}" '
             f'style="--w:{_number(self.width)}px">{defs}{"".join(self._parts)}</svg>'
         )
 
