@@ -51,8 +51,8 @@ class Figures:
 def of_kwiken(records: Path) -> tuple[Figures, float]:
     """Figures, and the share of the requests that were sent late, as the tool itself says."""
     with fake_server(*STALL) as url:
-        words = (url, "--rate", str(RATE), "--duration", str(SECONDS), "--arrivals", "constant")
-        words += ("--records", str(records), "--json")
+        words = [url, "--rate", str(RATE), "--duration", str(SECONDS), "--arrivals", "constant"]
+        words += ["--records", str(records), "--json"]
         done = subprocess.run([*KWIKEN, "load", *words], check=True, capture_output=True)
     requests = json.loads(done.stdout)["requests"]
     found = Figures.of([row["latency_ms"] for row in lines(records)])
