@@ -16,7 +16,7 @@ from kwiken.otel.read.columns import (
 from kwiken.otel.read.file_reader import FileReader as FileReader
 from kwiken.otel.read.inputs import TraceFile as TraceFile, find_files as find_files
 from kwiken.otel.read.kw_attributes import KINDS as KINDS, OUTCOMES as OUTCOMES
-from kwiken.otel.read.store import (
+from kwiken.otel.read.span_store import (
     MAX_SPANS as MAX_SPANS,
     SpanStore as SpanStore,
     StoredSpans as StoredSpans,

@@ -17,7 +17,7 @@ from kwiken.otel.read.inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFi
 from kwiken.otel.read.jaeger import JaegerReader
 from kwiken.otel.read.other_formats import LOOKED_AT, WRONG, named
 from kwiken.otel.read.otlp import OtlpReader
-from kwiken.otel.read.store import SpanStore
+from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.zipkin import as_jaeger
 
 MAX_BLANK: Final = 100_000  # blank lines in a row

@@ -23,7 +23,7 @@ from kwiken.otel.read.columns import (
 )
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
 from kwiken.otel.read.sampling import share_of_attributes, states_share
-from kwiken.otel.read.store import SpanStore
+from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import Epoch, Stated, refused
 
 _CHILD: Final = "CHILD_OF"

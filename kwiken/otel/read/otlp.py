@@ -34,7 +34,7 @@ from kwiken.otel.read.columns import (
 )
 from kwiken.otel.read.kw_batches import OwnReader
 from kwiken.otel.read.sampling import share_of_attributes, share_of_state, states_share
-from kwiken.otel.read.store import SpanStore
+from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import MAX_NS, Epoch, Stated, refused
 
 _STATES: Final = {

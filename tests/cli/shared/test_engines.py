@@ -136,13 +136,25 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LARGE: dict[str, tuple[str, ...]] = {
-    "simulate": ("simulate", "{}/profile.json", "--plan", "{}/plan.json", "--requests", "300000"),
+    "simulate": ("simulate", "{}/profile.json", "--plan", "{}/plan.json", "--requests", "140000"),
     "simulate --load": ("simulate", "{}/profile.json", "--plan", "{}/plan.json", "--load", "1.2"),
     "judge": ("judge", "{}/plan.json", "{}/profile.json"),
     "judge --blocks": ("judge", "{}/profile.json", "--blocks", "3"),
-    "size": ("size", "{}/profile.json", "--target-p99", "40ms", "--rate", "60"),
+    "size": ("size", "{}/profile.json", "--target-p99", "80ms", "--rate", "60"),
     "fit": ("fit", "{}/traces"),
 }
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make jobs small: few requests of each size that is tried, and a file a job."""
+    for name in (
+        "trials.MIN_TRIAL",
+        "trials.MAX_TRIAL",
+        "verification.MIN_VERIFIED",
+        "verification.MAX_VERIFIED",
+    ):
+        monkeypatch.setattr(f"kwiken.allocator.capacity.{name}_REQUESTS", 400)
+    monkeypatch.setattr("kwiken.otel.trace.load.PART_BYTES", 1)
 
 
 def told(verb: str, folder: Path, *more: str) -> Any:
@@ -165,7 +177,7 @@ def without_dates(document: Any) -> Any:
 def test_verbs_find_the_same_on_a_cluster_while_a_worker_is_killed(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kwiken.otel.trace.load.PART_BYTES", 1)  # a file a job
+    shorten(monkeypatch)
     here = {verb: told(verb, recorded) for verb in LARGE}
     with cluster(2) as engine, ending_a_worker() as killed:
         for verb in LARGE:
@@ -222,7 +234,7 @@ def command(pid: int) -> str:
 def test_verbs_find_the_same_with_processes_of_this_machine(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kwiken.otel.trace.load.PART_BYTES", 1)
+    shorten(monkeypatch)
     for verb in ("simulate", "judge", "size", "fit"):
         assert told(verb, recorded, "--jobs", "2") == told(verb, recorded), verb
 

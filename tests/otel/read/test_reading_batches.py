@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.read import SpanStore, kw_batches
+from kwiken.otel.read import SpanStore, kw_batches, span_store
 from kwiken.otel.read.columns import ERROR, FOLLOWS, span_numbers
 from kwiken.otel.read.otlp import OtlpReader
-from kwiken.otel.read.store import span_store
 from kwiken.otel.trace import Forest, read_forest
 
 TRACE = "7" * 32

@@ -88,9 +88,9 @@ def test_own_spans_keep_their_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_too_many_names_are_read_in_one_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # From half of the bound on, instances are left out: which ones depends on all that was read before.
-    from kwiken.otel.read.store import renumbering
+    from kwiken.otel.read import span_store
 
-    for module in (columns, renumbering):
+    for module in (columns, span_store):
         monkeypatch.setattr(module, "MAX_NAMES", 14)
     assert_same(folder)
 

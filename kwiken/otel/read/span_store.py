@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read.columns import LINK, OWN, SPAN, Batch, Bools, Ids, Names, Rows
-from kwiken.otel.read.store.renumbering import NameTables, near_bounds
+from kwiken.otel.read.columns import (
+    LINK,
+    MAX_KINDS,
+    MAX_NAMES,
+    NO_TEXT,
+    OWN,
+    SPAN,
+    Batch,
+    Bools,
+    Ids,
+    Ints,
+    Names,
+    Rows,
+)
 from kwiken.otel.read.timestamps import Epoch
 
 ALL: Final = (1 << 64) - 1  # limit of the hash of a trace that is kept, while all are
@@ -18,6 +31,8 @@ _MAX_PARTS: Final = 1024
 # Odd, and about 2^64 divided by the golden ratio: multiplying by it spreads neighbouring numbers.
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
+# Columns of `OWN` that hold numbers of texts.
+_TEXTS_OF_OWN: Final = ("service", "stage", "replica", "node", "plan")
 
 
 def trace_keys(spans: Rows) -> Ids:
@@ -30,6 +45,82 @@ def _luck(keys: Ids) -> Ids:
     """Hash of trace keys, uniform over 64 bits (the finishing step of SplitMix64)."""
     mixed = (keys ^ (keys >> np.uint64(30))) * _MIX
     return mixed ^ (mixed >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class NameTables:
+    """Names of the spans of some files, in the order of their numbers; see `Names` for the fields.
+
+    Attributes:
+        operations: service and operation, at full length.
+        texts: other texts at full length.
+        simulated: what times count from, as `Epoch` keeps it.
+    """
+
+    operations: tuple[tuple[str, str], ...]
+    texts: tuple[str, ...]
+    kinds: tuple[str, ...]
+    stated: Mapping[int, Mapping[str, str]]
+    from_paths: Mapping[int, int]
+    methods: Mapping[int, frozenset[str]]
+    homes: Mapping[int, tuple[str, str]]
+    simulated: bool | None
+
+    @classmethod
+    def of(cls, names: Names, *, simulated: bool | None) -> NameTables:
+        """Tables of some names."""
+        return cls(
+            operations=names.full_operations(),
+            texts=names.full_texts(),
+            kinds=tuple(names.kinds),
+            stated=names.stated,
+            from_paths=names.from_paths,
+            methods={op: frozenset(found) for op, found in names.methods.items()},
+            homes=names.homes,
+            simulated=simulated,
+        )
+
+    def put_into(self, names: Names) -> Renumbering:
+        """Give all names a number among those of this process, as reading the same files next would.
+
+        Raises:
+            InputError: there are too many operations or texts.
+        """
+        ops = [names.operation(*pair) for pair in self.operations]
+        texts = [names.text(text) for text in self.texts]
+        for op, stated in self.stated.items():
+            names.stated.setdefault(ops[op], stated)
+        for op, instead in self.from_paths.items():
+            names.from_paths.setdefault(ops[op], ops[instead])
+        for op, methods in self.methods.items():
+            names.methods.setdefault(ops[op], set()).update(methods)
+        for text, home in self.homes.items():
+            names.homes.setdefault(texts[text], home)
+        kinds = [names.kind(kind) for kind in self.kinds]
+        return Renumbering(_with_none(ops), _with_none(texts), _with_none(kinds))
+
+
+@dataclass(frozen=True)
+class Renumbering:
+    """By number of another process: (n + 1,) numbers of this one; the last is -1, which stands for none."""
+
+    ops: Ints
+    texts: Ints
+    kinds: Ints
+
+    def apply(self, part: tuple[Rows, Rows, Rows]) -> tuple[Rows, Rows, Rows]:
+        """Rows of `SPAN`, `OWN` and `LINK` with the numbers of this process."""
+        spans, owns, links = (rows.copy() for rows in part)
+        for column, numbers in (
+            ("op", self.ops),
+            ("callee", self.ops),
+            ("kind", self.kinds),
+            ("instance", self.texts),
+        ):
+            spans[column] = numbers[spans[column]]
+        for column in _TEXTS_OF_OWN:
+            owns[column] = self.texts[owns[column]]
+        return spans, owns, links
 
 
 @dataclass(frozen=True)
@@ -135,7 +226,7 @@ class SpanStore:
         elif self._limit < stored.limit:
             part = self._lucky(part)
         self._keep(part)
-        return not near_bounds(self.names) and stored.names.simulated in {None, self.epoch.simulated}
+        return not _near_bounds(self.names) and stored.names.simulated in {None, self.epoch.simulated}
 
     def columns(self) -> tuple[Rows, Rows, Rows]:
         """All spans held, as rows of `SPAN`, `OWN` and `LINK`; the store is empty afterwards."""
@@ -184,3 +275,12 @@ def _join(parts: list[tuple[Rows, Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
         offset += len(owns)
     spans, owns, links = (np.concatenate(column) for column in zip(*parts, strict=True))
     return spans, owns, links
+
+
+def _near_bounds(names: Names) -> bool:
+    """Whether names are so many that later ones are left out, which depends on all names before."""
+    return len(names.texts) >= MAX_NAMES // 2 or len(names.kinds) >= MAX_KINDS - 1
+
+
+def _with_none(numbers: list[int]) -> Ints:
+    return np.array([*numbers, NO_TEXT], np.int64)
