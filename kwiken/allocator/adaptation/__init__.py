@@ -12,4 +12,8 @@ from kwiken.allocator.adaptation.actions import (
 )
 from kwiken.allocator.adaptation.adaptation import Adaptation as Adaptation
 from kwiken.allocator.adaptation.job_room import JobRoom as JobRoom, NodeRoom as NodeRoom
+from kwiken.allocator.adaptation.live_repacking import (
+    LiveRepacking as LiveRepacking,
+    LiveRepackSettings as LiveRepackSettings,
+)
 from kwiken.allocator.adaptation.watch import WINDOW_S as WINDOW_S, Observation as Observation

@@ -14,6 +14,7 @@ from typing import Final
 from kwiken.allocator.adaptation.actions import Action, Revision
 from kwiken.allocator.adaptation.drift import WorkDrift
 from kwiken.allocator.adaptation.job_room import JobRoom
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
 from kwiken.allocator.adaptation.lost_nodes import LostNodes
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
@@ -73,6 +74,36 @@ class Adaptation:
             speeds: speed of each node as a share of the fastest one's, above 0 and at most 1, by name.
         """
         return JobRoom(self._replicas, speeds)
+
+    def repacking(self, settings: LiveRepackSettings, now_s: float) -> LiveRepacking:
+        """What repacks these replicas by what they use.
+
+        Args:
+            now_s: moment at which the first period begins, on a monotonic clock, seconds.
+        """
+
+        def service_misses(workload: str) -> bool:
+            return self._services[self._stated[workload].workload.service].slow
+
+        return LiveRepacking(
+            self._replicas,
+            self._measures,
+            self._watches,
+            settings,
+            service_misses=service_misses,
+            now_s=now_s,
+        )
+
+    @property
+    def targets_ms(self) -> dict[str, tuple[float | None, dict[str, float]]]:
+        """Largest p99 latency of each service, and those of its stages by workload, milliseconds."""
+        found: dict[str, tuple[float | None, dict[str, float]]] = {
+            name: (watch.target_ms, {}) for name, watch in self._services.items()
+        }
+        for name, watch in self._watches.items():
+            if watch.target_ms is not None:
+                found[self._stated[name].workload.service][1][name] = watch.target_ms
+        return found
 
     @property
     def lost(self) -> list[str]:

@@ -108,7 +108,7 @@ class JobRoom:
             DrawKind.JOB,
             f"job {job}",
             index,
-            min(cores, float(ledger.free_cores[index])),
+            min(cores, max(0.0, float(ledger.free_cores[index]))),
             min(memory_gb, float(ledger.free_memory_gb[index])),
             _pressure(caused),
         )

@@ -7,8 +7,9 @@ shortage.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
 from kwiken.allocator.adaptation.replicas import Replicas
@@ -18,6 +19,18 @@ MIN_GAIN_OF_EVICTION: Final = 0.05  # of the performance needed, below which not
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
 LEAST_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
+
+
+class _Moved(NamedTuple):
+    """Replica that another one replaces.
+
+    Attributes:
+        by_use: whether its node may be sold beyond its cores to put it back.
+    """
+
+    key: str
+    replica: SizedReplica
+    by_use: bool
 
 
 class Measures:
@@ -33,8 +46,7 @@ class Measures:
         self._scheduler = scheduler
         self.saved_per_hour: Mapping[str, float] = {}  # by the return of a node, by name
         self._short: set[str] = set()  # workloads whose shortage was told
-        # By key of the new replica, the one it replaces.
-        self._moving: dict[str, tuple[str, SizedReplica]] = {}
+        self._moving: dict[str, _Moved] = {}  # by key of the new replica, the one it replaces
 
     def fit(self, name: str, reason: str, *, tell_again: bool = False) -> list[Action]:
         """Give a workload what it needs, and say what is missing after that.
@@ -117,17 +129,79 @@ class Measures:
         """Take out a replica that could not be started; the one that it was to replace goes on if it can.
 
         Returns:
-            The replica that was taken out, and actions: the replaced one stops where its room is gone.
+            The replica that was taken out, and actions: the replaced one stops where its room is gone, or
+            starts again if it is best-effort work that was stopped first.
         """
         replicas = self._replicas
         _, gone = replicas.remove(name, replicas.position(name, key))
-        old_key, old = self._moving.pop(key, (key, gone))
-        # The other replicas that were to replace the same one do not put it back again.
-        self._moving = {new: pair for new, pair in self._moving.items() if pair[0] != old_key}
-        if old_key == key or replicas.put_back(name, old_key, old):
+        old = self._moving.pop(key, None)
+        if old is None:
             return gone, []
+        # The other replicas that were to replace the same one do not put it back again.
+        self._moving = {new: one for new, one in self._moving.items() if one.key != old.key}
+        if replicas.put_back(name, old.key, old.replica, oversell=old.by_use):
+            # Best-effort work was stopped before its move.
+            again = replicas.is_best_effort(name)
+            return gone, [
+                replicas.started_again(name, old.key, f"{key} could not be started")
+            ] if again else []
         reason = f"its room was given away while {key} was to take its place"
-        return gone, [Stop(workload=name, key=old_key, node=replicas.node(old), reason=reason)]
+        return gone, [Stop(workload=name, key=old.key, node=replicas.node(old.replica), reason=reason)]
+
+    def move_by_use(self, name: str, key: str, node: int, reason: str) -> list[Action]:
+        """Move a replica to a node that has room by what is used; the node may be sold beyond its cores.
+
+        A replica with a target runs on the new node before the old one stops. Best-effort work stops first,
+        so that the work is never there twice.
+
+        Args:
+            key: key of the replica.
+            node: index of the node in the ledger.
+
+        Returns:
+            Actions; none if memory, contention, anti-affinity or a target forbids the move.
+        """
+        replicas, sizing = self._replicas, self._sizings[name]
+        place = replicas.position(name, key)
+        kept = self._met(sizing.replicas[place].node, node)
+        _, gone = replicas.remove(name, place)
+        source, count = replicas.node(gone), len(sizing.replicas)
+        if self._room_by_use(name, gone, node):
+            sizing.add(node, gone.size, oversell=True)
+            if kept <= self._met(gone.node, node):
+                started = replicas.started(name, count, reason)
+                new = tuple(action.key for action in started)
+                self._moving |= dict.fromkeys(new, _Moved(key, gone, by_use=True))
+                if replicas.is_best_effort(name):
+                    return [Stop(workload=name, key=key, node=source, reason=f"moved: {reason}"), *started]
+                stop = Stop(workload=name, key=key, node=source, reason=f"moved: {reason}", after=new)
+                return [*started, stop]
+            sizing.clear(count)
+        replicas.restore(name, key, gone, oversell=True)
+        return []
+
+    def _room_by_use(self, name: str, replica: SizedReplica, node: int) -> bool:
+        """Whether memory, contention and anti-affinity let a replica that was removed stand on a node."""
+        sizing, ledger = self._sizings[name], self._replicas.ledger
+        request = sizing.request
+        return (
+            ledger.cluster.nodes[node].name not in self._replicas.blocked_nodes
+            and bool(sizing.open_nodes()[node])
+            and bool(ledger.cluster.cores[node] >= request.all_cores[replica.size])
+            and ledger.fits(node, -math.inf, float(request.memory_gb[replica.size]))
+            and ledger.bears(node, request.all_caused)
+        )
+
+    def _met(self, *nodes: int) -> set[str]:
+        """Workloads whose targets are met by prediction, where neighbours on some nodes have changed."""
+        for sizing in self._sizings.values():
+            if any(replica.node in nodes for replica in sizing.replicas):
+                sizing.refresh()
+        return {
+            name
+            for name, sizing in self._sizings.items()
+            if not sizing.request.workload.best_effort and sizing.forecast().met
+        }
 
     def _up(self, name: str, reason: str) -> list[Action]:
         """Larger replicas where they stand, the greatest gain for its cores first."""
@@ -197,7 +271,7 @@ class Measures:
         if len(sizing.replicas) > kept and sizing.forecast().performance >= least * before:
             started = replicas.started(name, kept, reason)
             new = tuple(action.key for action in started)
-            self._moving |= dict.fromkeys(new, (key, gone))
+            self._moving |= dict.fromkeys(new, _Moved(key, gone, by_use=False))
             stop = Stop(workload=name, key=key, node=node, reason=f"moved: {reason}", after=new)
             return [*started, stop]
         sizing.clear(kept)

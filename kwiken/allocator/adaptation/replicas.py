@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from kwiken.allocator.adaptation.actions import Resize, Start, Stop
@@ -81,19 +82,27 @@ class Replicas:
         """Remove a replica; returns its key and the replica."""
         return self._keys[name].pop(place), self.sizings[name].remove(place)
 
-    def put_back(self, name: str, key: str, replica: SizedReplica) -> bool:
-        """Put a removed replica back under its key; returns whether its room is still free."""
+    def put_back(self, name: str, key: str, replica: SizedReplica, *, oversell: bool = False) -> bool:
+        """Put a removed replica back under its key; returns whether its room is still free.
+
+        Args:
+            oversell: whether the node may be sold beyond its cores.
+        """
         request = self.sizings[name].request
-        cores, memory_gb = float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
-        room = self.ledger.fits(replica.node, cores, memory_gb)
+        cores = -math.inf if oversell else float(request.all_cores[replica.size])
+        room = self.ledger.fits(replica.node, cores, float(request.memory_gb[replica.size]))
         if not (room and self.ledger.bears(replica.node, request.all_caused)):
             return False
-        self.restore(name, key, replica)
+        self.restore(name, key, replica, oversell=oversell)
         return True
 
-    def restore(self, name: str, key: str, replica: SizedReplica) -> None:
-        """Put a replica back under its key, where its room is known to be free."""
-        self.sizings[name].add(replica.node, replica.size)
+    def restore(self, name: str, key: str, replica: SizedReplica, *, oversell: bool = False) -> None:
+        """Put a replica back under its key, where its room is known to be free.
+
+        Args:
+            oversell: whether the node may be sold beyond its cores.
+        """
+        self.sizings[name].add(replica.node, replica.size, oversell=oversell)
         self._keys[name].append(key)
 
     def started(self, name: str, kept: int, reason: str) -> list[Start]:
@@ -113,6 +122,14 @@ class Replicas:
                 )
             )
         return actions
+
+    def started_again(self, name: str, key: str, reason: str) -> Start:
+        """Action for a replica that was put back and has to be started where it stood."""
+        sizing = self.sizings[name]
+        replica = sizing.replicas[self.position(name, key)]
+        return Start(
+            workload=name, key=key, node=self.node(replica), cores=_cores(sizing, replica), reason=reason
+        )
 
     def resized(self, name: str, place: int, reason: str) -> Resize:
         """Action for a replica whose size has just changed."""
@@ -179,7 +196,7 @@ class Replicas:
             DrawKind.REPLICA,
             f"blocked node {node}",
             index,
-            float(ledger.free_cores[index]),
+            max(0.0, float(ledger.free_cores[index])),
             float(ledger.free_memory_gb[index]),
             0.0 * ledger.pressure[:, index],
         )

@@ -115,6 +115,11 @@ class WorkloadWatch:
         """
         return now_s < self._busy_until_s
 
+    @property
+    def slow(self) -> bool:
+        """Whether the last window that counted was above the target."""
+        return self._slow > 0
+
     def missed(self, seen: Observation) -> str:
         """Say how a window misses the target, as a phrase.
 

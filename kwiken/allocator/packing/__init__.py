@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.packing.dial import PackedState as PackedState, dials_of as dials_of
+from kwiken.allocator.packing.auto_dial import (
+    ALLOWANCE as ALLOWANCE,
+    BURNING as BURNING,
+    AutoDial as AutoDial,
+    LateCount as LateCount,
+)
+from kwiken.allocator.packing.dial import (
+    MIDDLE as MIDDLE,
+    PackedState as PackedState,
+    dials_of as dials_of,
+)
 from kwiken.allocator.packing.drains import after as after, drain_steps as drain_steps
 from kwiken.allocator.packing.goals import PackingGoal as PackingGoal
 from kwiken.allocator.packing.margin import (

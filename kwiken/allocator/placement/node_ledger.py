@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Final
 
@@ -59,7 +60,7 @@ class NodeLedger:
         cluster: nodes; all of them start empty.
 
     Attributes:
-        free_cores: (n,) number of cores that are not drawn.
+        free_cores: (n,) number of cores that are not drawn; negative on a node that is sold beyond its cores.
         free_memory_gb: (n,) memory that is not drawn, in units of GB.
         pressure: (s, n) sum of the pressure that residents exert, over `SOURCES`, in shares.
         slack: (s, n) additional pressure that every resident with a promise can bear, in shares; infinite
@@ -101,10 +102,15 @@ class NodeLedger:
         """
         return bool(np.all((self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)))
 
-    def take(self, draw: Draw) -> None:
-        """Draw from a node; the caller has checked that the node has room."""
+    def take(self, draw: Draw, *, oversell: bool = False) -> None:
+        """Draw from a node; the caller has checked that the node has room.
+
+        Args:
+            oversell: whether the node may be sold beyond its cores, for work that uses less than it draws.
+        """
         node = draw.node
-        assert self.fits(node, draw.cores, draw.memory_gb), f"no room for {draw.owner}"
+        cores = -math.inf if oversell else draw.cores
+        assert self.fits(node, cores, draw.memory_gb), f"no room for {draw.owner}"
         self._residents[node].append(draw)
         self.free_cores[node] -= draw.cores
         self.free_memory_gb[node] -= draw.memory_gb

@@ -113,9 +113,13 @@ class Sizing:
         found = self.anti_affinity.open_nodes(replica.node for replica in self.replicas)
         return found if self._allowed is None else found & self._allowed
 
-    def add(self, node: int, size: int) -> None:
-        """Place a replica; the caller has checked that it fits."""
-        self.replicas.append(SizedReplica(node, size, self._drawn(node, size)))
+    def add(self, node: int, size: int, *, oversell: bool = False) -> None:
+        """Place a replica; the caller has checked that it fits.
+
+        Args:
+            oversell: whether the node may be sold beyond its cores.
+        """
+        self.replicas.append(SizedReplica(node, size, self._drawn(node, size, oversell=oversell)))
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._on_node[node] = self._on_node.get(node, 0) + 1
         if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
@@ -133,8 +137,10 @@ class Sizing:
     def resize(self, place: int, size: int) -> None:
         """Change the size of a replica; the caller has checked that the new size fits in its place."""
         old = self.replicas[place]
+        smaller = bool(self.request.all_cores[size] <= self.request.all_cores[old.size])
         self._given_back(old)
-        self.replicas[place] = SizedReplica(old.node, size, self._drawn(old.node, size))
+        draws = self._drawn(old.node, size, oversell=smaller)  # the node may be sold beyond its cores
+        self.replicas[place] = SizedReplica(old.node, size, draws)
         self._sums = _Sums()
 
     def clear(self, keep: int = 0) -> None:
@@ -171,10 +177,10 @@ class Sizing:
         extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
         return self.ledger.fits(replica.node, extra_cores, extra_memory_gb)
 
-    def _drawn(self, node: int, size: int) -> tuple[Draw, ...]:
+    def _drawn(self, node: int, size: int, *, oversell: bool = False) -> tuple[Draw, ...]:
         draws = self.request.draws(node, size)
         for draw in draws:
-            self.ledger.take(draw)
+            self.ledger.take(draw, oversell=oversell)
         return draws
 
     def _given_back(self, replica: SizedReplica) -> None:
@@ -346,8 +352,9 @@ class SizingTrial(Sizing):
             self._left[replica.node] = sizing.left(replica.node)
         self._copies = sizing.request.all_caused - sizing.request.caused
 
-    def add(self, node: int, size: int) -> None:
+    def add(self, node: int, size: int, *, oversell: bool = False) -> None:
         """Suppose a replica; the caller has checked that it fits, and that the node has no other one."""
+        del oversell
         self.replicas.append(SizedReplica(node, size, ()))
         self._classes.append(self.ledger.cluster.class_numbers[node])
 
@@ -367,8 +374,8 @@ class SizingTrial(Sizing):
         del self.replicas[keep:], self._classes[keep:]
         self._sums = _Sums()
 
-    def _drawn(self, node: int, size: int) -> tuple[Draw, ...]:
-        del node, size
+    def _drawn(self, node: int, size: int, *, oversell: bool = False) -> tuple[Draw, ...]:
+        del node, size, oversell
         return ()
 
     def _given_back(self, replica: SizedReplica) -> None:

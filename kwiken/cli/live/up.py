@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster import Cluster, Layout
     from kwiken.runtime.cluster.state import StateFiles
     from kwiken.runtime.node_classes import NodeLimits
-    from kwiken.runtime.upkeep import JobRunner, RentedNodes, Upkeep
+    from kwiken.runtime.upkeep import JobRunner, NodeRepacker, OnNodes, RentedNodes, Upkeep
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -404,8 +404,30 @@ async def _on_nodes(
                         say=tell,
                         rented=rented,
                         jobs=jobs,
+                        repacker=_repacker(placed, running, tell),
                     )
                     yield running.clusters, upkeep, jobs
+
+
+def _repacker(placed: Placed, running: OnNodes, tell: Callable[[str], None]) -> NodeRepacker | None:
+    """What repacks the replicas by what they use, if that is wanted."""
+    import time
+
+    from kwiken.runtime.upkeep import NodeRepacker
+
+    adaptation, assignment = placed.adaptation, placed.assignment
+    if placed.repack is None or adaptation is None or assignment is None:
+        return None
+    return NodeRepacker(
+        adaptation.repacking(placed.repack, time.monotonic()),
+        keys=lambda: adaptation.keys,
+        nodes=placed.nodes,
+        assignment=assignment,
+        use=running.limits,
+        clusters=running.clusters,
+        targets_ms=adaptation.targets_ms,
+        say=tell,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kwiken.model.plan.accounts import (
     BY_FLOOR as BY_FLOOR,
     CALL as CALL,
+    NODE as NODE,
     OWN_COST as OWN_COST,
     REQUEST as REQUEST,
     VERDICTS as VERDICTS,

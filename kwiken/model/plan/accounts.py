@@ -33,7 +33,11 @@ STAGE_HORIZON: Final = 4
 STAGE_PEAK: Final = 5
 LOAD: Final = 6  # the load is so high that copies hurt
 OWN_COST: Final = 7  # the request has spent as much on copies as it costs itself
-VERDICTS: Final = ("within", "floor", "horizon", "peak", "stage_horizon", "stage_peak", "load", "request")
+NODE: Final = 8  # only nodes without headroom have a replica that was not tried
+VERDICTS: Final = (
+    *("within", "floor", "horizon", "peak", "stage_horizon", "stage_peak", "load", "request"),
+    "node",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ import msgspec
 POLL_S: Final = 0.02  # interval of checks for the end of a process
 STATE_FIELD: Final = 0
 START_FIELD: Final = 19
+USED_FIELDS: Final = slice(11, 15)  # of the process and of its children that it has waited for
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +102,20 @@ def _started_posix(pid: int) -> str | None:
     )
     text = " ".join(found.stdout.split()[:-1])
     return text if text and not found.stdout.strip().rpartition(" ")[2].startswith("Z") else None
+
+
+def processor_time_s(pid: int) -> float | None:
+    """Processor time of a process and its descendants, seconds; None without Linux's /proc, or if it is gone.
+
+    Descendants that have ended count as soon as their parents have waited for them.
+    """
+    ticks = None
+    for one in family(pid):
+        with contextlib.suppress(OSError, ValueError):
+            text = Path(f"/proc/{one}/stat").read_text(encoding="utf-8", errors="replace")
+            fields = text[text.rindex(")") + 2 :].split()
+            ticks = (ticks or 0) + sum(map(int, fields[USED_FIELDS]))
+    return None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> list[int]:

@@ -9,7 +9,7 @@ import logging
 import os
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -106,6 +106,7 @@ class Cluster:
         self._ready = False
         self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
         self._actions: deque[str] = deque(maxlen=MAX_ACTIONS)
+        self._crowded: frozenset[str] = frozenset()  # nodes without headroom
 
     @property
     def gateway_url(self) -> str:
@@ -250,6 +251,7 @@ class Cluster:
     async def _tell(self) -> None:
         """Update the gateways and the state file whenever the running processes change."""
         told: list[Child | None] = [None for _ in self._clients]
+        crowded: list[frozenset[str]] = [frozenset() for _ in self._clients]  # as each gateway knows them
         folder = self._opened
         while True:
             if not await self._has_changed():
@@ -264,7 +266,11 @@ class Cluster:
                     if gateway is not told[number] and self._plan is not None and not folder.has_plan:
                         await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
                     await client.request("PUT", "/v1/replicas", addresses)
-                    told[number] = gateway
+                    if (now := self._crowded) != (
+                        crowded[number] if gateway is told[number] else frozenset()
+                    ):
+                        await client.request("PUT", "/v1/crowded-nodes", msgspec.json.encode(sorted(now)))
+                    told[number], crowded[number] = gateway, now
                 except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                     LOG.warning(
                         "%s could not be updated with the replicas: %s",
@@ -376,6 +382,15 @@ class Cluster:
             if self._layout is not None:
                 await self._layout.limits.end(self._limited(slot))
         return [slot.name for slot in slots]
+
+    def withhold_copies(self, nodes: Collection[str]) -> None:
+        """Let the gateways send no copies of calls to replicas on some nodes.
+
+        Args:
+            nodes: names of all such nodes from now on.
+        """
+        self._crowded = frozenset(nodes)
+        self._processes.changed.set()
 
     def note_action(self, line: str) -> None:
         """Show an action that keeps a target in the state, beside those before."""

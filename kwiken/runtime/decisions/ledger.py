@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kwiken.model.plan import BY_FLOOR, OWN_COST, Account, Floor, grant
+from kwiken.model.plan import BY_FLOOR, NODE, OWN_COST, Account, Floor, grant
 
 MILLION = 1_000_000  # micro-units of a retry
 
@@ -106,6 +106,11 @@ class Ledger:
             return False
         budget.left -= cost
         return True
+
+    def crowded(self, stage: Account) -> None:
+        """Record a copy that was denied because only nodes without headroom had a replica for it."""
+        self.service.denied[NODE] += 1
+        stage.denied[NODE] += 1
 
     def charge_late(self, budget: RequestBudget, cost: int, now: float, *, spare: float = inf) -> bool:
         """Charge a late request's copy to the request and to the catch-up account: to both, or to none.

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -200,6 +200,15 @@ class Executor:
         """
         name = self._service[stage].name
         self._states[name].picker.replace(replicas)
+
+    def withhold_copies(self, nodes: Collection[str]) -> None:
+        """Send no copies of calls to replicas on some nodes; first attempts and retries still go there.
+
+        Args:
+            nodes: names of all such nodes from now on.
+        """
+        for state in self._states.values():
+            state.picker.crowded = frozenset(nodes)
 
     def replica_states(self) -> dict[str, Sequence[ReplicaState]]:
         """State of every replica by stage, not to be changed."""

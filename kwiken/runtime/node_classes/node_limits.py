@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.runtime.base.process_id import family
+from kwiken.runtime.base.process_id import family, processor_time_s
 from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.control_groups import ControlGroups
 from kwiken.runtime.node_classes.duty_cycle import DutyCycles, LimitedProcess
@@ -193,6 +193,14 @@ class NodeLimits:
     def way_out(self) -> Path | None:
         """File by which a process leaves its limits for the group of this process; None for no groups."""
         return self._opened.way_out
+
+    def used_s(self, name: str) -> float | None:
+        """Processor time that a process and its children have used so far, seconds; None if it is unknown.
+
+        Time of children that have ended is counted once their parent has waited for them.
+        """
+        found = self._processes.get(name)
+        return None if found is None else processor_time_s(found[1].pid)
 
     def resize(self, name: str, limit: Limit) -> None:
         """Change the limit of a process that runs.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from kwiken.allocator.adaptation import Observation
+from kwiken.allocator.packing import LateCount
 from kwiken.model.service import Service
+from kwiken.runtime.decisions import SCALE
 
 Figures = Mapping[str, Any]  # of `GET /v1/status`
 
@@ -18,6 +21,7 @@ class Readings:
         # By service: moment of the last window, requests admitted until then, and requests turned away.
         self._arrived: dict[str, tuple[float, int, int]] = {}
         self._work: dict[str, tuple[int, float]] = {}  # calls and their processor time so far, by workload
+        self._ended: dict[str, LateCount] = {}  # requests so far, by service
 
     def of_service(self, service: str, figures: Figures, now_s: float) -> Observation:
         """Measurements of a service's requests since the last window, those turned away among them.
@@ -69,6 +73,25 @@ class Readings:
                 work_ms=self._work_since(name, stage["calls"], stage["busy_ms"], calls),
             )
         return seen
+
+    def late_since(self, service: str, figures: Figures, target_ms: float) -> LateCount:
+        """Requests of a service since the last window, and those that failed or were later than a target.
+
+        Args:
+            target_ms: largest p99 latency of the service, milliseconds.
+        """
+        last = math.ceil(math.log2(target_ms / 1000) * 2**SCALE) - 1  # the bucket that holds the target
+        arms = figures["arms"].values()
+        cells = [(int(cell), count) for arm in arms for cell, count in arm["cells"].items()]
+        failed = sum(arm["failed"] for arm in arms)
+        now = LateCount(
+            failed + sum(count for _, count in cells),
+            failed + sum(count for cell, count in cells if cell > last),
+        )
+        before, self._ended[service] = self._ended.get(service, now), now
+        since = LateCount(now.requests - before.requests, now.late - before.late)
+        # Another plan, or a gateway that was replaced, counts anew.
+        return now if since.requests < 0 or since.late < 0 else since
 
     def _work_since(self, name: str, calls: int, busy_ms: float, of_request: int) -> float | None:
         """Processor time of a request since the last window, milliseconds; None where it is not known."""

@@ -30,6 +30,7 @@ from kwiken.runtime.cluster import ReplicaPlace
 from kwiken.runtime.node_classes import Limit
 from kwiken.runtime.upkeep.assignment import Assignment
 from kwiken.runtime.upkeep.jobs import JobRunner
+from kwiken.runtime.upkeep.node_repacker import NodeRepacker
 from kwiken.runtime.upkeep.readings import Readings
 from kwiken.runtime.upkeep.rented_nodes import RentedNodes
 from kwiken.runtime.upkeep.substrate import Ground, Substrate
@@ -52,6 +53,7 @@ class Upkeep:
         say: told each action with its reason, as one line.
         rented: nodes that come and go; None where all nodes are there.
         jobs: batch jobs beside the services; None for none.
+        repacker: moves replicas by what they use; None to move them for their targets alone.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Upkeep:
         say: Callable[[str], None],
         rented: RentedNodes | None = None,
         jobs: JobRunner | None = None,
+        repacker: NodeRepacker | None = None,
     ) -> None:
         self._adaptation = adaptation
         self._assignment = assignment
@@ -72,6 +75,7 @@ class Upkeep:
         self._say = say
         self._rented = rented
         self._jobs = jobs
+        self._repacker = repacker
         self._readings = Readings()
         self._back_at_s: dict[str, float] = {}  # by lost node
 
@@ -177,12 +181,14 @@ class Upkeep:
     async def _observe(self, now_s: float) -> None:
         seen: dict[str, dict[str, Observation]] = {}  # by service
         wholes: dict[str, Observation] = {}
+        told: dict[str, Mapping[str, Any]] = {}  # by service
         for service, cluster in self._clusters.items():
             try:
                 figures = (await cluster.status())["runtime"]
             except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
                 LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
                 continue
+            told[service] = figures
             wholes[service] = whole = self._readings.of_service(service, figures, now_s)
             seen[service] = self._readings.of_stages(
                 cluster.service, figures, self._replicas_of(service), whole.rate_per_s
@@ -194,6 +200,8 @@ class Upkeep:
         for service, whole in wholes.items():
             actions += self._adaptation.observe_service(service, now_s, whole, seen[service])
         await self._apply(actions)
+        if self._repacker is not None:
+            await self._apply(self._repacker.window(time.monotonic(), told))
         if self._rented is not None:
             rates = {name: one.rate_per_s for name, one in together.items()}
             short = {one.workload for one in actions if isinstance(one, Shortage)}

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,19 +16,23 @@ from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.placement import NodeLedger, admit_all, document
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
-from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep import Assignment, Upkeep
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
-from tests.support.runtime.leftovers import groups_of, new_mark, processes_with
+from tests.support.runtime.leftovers import (
+    NAP,
+    groups_of,
+    naps_of_this_process,
+    new_mark,
+    processes_with,
+)
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
 RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
-NAP = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 class Running:
@@ -212,16 +215,3 @@ async def test_an_interrupt_in_the_middle_of_a_start_leaves_nothing(monkeypatch:
         assert cluster.replicas["first"] == []  # the start is under way
     assert processes_with(mark) == []
     assert groups_of(os.getpid()) == []
-
-
-def naps_of_this_process() -> list[Identity | None]:
-    """Children of this process that run the best-effort command."""
-    return [Identity.of(int(each.name)) for each in Path("/proc").iterdir() if is_nap(each)]
-
-
-def is_nap(process: Path) -> bool:
-    """Whether a process is the best-effort command, as a child of this process."""
-    with contextlib.suppress(OSError):
-        parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-        return parent == os.getpid() and b"time.sleep(600)" in (process / "cmdline").read_bytes()
-    return False

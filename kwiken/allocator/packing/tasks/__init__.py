@@ -9,6 +9,7 @@ from kwiken.allocator.packing.tasks.packed_cluster import (
     plain_cluster as plain_cluster,
 )
 from kwiken.allocator.packing.tasks.usage import (
+    MIN_SAMPLES as MIN_SAMPLES,
     UsageSeries as UsageSeries,
     Use as Use,
     gaps as gaps,

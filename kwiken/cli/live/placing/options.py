@@ -5,19 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inputs
-from kwiken.cli.shared import LATENCY_FORM, milliseconds
+from kwiken.cli.shared import LATENCY_FORM, Real, milliseconds, seconds_of
 
 if TYPE_CHECKING:
     from kwiken.allocator.placement import Node
     from kwiken.model.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
+AUTO: Final = "auto"  # a dial that follows the burn rate
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class PlacementOptions:
         profiles: path of their predictions; None for none.
         target_p99: p99 latencies to keep of whole services, as texts: `TIME`, or `SERVICE=TIME`.
         prices: path of the document of prices, by which nodes are rented; None to have all nodes.
+        repack_s: seconds from one repacking of the replicas to the next; None to repack never.
+        dial: from 0, as few nodes as possible, to 10, no risk added; None to follow the burn rate.
     """
 
     placement: str | None
@@ -39,6 +42,8 @@ class PlacementOptions:
     profiles: str | None = None
     target_p99: tuple[str, ...] = ()
     prices: str | None = None
+    repack_s: float | None = None
+    dial: float | None = None
 
     def arguments(self) -> list[str]:
         """Command-line words of these options."""
@@ -49,6 +54,9 @@ class PlacementOptions:
             "--profiles": self.profiles,
             "--prices": self.prices,
         }
+        if self.repack_s is not None:
+            options["--repack"] = f"{self.repack_s!r}s"
+            options["--dial"] = AUTO if self.dial is None else repr(self.dial)
         words = [word for name, value in options.items() if value is not None for word in (name, value)]
         return words + [word for text in self.target_p99 for word in ("--target-p99", text)]
 
@@ -58,10 +66,11 @@ class PlacementOptions:
         Raises:
             InputError: options or files do not fit each other or a service; names option or file.
         """
-        wanted = self.workloads, self.profiles, self.prices
+        wanted = self.workloads, self.profiles, self.prices, self.repack_s
         if any(one is not None for one in wanted) or self.target_p99:
             if self.nodes is None or self.workloads is None or self.profiles is None:
                 what = "renting nodes" if self.prices is not None else "keeping targets"
+                what = "repacking" if self.repack_s is not None else what
                 raise InputError(f"{what} needs --nodes, --workloads and --profiles")
             # Here, since it needs the libraries of planning.
             from kwiken.cli.live.placing.target_inputs import read_target_inputs
@@ -74,12 +83,21 @@ class PlacementOptions:
                 services,
                 service_targets_ms=service_targets(services, self.target_p99),
                 prices_file=self.prices,
+                repack_s=self.repack_s,
+                dial=self.dial,
             )
         if self.placement is None:
             if self.nodes is not None:
                 raise InputError("needs --placement, or --workloads and --profiles", where="--nodes")
             return None
         return read_placement_inputs(self.placement, self.nodes, services)
+
+
+def _dial(ctx: click.Context, param: click.Parameter, value: str | None) -> str | float | None:
+    """Click callback: parse `auto` or a number from 0 to 10."""
+    if value is None or value == AUTO:
+        return value
+    return Real(0, 10).convert(value, param, ctx)
 
 
 def placement_options(main: F) -> F:
@@ -109,6 +127,21 @@ def placement_options(main: F) -> F:
         metavar="FILE",
         help="Offers of the nodes: those that are not held are rented when room is short, and given back.",
     )
+    @click.option(
+        "--repack",
+        "repack_s",
+        metavar="TIME",
+        callback=seconds_of,
+        help="Interval, such as 1h, at which replicas and best-effort work are packed by what they use, so "
+        "that nodes get free.",
+    )
+    @click.option(
+        "--dial",
+        metavar="0..10|auto",
+        callback=_dial,
+        help="For --repack: from 0, as few nodes as possible, to 10, no risk added; auto, the default, "
+        "follows how fast late requests spend their allowance.",
+    )
     @functools.wraps(main)
     def placed(
         *args: Any,
@@ -118,9 +151,16 @@ def placement_options(main: F) -> F:
         profiles: str | None,
         target_p99: tuple[str, ...],
         prices: str | None,
+        repack_s: float | None,
+        dial: str | float | None,
         **values: Any,
     ) -> Any:
-        placing = PlacementOptions(placement, nodes, workloads, profiles, target_p99, prices)
+        if dial is not None and repack_s is None:
+            raise InputError("is for --repack", where="--dial")
+        number = None if isinstance(dial, str) else dial
+        placing = PlacementOptions(
+            placement, nodes, workloads, profiles, target_p99, prices, repack_s, number
+        )
         return main(*args, placing=placing, **values)
 
     return cast("F", placed)

@@ -12,7 +12,7 @@ from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.adaptation import Adaptation
+    from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
     from kwiken.allocator.placement import Cluster, Placement
     from kwiken.allocator.provisioning import NodeRenter
     from kwiken.model.service import Service
@@ -31,6 +31,7 @@ class Placed:
         assignment: which replica is which one of the adaptation; None without one.
         renter: rents and gives back nodes; None where all nodes are there.
         currency: currency of what is rented; empty without a renter.
+        repack: how replicas are repacked; None to repack never.
     """
 
     nodes: Mapping[str, EmulatedNode]
@@ -40,6 +41,7 @@ class Placed:
     assignment: Assignment | None = None
     renter: NodeRenter | None = None
     currency: str = ""
+    repack: LiveRepackSettings | None = None
 
 
 def read_placement_inputs(placement_file: str, nodes_file: str | None, services: Sequence[Service]) -> Placed:

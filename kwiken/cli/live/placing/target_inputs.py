@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.allocator.adaptation import Adaptation
+from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
 from kwiken.allocator.placement import (
     Caution,
     Cluster,
@@ -49,6 +49,8 @@ def read_target_inputs(
     service_targets_ms: Mapping[str, float],
     prices_file: str | None = None,
     found_nodes: Sequence[Node] | None = None,
+    repack_s: float | None = None,
+    dial: float | None = None,
 ) -> Placed:
     """Read files, and place what is not placed yet.
 
@@ -59,6 +61,8 @@ def read_target_inputs(
         prices_file: path of the offers by which nodes are rented; None to have all nodes.
         found_nodes: nodes that there are, in place of the document's, of which the classes are used; None for
             the document's.
+        repack_s: seconds from one repacking to the next; None to repack never.
+        dial: dial of the repacking, from 0 to 10; None to follow the burn rate.
 
     Raises:
         InputError: the files do not fit each other or a service, or a workload has no room.
@@ -93,7 +97,11 @@ def read_target_inputs(
         prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
         renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
     replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
-    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency)
+    repack = None
+    if repack_s is not None:
+        movable = frozenset(one.name for one in wanted if one.stage or (one.best_effort and one.command))
+        repack = LiveRepackSettings(every_s=repack_s, dial=dial, movable=movable)
+    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency, repack)
 
 
 def _with_nodes(cluster: Cluster, found: Sequence[Node], where: str) -> Cluster:

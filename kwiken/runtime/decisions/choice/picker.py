@@ -38,9 +38,12 @@ class Picker:
     Args:
         rng: source of randomness of the choices.
         rule: rule of the choice; None for the default.
+
+    Attributes:
+        crowded: nodes without headroom, whose replicas get no copies of calls.
     """
 
-    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "_rule", "_stage")
+    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "_rule", "_stage", "crowded")
 
     def __init__(
         self, replicas: Iterable[Replica], rng: random.Random, rule: ChoiceRule | None = None
@@ -54,6 +57,7 @@ class Picker:
         for target in self._live:
             self._outliers.join(target.record)
         self._next_trial = inf
+        self.crowded: frozenset[str] = frozenset()
 
     @property
     def typical(self) -> float:
@@ -98,7 +102,7 @@ class Picker:
         return self._rng.choice(willing) if willing else None
 
     def pick_other(
-        self, now: float, tried: Sequence[ReplicaState], *, ejected: bool = False
+        self, now: float, tried: Sequence[ReplicaState], *, ejected: bool = False, roomy: bool = False
     ) -> ReplicaState | None:
         """Choose a replica for a further attempt, if possible on another node; None if none is left.
 
@@ -107,10 +111,12 @@ class Picker:
             tried: replicas of the earlier attempts, which are not chosen again.
             ejected: whether any ejected replica is acceptable if no other is left; if false, only one that is
                 due for its trial. If all replicas are ejected, any is acceptable.
+            roomy: whether nodes without headroom are left out.
         """
-        left = self._untried(self._live, tried)
+        without = self.crowded if roomy else ()
+        left = self._untried(self._live, tried, without)
         if not left:
-            left = self._untried(self._ejected, tried)
+            left = self._untried(self._ejected, tried, without)
             if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
                 left = [target for target in left if target.ejected_until <= now and not target.waiting]
             left = [target for target in left if target.paused_until <= now]
@@ -120,7 +126,22 @@ class Picker:
         apart = [target for target in left if target.replica.node not in nodes]
         return min(apart or left, key=lambda target: self.score(target, now))
 
-    def _untried(self, targets: list[ReplicaState], tried: Sequence[ReplicaState]) -> list[ReplicaState]:
+    def is_crowded(self, tried: Sequence[ReplicaState]) -> bool:
+        """Whether only nodes without headroom keep a replica from being chosen for a copy.
+
+        Args:
+            tried: replicas of the earlier attempts.
+        """
+        return any(
+            target.replica.node in self.crowded and target not in tried
+            for target in (self._live if self.crowded else ())
+        )
+
+    def _untried(
+        self, targets: list[ReplicaState], tried: Sequence[ReplicaState], without: Collection[str]
+    ) -> list[ReplicaState]:
+        if without:
+            targets = [target for target in targets if target.replica.node not in without]
         enough = MAX_CANDIDATES + len(tried)
         few = targets if len(targets) <= enough else self._rng.sample(targets, enough)
         return [target for target in few if target not in tried]

@@ -360,9 +360,13 @@ class HedgedCall(msgspec.Struct, eq=False):
         # A hang: no attempt answered for so long that their replicas are suspects, and any other one will do.
         if step == RETRY:
             attempts.suspect_all(now)
-        target = self.site.stage.state.picker.pick_other(now, attempts.tried(), ejected=step == RETRY)
+        state, tried, extra = self.site.stage.state, attempts.tried(), step != RETRY
+        target = state.picker.pick_other(now, tried, ejected=not extra, roomy=extra)
         if target is None or attempts.withholds(target, now):
-            self.site.stage.state.counts.no_replica += step != RETRY
+            if target is None and extra and state.picker.is_crowded(tried):
+                self.site.shared.ledger.crowded(state.account)
+            else:
+                state.counts.no_replica += extra
             self.race.denied(step, now, for_good=False)
             return
         if not budget.grants(step, now, self.race.denials):

@@ -82,6 +82,7 @@ class Control:
         self.turn = 0  # number of times that a person acted at any gateway; what is older gives way
         self.note: AutopilotNote | None = None  # the autopilot's last one
         self._epoch = 0  # of the autopilot's lease
+        self._crowded: list[str] = []  # nodes without headroom
         self._read_replicas = msgspec.json.Decoder(dict[str, list[Replica]])
 
     def take_tokens(self, tokens: Iterable[str]) -> None:
@@ -283,6 +284,17 @@ class Control:
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)
+
+    async def crowded_nodes(self, request: web.BaseRequest) -> Any:
+        """GET the nodes without headroom, whose replicas get no copies of calls, or PUT all of them."""
+        if request.method == "PUT":
+            try:
+                nodes = msgspec.json.decode(await request.read(), type=list[str])
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                raise InputError(str(error), where="crowded nodes") from error
+            self._crowded = sorted(set(nodes))
+            self._executor.withhold_copies(self._crowded)
+        return self._crowded
 
     async def targets(self, request: web.BaseRequest) -> Any:
         """GET gateways and replicas in the form of Prometheus's HTTP service discovery."""

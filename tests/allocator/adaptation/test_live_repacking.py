@@ -1,0 +1,251 @@
+"""Repacking of replicas that run: a state machine under random use, kills and failed starts, with a fake clock."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kwiken.allocator.adaptation import (
+    Action,
+    Adaptation,
+    LiveRepacking,
+    LiveRepackSettings,
+    Observation,
+    Start,
+    Stop,
+)
+from kwiken.allocator.packing import LateCount
+from kwiken.allocator.placement import Cluster, NodeLedger, admit_all, document
+from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.workloads import Spread
+from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+
+WINDOW_S, EVERY_S = 5.0, 60.0
+RATES: dict[float, float] = {1: 50.0, 2: 100.0}
+SPEEDS = {"quick": 1.0}
+NAP = ("sleep", "600")
+
+
+class Machine:
+    """Upkeep without processes: carries actions out, and knows which replicas run where."""
+
+    def __init__(self, nodes: int, *, dial: float | None = 5.0, rate: float = 180.0, naps: int = 4) -> None:
+        self.cluster: Cluster = cluster_of({"quick": nodes}, cores=4)
+        of: dict[str, Any] = {"service": "echo", "stage": "first", "spread": Spread.NODE, "min_nodes": 2}
+        requests = [
+            requested(rate, profile(RATES, SPEEDS, name="front"), self.cluster, **of),
+            requested(
+                None,
+                profile({2: 1.0}, SPEEDS, name="nap"),
+                self.cluster,
+                command=NAP,
+                max_replicas=naps,
+                spread=Spread.NONE,
+            ),
+        ]
+        admissions = admit_all(requests, NodeLedger(self.cluster), scheduler("thrifty"))
+        placement = document(self.cluster, admissions, scheduler="thrifty", confidence=0.5)
+        self.adaptation = Adaptation(requests, self.cluster, placement, scheduler("thrifty"), {"echo": 50.0})
+        chosen = LiveRepackSettings(every_s=EVERY_S, dial=dial, movable=frozenset({"front", "nap"}))
+        self.repacking: LiveRepacking = self.adaptation.repacking(chosen, 0.0)
+        self.now_s = 0.0
+        self.running = {key: node for node, key in self._placed()}
+        self.lines: list[str] = []
+        self.moves: list[Action] = []
+
+    def _placed(self) -> list[tuple[str, str]]:
+        return [(node, key) for places in self.adaptation.keys.values() for key, node, _ in places]
+
+    def of(self, workload: str) -> list[str]:
+        return [key for key in self.running if key.startswith(workload)]
+
+    def window(
+        self,
+        used: dict[str, float],
+        *,
+        late: float = 0.0,
+        fail: float = 0.0,
+        rng: random.Random | None = None,
+    ) -> list[Action]:
+        """One window; starts fail with a probability."""
+        self.now_s += WINDOW_S
+        rng = rng or random.Random(0)
+        calm = {"front": Observation(requests=500, rate_per_s=100.0, p99_ms=9.0)}
+        self.apply(self.adaptation.observe(self.now_s, calm), fail, rng)
+        self.lines += self.repacking.observe(self.now_s, used, {"echo": LateCount(500, 500 * late)})
+        least = len(self.of("front"))
+        actions, lines = self.repacking.step(self.now_s)
+        self.lines += lines
+        self.moves += actions
+        fewest = self.apply(actions, fail, rng)
+        assert fewest >= least, "a stage never has fewer replicas while one of them moves"
+        return actions
+
+    def apply(self, actions: list[Action], fail: float, rng: random.Random) -> int:
+        """Carry actions out as the upkeep does; returns the least number of replicas of the stage."""
+        least = len(self.of("front"))
+        for action in actions:
+            if isinstance(action, Start):
+                keys = [key for key, _, _ in self.adaptation.keys[action.workload]]
+                if rng.random() < fail:
+                    self.apply(
+                        self.adaptation.start_failed(action.workload, action.key, self.now_s), 0.0, rng
+                    )
+                elif action.key in keys:
+                    self.running[action.key] = action.node
+            elif isinstance(action, Stop):
+                keys = [key for key, _, _ in self.adaptation.keys[action.workload]]
+                wanted = not action.after or all(key in keys for key in action.after)
+                if wanted or action.key not in keys:
+                    self.running.pop(action.key, None)
+            least = min(least, len(self.of("front")))
+        return least
+
+    def check(self) -> None:
+        """What runs is what is placed; nothing is sold twice, and no memory beyond what there is."""
+        assert self.running == {key: node for node, key in self._placed()}
+        ledger = self.adaptation._replicas.ledger
+        for at in range(len(self.cluster.nodes)):
+            drawn = list(ledger.residents(at))
+            assert ledger.free_memory_gb[at] == pytest.approx(
+                self.cluster.memory_gb[at] - sum(draw.memory_gb for draw in drawn)
+            )
+            assert ledger.free_cores[at] == pytest.approx(
+                self.cluster.cores[at] - sum(draw.cores for draw in drawn)
+            )
+        performance, needed = self.adaptation.performance("front")
+        assert performance >= needed * (1 - 1e-9)
+
+    def nodes_in_use(self) -> set[str]:
+        return set(self.running.values())
+
+
+def idle(machine: Machine, cores: float = 0.05) -> dict[str, float]:
+    return dict.fromkeys(machine.running, cores)
+
+
+def test_idle_nodes_are_freed_one_move_of_a_workload_at_a_time() -> None:
+    machine = Machine(6)
+    before = machine.nodes_in_use()
+    for _ in range(120):
+        actions = machine.window(idle(machine))
+        starts = [action.workload for action in actions if isinstance(action, Start)]
+        assert len(starts) == len(set(starts))
+        machine.check()
+    assert len(machine.nodes_in_use()) < len(before)
+    assert len(machine.nodes_in_use()) >= 2  # of a stage that stands on two nodes
+    assert any("repack at dial 5 frees" in action.reason for action in machine.moves)
+
+
+def test_nothing_is_packed_before_use_is_known() -> None:
+    machine = Machine(6)
+    for _ in range(60):
+        machine.window({})
+    assert machine.moves == []
+
+
+def test_a_packed_cluster_stays_as_it_is() -> None:
+    machine = Machine(6)
+    for _ in range(120):
+        machine.window(idle(machine))
+    moved = len(machine.moves)
+    for _ in range(60):
+        machine.window(idle(machine))
+    assert len(machine.moves) == moved
+
+
+def test_a_higher_dial_takes_no_fewer_nodes() -> None:
+    left = []
+    for dial in (0.0, 5.0, 10.0):
+        machine = Machine(6, dial=dial)
+        rng = random.Random(1)
+        for _ in range(120):
+            machine.window({key: rng.uniform(0, 2.0) for key in machine.running})
+        left.append(len(machine.nodes_in_use()))
+    assert left == sorted(left)
+
+
+def test_nodes_that_are_sold_beyond_their_cores_give_no_room_to_others() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    ledger = machine.adaptation._replicas.ledger
+    beyond = [at for at in range(6) if ledger.free_cores[at] < 0]
+    assert beyond
+    assert not any(ledger.fits(at, 0.1, 0.1) for at in beyond)
+
+
+def test_a_dial_that_follows_goes_up_while_late_requests_burn_and_nothing_is_packed() -> None:
+    machine = Machine(6, dial=None)
+    for _ in range(12):
+        machine.window(idle(machine), late=0.03)
+    assert machine.repacking.dial == 6
+    assert machine.moves == []
+    assert any("dial 5 to 6: the allowance burns at 3" in line for line in machine.lines)
+    for _ in range(12):
+        machine.window(idle(machine), late=0.008)
+    assert machine.repacking.dial == 6
+
+
+def test_a_dial_that_is_set_stays() -> None:
+    machine = Machine(6, dial=3.0)
+    for _ in range(40):
+        machine.window(idle(machine), late=0.05)
+    assert machine.repacking.dial == 3
+
+
+def test_a_node_without_headroom_is_told_and_told_again_when_it_has_some() -> None:
+    machine = Machine(3)
+    node = machine.running[machine.of("front")[0]]
+    full = {key: 4.0 if where == node else 0.0 for key, where in machine.running.items()}
+    for _ in range(12):
+        machine.window(full, late=0.02)
+    assert node in machine.repacking.crowded
+    for _ in range(12):
+        machine.window(dict.fromkeys(machine.running, 0.0))
+    assert machine.repacking.crowded == frozenset()
+    assert any(line.startswith(f"{node} has no headroom and gets no copies") for line in machine.lines)
+    assert f"{node} has headroom again and gets copies" in machine.lines
+
+
+def test_a_crowded_node_is_relieved_while_late_requests_burn() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    packed = len(machine.nodes_in_use())
+    for _ in range(60):
+        machine.window(dict.fromkeys(machine.running, 1.9), late=0.05)
+        machine.check()
+    assert len(machine.nodes_in_use()) > packed
+    assert any("has no headroom and late requests" in action.reason for action in machine.moves)
+
+
+def test_best_effort_work_never_runs_twice() -> None:
+    machine = Machine(6)
+    for _ in range(120):
+        order = [type(action) for action in machine.window(idle(machine)) if action.workload == "nap"]
+        assert order in ([], [Stop, Start])
+        assert len(machine.of("nap")) == 4
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), dial=st.sampled_from([None, 0.0, 5.0, 10.0]))
+def test_random_use_failed_starts_and_lost_nodes_lose_nothing(seed: int, dial: float | None) -> None:
+    rng = random.Random(seed)
+    machine = Machine(rng.choice([4, 6, 8]), dial=dial)
+    for _ in range(80):
+        used = {key: rng.expovariate(2.0) for key in machine.running if rng.random() < 0.95}
+        machine.window(used, late=rng.choice([0.0, 0.0, 0.005, 0.03]), fail=0.1, rng=rng)
+        if rng.random() < 0.03 and len(machine.adaptation.lost) < 1:
+            lost = rng.choice(machine.cluster.nodes).name
+            for key in [key for key, node in machine.running.items() if node == lost]:
+                del machine.running[key]
+            machine.apply(machine.adaptation.nodes_lost([lost], machine.now_s), 0.0, rng)
+        elif machine.adaptation.lost and rng.random() < 0.1:
+            machine.apply(machine.adaptation.node_back(machine.adaptation.lost[0]), 0.0, rng)
+        assert machine.running == {key: node for node, key in machine._placed()}
+        assert not set(machine.running.values()) & set(machine.adaptation.lost)
+        assert machine.of("front")
