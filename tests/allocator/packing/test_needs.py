@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.packing.needs import carried, cluster_usage, elbow, least_share, tolerated_injection
+from kwiken.allocator.packing.needs import (
+    carried,
+    cluster_usage,
+    elbow,
+    least_share,
+    on_class,
+    sensitivity_curve,
+    tolerated_injection,
+)
 from kwiken.allocator.packing.needs.sensitivity import monotone
 from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.allocator.colocation.architectures import architecture
@@ -48,6 +56,24 @@ def test_more_tolerance_needs_no_larger_share() -> None:
     impacts = np.maximum(0, 1 / (shares - 0.15) - 1.2) + rng.normal(0, 0.02, 17)
     found = [least_share(shares, impacts, tolerance) for tolerance in (0.02, 0.05, 0.1, 0.5, 2.0)]
     assert found == sorted(found, reverse=True)
+
+
+def test_a_stage_at_half_load_needs_what_its_p99_rises_from() -> None:
+    shares = np.array([0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    p99_ms = 10.0 / (shares - 0.3) * 0.7
+    curve = sensitivity_curve(shares, p99_ms)
+    assert curve.impacts[-1] == 0
+    assert np.all(np.diff(curve.impacts) <= 0)
+    assert 0.9 < curve.score < 1.0
+    assert on_class(curve.score, 2.0) == pytest.approx(curve.score / 2)
+    assert on_class(curve.score, 0.5) > 1, "a class of half the speed cannot host it"
+
+
+@given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=20), st.floats(0.05, 4.0))
+def test_a_faster_class_needs_no_larger_share(p99_ms: list[float], speed: float) -> None:
+    curve = sensitivity_curve(np.linspace(0.2, 1.0, len(p99_ms)), np.array(p99_ms))
+    assert 0.2 <= curve.score <= 1.0
+    assert on_class(curve.score, 2 * speed) <= on_class(curve.score, speed)
 
 
 def test_shares_that_do_not_rise_are_refused() -> None:

@@ -147,6 +147,20 @@ def test_copy_avoids_tried_replicas_and_prefers_another_node() -> None:
     assert picker.pick_other(0.5, list(targets.values())) is None
 
 
+def test_a_copy_avoids_nodes_without_headroom_and_other_attempts_do_not() -> None:
+    picker = picker_of(4, nodes=2)  # s-0 and s-2 on node-0, s-1 and s-3 on node-1
+    know(picker, 0.01, 0.9, 0.01, 0.5)
+    targets = {target.replica.id: target for target in picker.targets}
+    picker.crowded = frozenset({"node-1"})
+    tried = [targets["s-0"]]
+    assert picker.pick_other(0.5, tried, roomy=True) is targets["s-2"], "the same node, which has headroom"
+    assert picker.pick_other(0.5, tried) is targets["s-3"]
+    picker.crowded = frozenset({"node-0", "node-1"})
+    assert picker.pick_other(0.5, tried, roomy=True) is None
+    assert picker.is_crowded(tried)
+    assert not picker.is_crowded(list(targets.values()))
+
+
 def test_failed_replica_is_ejected_and_backs_off() -> None:
     picker = picker_of(2)
     bad, good = picker.targets

@@ -113,3 +113,46 @@ def tolerated_injection(injected: Floats, impacts: Floats, tolerance: float = TO
         tolerance: largest change that counts as kept, above 0.
     """
     return least_share(1.0 - injected[::-1], impacts[::-1], tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class SensitivityCurve:
+    """Impact of a resource on a stage, and its score.
+
+    Attributes:
+        shares: (n,) shares of the resource that were left to the stage, rising, above 0 and at most 1.
+        p99_ms: (n,) p99 latency at each, milliseconds.
+        impacts: (n,) relative rise of p99 over that at the largest share, on a curve that never rises.
+        score: least share within the tolerance.
+    """
+
+    shares: Floats
+    p99_ms: Floats
+    impacts: Floats
+    score: float
+
+
+def sensitivity_curve(shares: Floats, p99_ms: Floats, tolerance: float = TOLERANCE) -> SensitivityCurve:
+    """Curve and score of a stage from the p99 at each share of a resource.
+
+    Args:
+        shares: (n,) shares that were left to the stage, rising, above 0 and at most 1.
+        p99_ms: (n,) p99 latency at each, milliseconds, above 0.
+        tolerance: largest relative rise that counts as kept, above 0.
+    """
+    impacts = p99_ms / p99_ms[-1] - 1.0
+    score = least_share(shares, impacts, tolerance)
+    return SensitivityCurve(shares, p99_ms, monotone(impacts), score)
+
+
+def on_class(score: float, speed: float) -> float:
+    """Processor score on a class of node that is as many times as fast as the one of the measurement.
+
+    Args:
+        score: score where the stage was measured.
+        speed: speed of the class as a factor of that machine's, above 0.
+
+    Returns:
+        the score there; above 1 where the class cannot host the stage and keep its p99.
+    """
+    return score / speed
