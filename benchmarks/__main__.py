@@ -16,7 +16,17 @@ from benchmarks.results import as_json, as_page, as_table
 
 PREFIX = "bench_"
 ONLY_WHEN_NAMED = frozenset(
-    {"demo", "lines", "rented", "replica_choice_live", "size_live", "zones", "autopilot", "autopilot_live"}
+    {
+        "demo",
+        "lines",
+        "rented",
+        "replica_choice_live",
+        "size_live",
+        "zones",
+        "autopilot",
+        "autopilot_live",
+        "peers",
+    }
 )  # they load this machine, for minutes or for hours
 
 

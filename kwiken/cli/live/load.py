@@ -103,8 +103,9 @@ def command(
 ) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 
-    URL is a gateway's, http://127.0.0.1:8080 say, or grpc://127.0.0.1:9090. Requests start when they are due,
-    answered or not: a stall shows in every request that was due during it.
+    URL is a gateway's, http://127.0.0.1:8080 say, or grpc://127.0.0.1:9090; https and grpcs stand for TLS,
+    with the certificates that KWIKEN_TLS_CERT, KWIKEN_TLS_KEY and KWIKEN_TLS_CA name. Requests start when
+    they are due, answered or not: a stall shows in every request that was due during it.
     """
     from kwiken.loadtest import LoadSettings, run_load
     from kwiken.loadtest.results import LoadLimits

@@ -11,7 +11,7 @@ import select
 import socket
 from collections.abc import Callable
 from http.client import HTTPException
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gevent
 import gevent.socket
@@ -22,6 +22,9 @@ from geventhttpclient._parser import HTTPResponseParser
 from kwiken.base.errors import InputError
 from kwiken.loadtest.generator.failures import MAX_FAILURE_BYTES, failure_text
 from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
+
+if TYPE_CHECKING:
+    from kwiken.runtime.wire.tls import ClientTls
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
@@ -115,6 +118,9 @@ class Client:
         method: method of all requests, in capitals.
         timeout_s: time limit of one whole request, connecting included, seconds.
         headers: fields of every request, in place of the client's own of the same name.
+
+    Raises:
+        InputError: a file of the certificates that the environment names cannot be used.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class Client:
         self._timeout_s = timeout_s
         self._idle: list[_Connection] = []
         self._address: tuple[Any, ...] | None = None
-        self._context = _tls() if target.tls else None
+        self._tls = _client_tls() if target.tls else None
         self._bodiless = method == "HEAD"
         self.first_failure: str | None = None
         own = {"host": target.authority, "user-agent": "kwiken-load", "accept": "application/json"}
@@ -202,8 +208,8 @@ class Client:
         try:
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._context is not None:
-                sock = self._context.wrap_socket(sock, server_hostname=self._target.host)
+            if self._tls is not None:
+                sock = self._tls.context().wrap_socket(sock, server_hostname=self._target.host)
         except BaseException:
             sock.close()
             raise
@@ -246,11 +252,11 @@ class Client:
             self._idle.pop().sock.close()
 
 
-def _tls() -> gevent.ssl.SSLContext:
-    """TLS context that checks certificates and host names, on gevent's sockets so that no greenlet blocks."""
-    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
-    context.load_default_certs()
-    return context
+def _client_tls() -> ClientTls:
+    """Certificates that the environment names, for gevent's sockets, so that no greenlet blocks."""
+    from kwiken.runtime.wire.tls import ClientTls
+
+    return ClientTls(kind=gevent.ssl.SSLContext)
 
 
 _REASONS: tuple[tuple[type[BaseException], str], ...] = (

@@ -61,7 +61,8 @@ class GrpcClient:
         headers: metadata of every request.
 
     Raises:
-        InputError: threads were patched, so that gRPC cannot run beside gevent.
+        InputError: threads were patched, so that gRPC cannot run beside gevent; or a file of the certificates
+            that the environment names cannot be used.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class GrpcClient:
         self._timeout_s = timeout_s
         self._metadata = tuple((name.lower(), value) for name, value in headers)
         self._requests = tuple(_JSON + _varint(len(body)) + body for body in queries.bodies)
-        self._channel = grpc.insecure_channel(target.authority, options=OPTIONS)
+        self._channel = _channel_to(target)
         self._ask = self._channel.unary_unary(target.path)
         self._ended: deque[_Waiting] = deque()
         self._watcher = gevent.get_hub().loop.async_()
@@ -139,6 +140,17 @@ class GrpcClient:
         self._watcher.stop()
         self._watcher.close()
         self._channel.close()
+
+
+def _channel_to(target: LoadTarget) -> Any:
+    """Channel to a target, over TLS with the certificates that the environment names."""
+    if not target.tls:
+        return grpc.insecure_channel(target.authority, options=OPTIONS)
+    from kwiken.runtime.wire.tls import ClientTls
+
+    return grpc.secure_channel(
+        target.authority, grpc.ssl_channel_credentials(*ClientTls().pem()), options=OPTIONS
+    )
 
 
 def utility_of(answer: bytes) -> float:

@@ -30,9 +30,9 @@ class LoadTarget:
     Attributes:
         host: host name or IP address, without brackets.
         port: TCP port, from 1 to 65535.
-        tls: True for https, False for http.
+        tls: True for https and grpcs, False for http and grpc.
         path: path of requests, after the path of the URL itself; over gRPC the method's.
-        grpc: True for grpc, in place of HTTP.
+        grpc: True for grpc and grpcs, in place of HTTP.
     """
 
     host: str
@@ -45,15 +45,15 @@ class LoadTarget:
     @property
     def url(self) -> str:
         """Complete URL."""
-        scheme = "grpc" if self.grpc else "https" if self.tls else "http"
-        return f"{scheme}://{self.authority}{self.path}"
+        scheme = "grpc" if self.grpc else "http"
+        return f"{scheme}{'s' if self.tls else ''}://{self.authority}{self.path}"
 
 
 def parse_target(url: str, path: str) -> LoadTarget:
     """Split a URL into its parts and check them.
 
     Raises:
-        InputError: not http, https or grpc, no host, a bad port or path, or parts that would be ignored.
+        InputError: another scheme, no host, a bad port or path, or parts that would be ignored.
     """
     where = f"URL {url!r}"
     if not re.fullmatch(r"[\x21-\x7e]*", url):
@@ -63,17 +63,26 @@ def parse_target(url: str, path: str) -> LoadTarget:
         port = parts.port
     except ValueError as error:
         raise InputError(str(error), where=where) from error
-    if parts.scheme not in {"http", "https", "grpc"}:
-        raise InputError("must start with http://, https:// or grpc://", where=where)
+    if parts.scheme not in {"http", "https", "grpc", "grpcs"}:
+        raise InputError("must start with http://, https://, grpc:// or grpcs://", where=where)
     if not parts.hostname or port == 0:
         raise InputError("must name a host and, if any, a port from 1 to 65535", where=where)
     if parts.username is not None or parts.query or parts.fragment:
         raise InputError("must hold no user, query or fragment", where=where)
     if not _PATH.fullmatch(path):
         raise InputError("must start with / and hold no space or control character", where=f"path {path!r}")
-    if parts.scheme == "grpc":
-        return _grpc_target(
-            parts.hostname, port, parts.netloc, alone=not parts.path.strip("/"), path=path, where=where
+    if parts.scheme in {"grpc", "grpcs"}:
+        if port is None or parts.path.strip("/"):
+            raise InputError(f"must be {parts.scheme}://HOST:PORT", where=where)
+        if path != PATH:
+            raise InputError("has no effect over gRPC: a gateway has one method", where=f"path {path!r}")
+        return LoadTarget(
+            host=parts.hostname,
+            port=port,
+            tls=parts.scheme == "grpcs",
+            path=ASK,
+            authority=parts.netloc,
+            grpc=True,
         )
     tls = parts.scheme == "https"
     return LoadTarget(
@@ -85,23 +94,13 @@ def parse_target(url: str, path: str) -> LoadTarget:
     )
 
 
-def _grpc_target(
-    host: str, port: int | None, authority: str, *, alone: bool, path: str, where: str
-) -> LoadTarget:
-    """Target of the gateway's own method, the only one that takes JSON."""
-    if port is None or not alone:
-        raise InputError("must be grpc://HOST:PORT", where=where)
-    if path != PATH:
-        raise InputError("has no effect over gRPC: a gateway has one method", where=f"path {path!r}")
-    return LoadTarget(host=host, port=port, tls=False, path=ASK, authority=authority, grpc=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """Options of one run, as given and not yet checked.
 
     Attributes:
-        url: scheme, host and port of the target; `grpc://HOST:PORT` is a gateway's port for gRPC.
+        url: scheme, host and port of the target; `grpc://HOST:PORT`, or `grpcs` over TLS, is a gateway's port
+            for gRPC.
         rate: requests per second, above 0; may be None for a file of arrivals.
         duration_s: time during which requests start, seconds; None for the length of the file of arrivals.
         arrivals: `poisson`, `constant` or a file with requests per second, one number a line.

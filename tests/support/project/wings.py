@@ -257,7 +257,7 @@ MAY_USE: dict[str, set[str]] = {
     "otel": {*NOUNS, "tail", "machine", "traffic"},
     "runtime": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine"},
     "hedge": {"machine", *NOUNS, "export", "runtime"},
-    "loadtest": {"base", "model", "machine"},
+    "loadtest": {"base", "model", "machine", "runtime"},
     "services": {"base", "model", "runtime", "door"},
     # The command names services as any user does, by MODULE:SERVICE.
     "apps": {*BRAIN, "otel", "runtime", "machine", "loadtest"},

@@ -42,6 +42,9 @@ class _InForce:
 class Certificates:
     """Certificates of one side, as its files were when they were last read.
 
+    Args:
+        kind: class of the contexts; another than the system's own for sockets of another kind.
+
     Attributes:
         files: names of the files.
         version: number of times that the files were read with success, 1 or more.
@@ -50,11 +53,12 @@ class Certificates:
         InputError: a file cannot be used; names the file.
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: TlsFiles, *, kind: type[ssl.SSLContext] = ssl.SSLContext) -> None:
         self.files = files
         self.version = 1
+        self._kind = kind
         self._seen = stamps_of(files.paths)
-        self._in_force = _made(files, b"")
+        self._in_force = _made(files, b"", kind)
         self._tried = self._seen
 
     @property
@@ -87,7 +91,7 @@ class Certificates:
         if seen in {self._seen, self._tried}:
             return False
         try:
-            fresh = _made(self.files, self._in_force.certificate)
+            fresh = _made(self.files, self._in_force.certificate, self._kind)
         except InputError as error:
             return self._keep(seen, str(error))
         if stamps_of(self.files.paths) != seen:
@@ -122,7 +126,7 @@ class Certificates:
             self.refresh()
 
 
-def _made(files: TlsFiles, before: bytes) -> _InForce:
+def _made(files: TlsFiles, before: bytes, kind: type[ssl.SSLContext]) -> _InForce:
     """Read the files.
 
     Args:
@@ -135,9 +139,9 @@ def _made(files: TlsFiles, before: bytes) -> _InForce:
     authorities = read_pem(files.authorities) if files.authorities is not None else None
     if b"ENCRYPTED" in key:
         raise InputError("is encrypted; it must hold the key as it is", where=files.key)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    peer = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server = kind(ssl.PROTOCOL_TLS_SERVER)
+    client = kind(ssl.PROTOCOL_TLS_CLIENT)
+    peer = kind(ssl.PROTOCOL_TLS_CLIENT)
     for context in (server, client, peer):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:

@@ -25,12 +25,15 @@ class ClientTls:
 
     Args:
         variables: variables of the environment.
+        kind: class of the contexts, as of `Certificates`.
 
     Raises:
         InputError: a file cannot be used, or only one of certificate and key is named.
     """
 
-    def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, variables: Mapping[str, str] = os.environ, *, kind: type[ssl.SSLContext] = ssl.SSLContext
+    ) -> None:
         certificate, key, authorities = (
             variables.get(name) or None for name in (CERTIFICATE, KEY, AUTHORITIES)
         )
@@ -38,14 +41,15 @@ class ClientTls:
         self._by_authorities = authorities is not None
         if certificate is not None and key is not None:
             files = TlsFiles(certificate=certificate, key=key, authorities=authorities)
-            self._own = Certificates(files)
+            self._own = Certificates(files, kind=kind)
         elif certificate is not None or key is not None:
             raise InputError(f"{CERTIFICATE} and {KEY} go together", where="environment")
-        self._plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if authorities is None:
+        self._authorities = read_pem(authorities) if authorities is not None else None
+        self._plain = kind(ssl.PROTOCOL_TLS_CLIENT)
+        if authorities is None or self._authorities is None:
             self._plain.load_default_certs()
         else:
-            trust(self._plain, read_pem(authorities), authorities)
+            trust(self._plain, self._authorities, authorities)
 
     def context(self) -> ssl.SSLContext:
         """Context of the next connection; files that have changed are read again."""
@@ -53,6 +57,19 @@ class ClientTls:
             return self._plain
         self._own.refresh()
         return self._own.client if self._by_authorities else self._own.peer
+
+    def pem(self) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Authorities, key and certificate as PEM, for gRPC's core; None for the system's, and for none.
+
+        Raises:
+            InputError: there is a certificate and no authorities, and gRPC's core compares no certificates.
+        """
+        if self._own is None:
+            return self._authorities, None, None
+        if not self._by_authorities:
+            raise InputError(f"{AUTHORITIES} must name the authorities of the server", where="environment")
+        certificate, key, authorities = self._own.pem
+        return authorities, key, certificate
 
 
 def client_variables(files: TlsFiles) -> dict[str, str]:

@@ -1,0 +1,172 @@
+"""One run of one way: replicas, the program between, the client; and settings for a wanted extra load."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.peers.proxies import envoy, gateway, stopped
+from benchmarks.peers.world import RATE_PER_S, REPLICAS, STAGES, WARM_S
+from kwiken.base.arrays import Floats
+from kwiken.model.plan import Budgets, Plan, SpanMatch
+from kwiken.model.profile import Profile, StageProfile
+from kwiken.tail.planning import PlanSettings, study_plan
+
+PLAIN, PLAIN_GRPC = "plain", "plain gRPC"
+HEDGE_PYTHON, HTTPX_HEDGED, LIBRARY = "hedge-python", "httpx-hedged", "kwiken.hedge"
+ENVOY, ENVOY_PLANNED, GATEWAY = "Envoy", "Envoy, delays of the plan", "kwiken gateway"
+RETRIES, GATEWAY_GRPC = "gRPC retries", "kwiken gateway, gRPC"
+TARGET: Final = 0.05  # extra load that every way is set for, and the budget of the libraries
+LEAST, MOST = 0.005, 0.25  # share that the knob of a way may be set to
+FINISH_S: Final = 60.0  # for a client to end
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Figures of one run.
+
+    Attributes:
+        latency_ms: (n,) latencies of the requests that were answered, from when they were due.
+        lost: share of the requests that failed or had no answer in time.
+        extra: calls that replicas worked on beyond one for each stage of a request, as a share of those.
+        processor_ms: processor time for each request of all processes but the replicas', milliseconds.
+        calls_ms: by stage: (m,) time of the calls of requests that were answered, where the client makes
+            the calls.
+    """
+
+    latency_ms: Floats
+    lost: float
+    extra: float
+    processor_ms: float
+    calls_ms: Mapping[str, Floats]
+
+    @property
+    def p99_ms(self) -> float:
+        """99th percentile of the latency of answered requests, milliseconds."""
+        return float(np.quantile(self.latency_ms, 0.99))
+
+
+@dataclass
+class Knob:
+    """Setting of a way: the share of all calls that are to get a copy, and what the way learned before.
+
+    Attributes:
+        share: the libraries learn the delay that so many calls exceed; Envoy gets the delay that so many
+            calls of each stage exceeded in the record; a plan gets it as its budget.
+        record: run without copies, by which Envoy's delays and kwiken's plan are made.
+    """
+
+    share: float
+    record: Taken | None = None
+
+    def after_ms(self, way: str) -> dict[str, float]:
+        """Delay of each stage that gets copies, for Envoy."""
+        if self.record is None:
+            return {}
+        if way == ENVOY_PLANNED:
+            found = {name: stage.reissue for name, stage in self.plan().stages.items()}
+            return {name: reissue.after_ms for name, reissue in found.items() if reissue is not None}
+        return {
+            name: float(np.quantile(calls, 1 - self.share)) for name, calls in self.record.calls_ms.items()
+        }
+
+    def plan(self) -> Plan:
+        """Plan of kwiken with the share as its budget, from the record."""
+        assert self.record is not None
+        calls = self.record.calls_ms
+        profile = Profile(
+            service="peers",
+            stages=tuple(
+                StageProfile(
+                    name=name,
+                    after=STAGES[place - 1 : place] if place else (),
+                    match=SpanMatch(service=name, operation=f"GET /{name}", method="GET", path=f"/{name}"),
+                    calls_ms=calls[name][:, None],
+                    censored=np.zeros((len(calls[name]), 1), dtype=np.bool_),
+                )
+                for place, name in enumerate(STAGES)
+            ),
+            latency_ms=np.sum([calls[name] for name in STAGES], axis=0),
+            started_s=np.arange(len(calls[STAGES[0]])) / RATE_PER_S,
+        )
+        return study_plan(profile, PlanSettings(budgets=Budgets(reissue=self.share), created="")).plan
+
+    def turn(self, extra: float) -> None:
+        """Set the share anew by the extra load that came of the present one."""
+        factor = min(2.0, max(0.5, TARGET / max(extra, 1e-6)))
+        self.share = min(MOST, max(LEAST, self.share * factor))
+
+
+async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) -> Taken:
+    """Run one way for a while; replicas and programs start anew, so that none knows of earlier runs."""
+    protocol = "grpc" if "gRPC" in way else "http"
+    words = ["-m", "benchmarks.peers.replicas", protocol, str(seed)]
+    pipe = asyncio.subprocess.PIPE
+    served = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe)
+    assert served.stdin is not None
+    assert served.stdout is not None
+    async with stopped(served):
+        ports = [f"127.0.0.1:{port}" for port in (await served.stdout.readline()).decode().split()]
+        addresses = {
+            name: ports[place * REPLICAS : (place + 1) * REPLICAS] for place, name in enumerate(STAGES)
+        }
+        settings: dict[str, Any] = {
+            "way": way,
+            "addresses": addresses,
+            "share": knob.share,
+            "budget": TARGET,
+            "seed": seed,
+            "seconds": seconds,
+            "pids": [],
+        }
+        async with _between(way, knob, addresses, folder) as found:
+            told = await _client(settings | found, seconds)
+        served.stdin.close()
+        counts = json.loads(await served.stdout.read())
+        await served.wait()
+    return Taken(
+        latency_ms=np.asarray(told["latency_ms"]),
+        lost=told["lost"] / told["sent"],
+        extra=(counts["asked"] - counts["needed"]) / counts["needed"],
+        processor_ms=1e3 * told["processor_s"] / told["sent"],
+        calls_ms={
+            name: np.array([took[name] for took in told["calls_ms"]]) for name in STAGES if told["calls_ms"]
+        },
+    )
+
+
+@contextlib.asynccontextmanager
+async def _between(
+    way: str, knob: Knob, addresses: Mapping[str, list[str]], folder: Path
+) -> AsyncIterator[dict[str, Any]]:
+    """What stands between client and replicas; yields what the client needs to know of it."""
+    plan = folder / "plan.json"
+    if way in {LIBRARY, GATEWAY, GATEWAY_GRPC}:
+        plan.write_text(knob.plan().to_json(), encoding="utf-8")
+    if way in {ENVOY, ENVOY_PLANNED}:
+        async with envoy(addresses, knob.after_ms(way), folder) as (url, pid):
+            yield {"url": url, "pids": [pid]}
+    elif way in {GATEWAY, GATEWAY_GRPC}:
+        async with gateway(addresses, str(plan), folder, over_grpc=way == GATEWAY_GRPC) as (url, pid):
+            yield {"url": url, "pids": [pid]}
+    else:
+        yield {"plan": str(plan)} if way == LIBRARY else {}
+
+
+async def _client(settings: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    pipe = asyncio.subprocess.PIPE
+    client = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.peers.client"), stdin=pipe, stdout=pipe
+    )
+    async with stopped(client), asyncio.timeout(WARM_S + seconds + FINISH_S):
+        text, _ = await client.communicate(json.dumps(settings).encode())
+    found: dict[str, Any] = json.loads(text)
+    return found
