@@ -24,9 +24,9 @@ SHARD: Final = "shard"  # name of the shard's number, for stages with a fan-out
 
 _HOST = r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])"
 _ENDPOINT = re.compile(rf"{_HOST}:(?P<port>[0-9]{{1,5}})\Z")
-_HTTP = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<target>/.*)?\Z", re.DOTALL)
+_HTTP = re.compile(rf"https?://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<target>/.*)?\Z", re.DOTALL)
 _GRPC = re.compile(
-    rf"grpc://{_HOST}:(?P<port>[0-9]{{1,5}})/(?P<method>[A-Za-z_][\w.]*/[A-Za-z_]\w*)\Z", re.ASCII
+    rf"grpcs?://{_HOST}:(?P<port>[0-9]{{1,5}})/(?P<method>[A-Za-z_][\w.]*/[A-Za-z_]\w*)\Z", re.ASCII
 )
 _PATH = re.compile(r"/[!-~]*\Z")
 _NOT_IN_TARGETS = re.compile(r"[^!-~]|#")  # a control character, a space, beyond ASCII, or a fragment
@@ -43,8 +43,9 @@ class HttpCall(
     without parents, else `{PARENT.field}`, and `{shard}` at a fan-out.
 
     Attributes:
-        url: `http://HOST[:PORT]/path?query`; placeholders may stand in path and query, where their values are
-            percent-encoded. The host's addresses are the replicas, unless `addresses` lists them.
+        url: `http://HOST[:PORT]/path?query`, or `https` for TLS; placeholders may stand in path and query,
+            where their values are percent-encoded. The host's addresses are the replicas, unless `addresses`
+            lists them; over TLS their certificates must hold the host's name all the same.
         method: DELETE, GET, PATCH, POST or PUT.
         body: template of the JSON body. If left out, the stage's only input is the body where the method has
             one (PATCH, POST, PUT); None for no body.
@@ -57,6 +58,9 @@ class HttpCall(
             and retries get; None for none.
         time_left_header: name of a header with the whole milliseconds that are left until the request's
             deadline; None for none.
+        tls_ca: file with the authorities (PEM) of the service's certificates; None for the system's.
+        tls_cert: file with the certificate (PEM) that the gateway shows to the service; None for none.
+        tls_key: file with the private key (PEM) of `tls_cert`, not encrypted.
     """
 
     url: str
@@ -67,6 +71,19 @@ class HttpCall(
     addresses: tuple[str, ...] = ()
     attempts_header: str | None = None
     time_left_header: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether the service is called over TLS."""
+        return self.url.startswith("https:")
+
+    @property
+    def host(self) -> str:
+        """Host of the URL, without brackets."""
+        return _split(_HTTP, self.url)[0].strip("[]")
 
     @property
     def authority(self) -> str:
@@ -78,7 +95,7 @@ class HttpCall(
     def endpoints(self) -> tuple[str, ...]:
         """`HOST:PORT` of the replicas; a name stands for all its addresses."""
         host, port = _split(_HTTP, self.url)
-        return self.addresses or (f"{host}:{port or 80}",)
+        return self.addresses or (f"{host}:{port or (443 if self.over_tls else 80)}",)
 
     def target_template(self, names: Sequence[str]) -> TextTemplate:
         """Template of path and query.
@@ -104,7 +121,7 @@ class HttpCall(
         """What is wrong with the call, apart from placeholders; the first says enough."""
         match = _HTTP.match(self.url)
         if match is None or not _is_port(match["port"] or "80"):
-            yield f"remote must be http://HOST[:PORT]/path{_tls(self.url)}, not {self.url[:80]!r}"
+            yield f"remote must be http://HOST[:PORT]/path, or https, not {self.url[:80]!r}"
         elif _NOT_IN_TARGETS.search(match["target"] or "/"):
             yield f"percent-encode spaces, '#' and characters beyond ASCII in the path of {self.url[:80]!r}"
         if self.method not in METHODS:
@@ -117,6 +134,7 @@ class HttpCall(
             if name.lower() in RESERVED_HEADERS:
                 yield f"the header {name!r} is written by the runtime"
         yield from self._own_header_problems()
+        yield from _tls_problems(self, "https://")
         if self.health is not None and not _PATH.match(self.health):
             yield f"health must be a path such as /healthz, not {self.health!r}"
         yield from _address_problems(self.addresses)
@@ -143,8 +161,9 @@ class GrpcCall(
     both in the JSON form of Protocol Buffers, with fields named as in the `.proto`.
 
     Attributes:
-        url: `grpc://HOST:PORT/package.Service/Method`. The host's addresses are the replicas, unless
-            `addresses` lists them.
+        url: `grpc://HOST:PORT/package.Service/Method`, or `grpcs` for TLS. The host's addresses are the
+            replicas, unless `addresses` lists them; over TLS their certificates must hold the host's name
+            all the same.
         message: template of the request message in JSON form; placeholders as in `HttpCall`. If left out, the
             stage's only input is the message.
         descriptors: path of a descriptor set (`protoc --include_imports --descriptor_set_out=PATH`); None to
@@ -152,6 +171,9 @@ class GrpcCall(
         health: name of the service for `grpc.health.v1`; the empty name stands for the whole server.
         addresses: `HOST:PORT` of each replica; empty for the host and port of `url`. Names stand for all
             their addresses, and are looked up regularly.
+        tls_ca: file with the authorities (PEM) of the service's certificates; None for the system's.
+        tls_cert: file with the certificate (PEM) that the gateway shows to the service; None for none.
+        tls_key: file with the private key (PEM) of `tls_cert`, not encrypted.
     """
 
     url: str
@@ -159,6 +181,19 @@ class GrpcCall(
     descriptors: str | None = None
     health: str = ""
     addresses: tuple[str, ...] = ()
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+    @property
+    def over_tls(self) -> bool:
+        """Whether the service is called over TLS."""
+        return self.url.startswith("grpcs:")
+
+    @property
+    def host(self) -> str:
+        """Host of the URL, without brackets."""
+        return _split(_GRPC, self.url)[0].strip("[]")
 
     @property
     def authority(self) -> str:
@@ -191,7 +226,8 @@ class GrpcCall(
         match = _GRPC.match(self.url)
         if match is None or not _is_port(match["port"]):
             form = "grpc://HOST:PORT/package.Service/Method"
-            yield f"remote must be {form}{_tls(self.url)}, not {self.url[:80]!r}"
+            yield f"remote must be {form}, or grpcs, not {self.url[:80]!r}"
+        yield from _tls_problems(self, "grpcs://")
         if self.descriptors is not None and not self.descriptors:
             yield "descriptors must be the path of a descriptor set, not empty"
         yield from _address_problems(self.addresses)
@@ -267,8 +303,14 @@ def _is_port(text: str) -> bool:
     return 0 < int(text) <= MAX_PORT
 
 
-def _tls(url: str) -> str:
-    return " (TLS is not spoken; put a local proxy before it)" if url.startswith(("https:", "grpcs:")) else ""
+def _tls_problems(remote: Remote, scheme: str) -> Iterator[str]:
+    if (remote.tls_cert is None) != (remote.tls_key is None):
+        yield "tls_cert and tls_key go together"
+    named = [name for name in ("tls_ca", "tls_cert", "tls_key") if getattr(remote, name) is not None]
+    if named and not remote.over_tls:
+        yield f"{named[0]} has no effect: a service that is called over TLS has a URL of {scheme}"
+    if any(getattr(remote, name) == "" for name in named):
+        yield "tls_ca, tls_cert and tls_key must be paths of files, not empty"
 
 
 def _address_problems(addresses: Sequence[str]) -> Iterator[str]:

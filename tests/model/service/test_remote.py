@@ -84,7 +84,10 @@ def test_names_of_inputs() -> None:
     ("settings", "message"),
     [
         ({"remote": "prices:8000"}, "must be http://HOST"),
-        ({"remote": "https://prices/p"}, "TLS is not spoken; put a local proxy before it"),
+        ({"remote": "httpx://prices/p"}, "must be http://HOST.*, or https"),
+        ({"remote": HttpCall(URL, tls_ca="ca.pem")}, "tls_ca has no effect: .* has a URL of https://"),
+        ({"remote": HttpCall("https://prices/p", tls_cert="a.pem")}, "tls_cert and tls_key go together"),
+        ({"remote": HttpCall("https://prices/p", tls_ca="")}, "must be paths of files, not empty"),
         ({"remote": "http://{request}/p"}, "must be http://HOST"),
         ({"remote": "http://u:p@prices/p"}, "must be http://HOST"),
         ({"remote": "http://prices:99999/p"}, "must be http://HOST"),
@@ -93,7 +96,7 @@ def test_names_of_inputs() -> None:
         ({"remote": "http://prices/p\r\nX: y"}, "percent-encode"),
         ({"remote": "grpc://inventory/shop.Inventory/Get"}, "grpc://HOST:PORT/package.Service/Method"),
         ({"remote": "grpc://inventory:1/shop.Inventory"}, "grpc://HOST:PORT/package.Service/Method"),
-        ({"remote": "grpcs://inventory:1/shop.Inventory/Get"}, "TLS is not spoken"),
+        ({"remote": "grpcs://inventory/shop.Inventory/Get"}, "HOST:PORT/package.Service/Method, or grpcs"),
         ({"remote": 7}, "must be an HttpCall, a GrpcCall or a text, not 7"),
         ({"remote": HttpCall(7)}, r"remote: Expected `str`, got `int` - at `\$.url`"),  # type: ignore[arg-type]
         ({"remote": HttpCall(URL, method="TRACE")}, "method must be one of DELETE"),

@@ -96,6 +96,7 @@ async def grpc_server(
     *,
     reflects: bool = True,
     statuses: dict[str, bool] | None = None,
+    credentials: grpc.ServerCredentials | None = None,
 ) -> AsyncIterator[Replica]:
     """A server of the service; the replica's id is its address.
 
@@ -104,6 +105,7 @@ async def grpc_server(
         listing: answers `List`: an asynchronous generator of both.
         reflects: whether the server has reflection.
         statuses: by name, whether the server reports itself as serving; None for no health service.
+        credentials: certificates of connections over TLS; None for connections without.
     """
     server = grpc.aio.server()
     codecs = {"request_deserializer": Ask.FromString, "response_serializer": Stock.SerializeToString}
@@ -121,7 +123,10 @@ async def grpc_server(
         for name, serving in statuses.items():
             states = health_pb2.HealthCheckResponse
             await check.set(name, states.SERVING if serving else states.NOT_SERVING)
-    port = server.add_insecure_port("127.0.0.1:0")
+    place = "127.0.0.1:0"
+    port = (
+        server.add_insecure_port(place) if credentials is None else server.add_secure_port(place, credentials)
+    )
     await server.start()
     try:
         yield Replica(f"127.0.0.1:{port}", "local", f"http://127.0.0.1:{port}")

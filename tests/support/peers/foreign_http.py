@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -19,13 +20,16 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
-async def http_server(answer: Answer) -> AsyncIterator[Replica]:
-    """A server that answers every request by a function; the replica's id is its address."""
+async def http_server(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Replica]:
+    """A server that answers every request by a function, over TLS if it gets a context for that.
+
+    The replica's id is its address.
+    """
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", answer)
     runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.2)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
         port = runner.addresses[0][1]

@@ -18,6 +18,7 @@ from kwiken.base.printable import printable
 from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
 from kwiken.runtime.base.grpc_ends import Operations, answer_of, end_call
+from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.foreign.grpc_answers import (
     MAX_MESSAGE,
     MAX_VALUES,
@@ -36,6 +37,7 @@ from kwiken.runtime.wire.foreign.grpc_methods import (
     reflected,
 )
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
+from kwiken.runtime.wire.tls import OutsideTls
 from kwiken.runtime.wire.transport import Call, Replica, Reply, Stream, check_sent_size, wire
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ Code = grpc.StatusCode
 
 HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
 MAX_CHANNELS: Final = 10_000  # of one stage: as many as it may have replicas
+LEAVE_S: Final = 60.0  # for calls on a channel whose certificates are no longer in force
 MAX_MESSAGES: Final = 100_000  # of one answer's stream
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
 PREVIOUS_ATTEMPTS: Final = "grpc-previous-rpc-attempts"
@@ -65,12 +68,20 @@ class GrpcCaller:
         stage: stage whose `remote` is a `GrpcCall`.
         max_body: longest answer, bytes; a longer one is an error.
         now: clock of the calls' deadlines, seconds.
+        tls: certificates for calls over TLS; None for calls without.
 
     Raises:
         DefinitionError: the method's descriptors are wrong, or the stage's types do not fit them.
     """
 
-    def __init__(self, service: Service, stage: Stage, max_body: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        stage: Stage,
+        max_body: int,
+        now: Callable[[], float],
+        tls: OutsideTls | None = None,
+    ) -> None:
         remote = stage.remote_call
         assert isinstance(remote, GrpcCall)
         self._stage = stage
@@ -81,7 +92,10 @@ class GrpcCaller:
         signature = service.signature(stage.name)
         self._inputs, self._answer = signature.inputs, signature.output
         self._beside = ThreadBeside()
+        self._tls = tls
+        self._version = tls.version if tls is not None else 0
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._method: Method | None = None
         self._learning = asyncio.Lock()
         if remote.descriptors is not None:
@@ -99,6 +113,7 @@ class GrpcCaller:
         """Close every connection."""
         self._beside.close()
         channels, self._channels = self._channels, {}
+        await cancel_and_wait(tuple(self._leaving))
         await asyncio.gather(*(channel.close() for channel in channels.values()))
 
     async def check(self, replicas: Sequence[Replica]) -> str | None:
@@ -136,23 +151,41 @@ class GrpcCaller:
         self._method = method
 
     def _channel(self, replica: Replica) -> grpc.aio.Channel:
+        if self._tls is not None:
+            self._tls.refresh()
+            if self._tls.version != self._version:
+                self._leave(self._tls.version)
         channel = self._channels.get(replica.address)
         if channel is None:
             if len(self._channels) >= MAX_CHANNELS:
                 raise RefusedError(f"{self._at(replica)}: more than {MAX_CHANNELS} connections")
-            channel = self._channels[replica.address] = grpc.aio.insecure_channel(
-                replica.address.partition("://")[2],
-                options=[
-                    ("grpc.default_authority", self._remote.authority),
-                    ("grpc.enable_http_proxy", 0),
-                    ("grpc.enable_retries", 0),  # the runtime decides on attempts
-                    ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.max_receive_message_length", min(MAX_MESSAGE, self._max_body)),
-                    ("grpc.max_reconnect_backoff_ms", 2000),
-                    ("grpc.primary_user_agent", "kwiken"),
-                ],
-            )
+            channel = self._channels[replica.address] = self._open(replica.address.partition("://")[2])
         return channel
+
+    def _open(self, target: str) -> grpc.aio.Channel:
+        options = [
+            ("grpc.default_authority", self._remote.authority),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.enable_retries", 0),  # the runtime decides on attempts
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_receive_message_length", min(MAX_MESSAGE, self._max_body)),
+            ("grpc.max_reconnect_backoff_ms", 2000),
+            ("grpc.primary_user_agent", "kwiken"),
+        ]
+        if self._tls is None:
+            return grpc.aio.insecure_channel(target, options=options)
+        options.append(("grpc.ssl_target_name_override", self._tls.name))
+        credentials = grpc.ssl_channel_credentials(*self._tls.pem)
+        return grpc.aio.secure_channel(target, credentials, options=options)
+
+    def _leave(self, version: int) -> None:
+        """Let go of all channels, which keep the certificates that they began with; calls on them may end."""
+        channels, self._channels = self._channels, {}
+        self._version = version
+        for channel in channels.values():
+            task = asyncio.get_running_loop().create_task(channel.close(LEAVE_S))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
     def _at(self, replica: Replica) -> str:
         return f"stage {self._stage.name!r}: replica {replica.id}"

@@ -9,13 +9,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from kwiken.model.service import HttpCall, Service, Stage
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.service import GrpcCall, HttpCall, Service, Stage
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.foreign.http_calls import HttpCaller
 from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
+from kwiken.runtime.wire.tls import OutsideTls
 from kwiken.runtime.wire.transport import MAX_BODY, Call, Pool, Replica, Reply, Transport
 
 LOG = logging.getLogger("kwiken.foreign")
@@ -81,12 +83,18 @@ class ForeignTransport:
             DefinitionError: a stage's foreign service cannot be called as defined; names the stage.
         """
         async with contextlib.AsyncExitStack() as opening:
-            pool = Pool(max_body=self._max_body, idle_s=IDLE_S, connection=ForeignConnection, now=self._now)
-            opening.push_async_callback(pool.close)
+            plain = self._pool(None)
+            opening.push_async_callback(plain.close)
             for stage in self._service.stages.values():
-                if stage.remote_call is not None:
-                    caller = self._callers[stage.name] = self._caller(stage, pool)
-                    opening.push_async_callback(caller.close)
+                if stage.remote_call is None:
+                    continue
+                tls = tls_of(stage.name, stage.remote_call)
+                pool = plain
+                if tls is not None and isinstance(stage.remote_call, HttpCall):
+                    pool = self._pool(tls)
+                    opening.push_async_callback(pool.close)
+                caller = self._callers[stage.name] = self._caller(stage, pool, tls)
+                opening.push_async_callback(caller.close)
             self._opened = opening.pop_all()
         return self
 
@@ -98,12 +106,17 @@ class ForeignTransport:
         self._callers.clear()
         await self._opened.aclose()
 
-    def _caller(self, stage: Stage, pool: Pool) -> Caller:
+    def _pool(self, tls: OutsideTls | None) -> Pool:
+        return Pool(
+            max_body=self._max_body, idle_s=IDLE_S, connection=ForeignConnection, now=self._now, tls=tls
+        )
+
+    def _caller(self, stage: Stage, pool: Pool, tls: OutsideTls | None) -> Caller:
         if isinstance(stage.remote_call, HttpCall):
             return HttpCaller(self._service, stage, pool)
         from kwiken.runtime.wire.foreign.grpc_calls import GrpcCaller
 
-        return GrpcCaller(self._service, stage, self._max_body, self._now)
+        return GrpcCaller(self._service, stage, self._max_body, self._now, tls)
 
     def call(self, replica: Replica, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call; see `Transport`.
@@ -167,6 +180,22 @@ class ForeignTransport:
         self._failed_checks = known
         kept = [each for each in replicas if known[stage, each.address] < CHECKS_TO_LEAVE_OUT]
         return kept or list(replicas)
+
+
+def tls_of(stage: str, remote: HttpCall | GrpcCall) -> OutsideTls | None:
+    """TLS of the calls of a stage; None for calls without.
+
+    Raises:
+        DefinitionError: a file that the definition names cannot be used; names stage and file.
+    """
+    if not remote.over_tls:
+        return None
+    try:
+        return OutsideTls(
+            remote.host, authorities=remote.tls_ca, certificate=remote.tls_cert, key=remote.tls_key
+        )
+    except InputError as error:
+        raise DefinitionError(f"remote: {error}", stage=stage) from error
 
 
 async def _healthy(caller: Caller, replica: Replica, within_s: float) -> bool:

@@ -19,5 +19,6 @@ if TYPE_CHECKING:
         is_tls as is_tls,
         why_no_tls as why_no_tls,
     )
+    from kwiken.runtime.wire.tls.outside import OutsideTls as OutsideTls
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -15,7 +15,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls.files import Stamps, TlsFiles, read_pem, stamps_of
+from kwiken.runtime.wire.tls.files import Stamps, TlsFiles, read_key, read_pem, stamps_of
 
 LOG = logging.getLogger("kwiken.tls")
 LOOK_S: Final = 2.0  # interval of looks at the files
@@ -60,6 +60,11 @@ class Certificates:
         self._seen = stamps_of(files.paths)
         self._in_force = _made(files, b"", kind)
         self._tried = self._seen
+
+    @property
+    def name(self) -> str | None:
+        """Host name that certificates of servers must hold; None for the address that is called."""
+        return self.files.name
 
     @property
     def server(self) -> ssl.SSLContext:
@@ -135,23 +140,14 @@ def _made(files: TlsFiles, before: bytes, kind: type[ssl.SSLContext]) -> _InForc
     Raises:
         InputError: a file cannot be used; names the file.
     """
-    certificate, key = read_pem(files.certificate), read_pem(files.key)
+    certificate, key = read_pem(files.certificate), read_key(files.key)
     authorities = read_pem(files.authorities) if files.authorities is not None else None
-    if b"ENCRYPTED" in key:
-        raise InputError("is encrypted; it must hold the key as it is", where=files.key)
     server = kind(ssl.PROTOCOL_TLS_SERVER)
     client = kind(ssl.PROTOCOL_TLS_CLIENT)
     peer = kind(ssl.PROTOCOL_TLS_CLIENT)
     for context in (server, client, peer):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(files.certificate, files.key, password="")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-            raise InputError(
-                f"is no certificate of the key in {files.key}: {reason.lower().replace('_', ' ')}",
-                where=files.certificate,
-            ) from error
+        show(context, files.certificate, files.key)
     if authorities is None:
         client.load_default_certs()
     else:
@@ -169,6 +165,26 @@ def _first(pem: bytes) -> bytes:
     end = b"-----END CERTIFICATE-----"
     before, found, _ = pem.partition(end)
     return before + found + b"\n" if found else b""
+
+
+def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Show a certificate to the other side.
+
+    Args:
+        certificate: file of the certificate.
+        key: file of its key.
+
+    Raises:
+        InputError: they do not go together; names the file.
+    """
+    try:
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"is no certificate of the key in {key}: {reason.lower().replace('_', ' ')}",
+            where=certificate,
+        ) from error
 
 
 def trust(context: ssl.SSLContext, pem: bytes, path: str) -> None:

@@ -65,3 +65,15 @@ def read_pem(path: str) -> bytes:
     if b"-----BEGIN " not in text or not text.isascii():
         raise InputError("is not PEM: it must hold -----BEGIN ... and be ASCII", where=path)
     return text
+
+
+def read_key(path: str) -> bytes:
+    """Read a file of a private key.
+
+    Raises:
+        InputError: it cannot be read, holds no PEM, or is encrypted; names the file.
+    """
+    text = read_pem(path)
+    if b"ENCRYPTED" in text:
+        raise InputError("is encrypted; it must hold the key as it is", where=path)
+    return text

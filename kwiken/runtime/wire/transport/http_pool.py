@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.tls import Certificates, OutsideTls
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 
 CONNECT_S: Final = 1.0
@@ -268,7 +268,7 @@ class Pool:
         idle_s: float = IDLE_S,
         connection: type[Connection] = Connection,
         now: Callable[[], float] = time.monotonic,
-        tls: Certificates | None = None,
+        tls: Certificates | OutsideTls | None = None,
     ) -> None:
         self._tls = tls
         self._max_body = max_body
@@ -325,7 +325,7 @@ class Pool:
                         self._new,
                         *place,
                         ssl=self._tls.client,
-                        server_hostname=self._tls.files.name or place[0],
+                        server_hostname=self._tls.name or place[0],
                     )
         except TimeoutError:
             raise NoConnectionError(f"no connection within {CONNECT_S:g} s") from None
