@@ -223,3 +223,49 @@ def test_the_image_holds_pinned_dependencies_and_the_code() -> None:
     assert lines[:4] == ["*", "!shop.py", "!a b", "!data"]
     assert {"**/__pycache__", "**/.*", "**/*.pem", "**/*.key"} < set(lines[4:-2])
     assert lines[-2:] == ["!d/lock", "!d/wheels"]
+
+
+def health_words(found: Any) -> str:
+    return str(found["healthcheck"]["test"][-1])
+
+
+def test_with_tls_compose_mounts_certificates_of_both_sides() -> None:
+    text = compose_file(deployed(shop("find"), tls=True, plan="{}\n"), made_by="kwiken export")
+    found = yaml.safe_load(text)
+    gateway, stage = found["services"]["gateway"], found["services"]["find"]
+    assert gateway["volumes"] == ["./plan:/etc/kwiken/plan:ro", "./tls/gateway:/etc/kwiken/tls:ro"]
+    assert stage["volumes"] == ["./tls/stage:/etc/kwiken/tls:ro"]
+    assert "--replica-tls-name=shop-1-stage" in gateway["command"]
+    assert "--tls-cert=/etc/kwiken/tls/tls.crt" in gateway["command"]
+    assert not [word for word in gateway["command"] if word.startswith("--tls-ca")]
+    assert "--tls-ca=/etc/kwiken/tls/ca.crt" in stage["command"]
+    for program in (health_words(gateway), health_words(stage)):
+        compile(program, "health", "exec")
+        assert "load_cert_chain" in program
+    assert "https://127.0.0.1:8080" in text
+    assert "tls" not in compose_file(deployed(shop("find")), made_by="kwiken export")
+
+
+def test_with_tls_kubernetes_mounts_secrets_and_probes_as_the_certificates_allow() -> None:
+    found = objects(deployed(shop("find"), tls=True, upkeep=True))
+    pods = {
+        name: found["Deployment", f"shop-1-{name}"]["spec"]["template"]["spec"]
+        for name in ("gateway", "find", "upkeep")
+    }
+    secrets = {
+        name: [one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one]
+        for name, pod in pods.items()
+    }
+    sides = {"gateway": "gateway", "find": "stage", "upkeep": "gateway"}
+    assert secrets == {name: [f"shop-1-{side}-tls"] for name, side in sides.items()}
+    gateway, stage, upkeep = (pod["containers"][0] for pod in pods.values())
+    for container in (gateway, stage, upkeep):
+        mount = {"name": "tls", "mountPath": "/etc/kwiken/tls", "readOnly": True}
+        assert mount in container["volumeMounts"]
+    for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert gateway[kind]["httpGet"]["scheme"] == "HTTPS"
+        compile(stage[kind]["exec"]["command"][-1], kind, "exec")
+    assert "--url=https://shop-1-gateway:8080" in upkeep["args"]
+    assert {"name": "KWIKEN_TLS_CERT", "value": "/etc/kwiken/tls/tls.crt"} in upkeep["env"]
+    plain = objects(deployed(shop("find"), upkeep=True))
+    assert "tls" not in str(plain).lower()

@@ -42,6 +42,7 @@ class ServiceOptions:
         nodes: path of the document of nodes that the upkeep reads; None for none.
         workloads: path of the document of workloads that the upkeep reads; None for none.
         profiles: path of the predictions that the upkeep reads; None for none.
+        tls: whether gateways and replicas speak TLS.
     """
 
     placement: str | None
@@ -56,6 +57,7 @@ class ServiceOptions:
     nodes: str | None
     workloads: str | None
     profiles: str | None
+    tls: bool
 
     @property
     def documents(self) -> tuple[str | None, str | None, str | None]:
@@ -77,7 +79,8 @@ class ServiceOptions:
         words += ["--gateways", str(self.gateways)] if self.gateways > 1 else []
         words += [word for path in self.wheels for word in ("--wheel", path)]
         words += [word for path in self.include for word in ("--include", path)]
-        return words + ["--autoscale"] * self.autoscale + ["--upkeep"] * self.upkeep
+        flags = {"--autoscale": self.autoscale, "--upkeep": self.upkeep, "--tls": self.tls}
+        return words + [flag for flag, wanted in flags.items() if wanted]
 
 
 def service_options(callback: F) -> F:
@@ -134,6 +137,7 @@ _OPTIONS: Final = (
     click.option("--nodes", metavar="FILE", help="Service, with --upkeep: classes of nodes."),
     click.option("--workloads", metavar="FILE", help="Service, with --upkeep: targets of its stages."),
     click.option("--profiles", metavar="FILE", help="Service, with --upkeep: predictions of the workloads."),
+    click.option("--tls", is_flag=True, help="Service: speak TLS, with certificates that you put beside it."),
 )
 
 
@@ -219,6 +223,7 @@ def _deployment(
         plan=_plan(options.plan, service),
         autoscale=options.autoscale,
         upkeep=options.upkeep,
+        tls=options.tls,
     )  # fmt: skip
 
 

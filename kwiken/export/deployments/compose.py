@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kwiken.export.deployments.certificates import FOLDER as TLS_FOLDER, health_program, stage_name
 from kwiken.export.deployments.deployment import (
     GATEWAY_PORT,
     JAEGER_IMAGE,
@@ -41,7 +42,7 @@ def compose_file(deployment: Deployment, *, made_by: str) -> str:
                     "x-stage": {
                         **_merged("process"),
                         "mem_limit": STAGE_MEMORY,
-                        "healthcheck": _check(STAGE_PORT, every_s=10),
+                        "healthcheck": _check(deployment, STAGE_PORT, every_s=10),
                     },
                     "services": {
                         **{
@@ -74,9 +75,18 @@ def _header(deployment: Deployment, made_by: str) -> list[str]:
         f"Made by: {made_by}",
         "",
         "  docker compose up --build --detach --wait",
-        f"  open http://127.0.0.1:{GATEWAY_PORT}{shown}",
+        f"  open http{'s' * deployment.tls}://127.0.0.1:{GATEWAY_PORT}{shown}",
         "",
+        *(_certificates(deployment) if deployment.tls else ()),
         "KWIKEN_TOKEN in the environment opens the gateway's control routes; they are closed without it.",
+    ]
+
+
+def _certificates(deployment: Deployment) -> list[str]:
+    return [
+        "tls/gateway and tls/stage hold tls.crt, tls.key and ca.crt each, which containers can read.",
+        f"That of the stages holds the name {stage_name(deployment.name)}, for servers and clients.",
+        "",
     ]
 
 
@@ -104,7 +114,9 @@ def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) 
     siblings = [f"--sibling={other}:{GATEWAY_PORT}" for other in gateways if other != name]
     plan = [f"--plan={PLAN_FOLDER}/plan.json"] if deployment.plan is not None else []
     hosts = [(each.stage, each.name) for each in deployment.stages]
-    mounted = {"volumes": [f"./plan:{PLAN_FOLDER}:ro"]} if deployment.plan is not None else {}
+    volumes = [f"./plan:{PLAN_FOLDER}:ro"] if deployment.plan is not None else []
+    volumes += [f"./tls/gateway:{TLS_FOLDER}:ro"] if deployment.tls else []
+    mounted = {"volumes": volumes} if volumes else {}
     return {
         **_merged("process"),
         "command": deployment.gateway_command(hosts, *plan, *siblings),
@@ -113,7 +125,7 @@ def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) 
         **mounted,
         "mem_limit": GATEWAY_MEMORY,
         "depends_on": [each.name for each in deployment.stages],
-        "healthcheck": _check(GATEWAY_PORT, every_s=5),
+        "healthcheck": _check(deployment, GATEWAY_PORT, every_s=5),
     }
 
 
@@ -126,6 +138,7 @@ def _stage(deployment: Deployment, group: StageReplicas) -> dict[str, Any]:
     return {
         **_merged("stage"),
         "command": deployment.stage_command(group.stage),
+        **({"volumes": [f"./tls/stage:{TLS_FOLDER}:ro"]} if deployment.tls else {}),
         **limits,
         "deploy": {"replicas": group.count},
     }
@@ -141,11 +154,8 @@ def _jaeger() -> dict[str, Any]:
     }
 
 
-def _check(port: int, *, every_s: int) -> dict[str, Any]:
-    program = (
-        f"import socket; s = socket.create_connection(('127.0.0.1', {port}), 3); "
-        "s.sendall(b'GET /readyz HTTP/1.0\\r\\n\\r\\n'); assert b' 200 ' in s.recv(100)"
-    )
+def _check(deployment: Deployment, port: int, *, every_s: int) -> dict[str, Any]:
+    program = health_program(port, "/readyz", tls=deployment.tls)
     return {
         "test": ["CMD", "python", "-IS", "-c", program],
         "interval": f"{every_s}s",

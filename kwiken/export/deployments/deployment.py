@@ -8,6 +8,7 @@ from typing import Final
 
 from kwiken.allocator.placement import Placement
 from kwiken.base.errors import InputError
+from kwiken.export.deployments.certificates import door_words, replica_words, stage_words
 from kwiken.export.placements import ReplicaGroup, name_in_kubernetes, replica_groups
 from kwiken.model.service import Service
 
@@ -64,6 +65,7 @@ class Deployment:
         plan: plan as JSON, to be in force from the start; None for none.
         autoscale: whether Kubernetes scales stages by their use of processors.
         upkeep: whether an upkeep sets scales and nodes in Kubernetes.
+        tls: whether gateways and replicas speak TLS, with certificates from outside of the deployment.
     """
 
     service: Service
@@ -76,6 +78,7 @@ class Deployment:
     plan: str | None = None
     autoscale: bool = False
     upkeep: bool = False
+    tls: bool = False
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ class Deployment:
             f"--port={STAGE_PORT}",
             f"--otlp={self.traces}",
             f"--stage={stage}",
+            *(stage_words() if self.tls else ()),
         ]
 
     def gateway_command(self, hosts: Sequence[tuple[str, str]], *more: str) -> list[str]:
@@ -112,6 +116,8 @@ class Deployment:
             f"--port={GATEWAY_PORT}",
             f"--otlp={self.traces}",
             *(f"--replica={stage}={host}:{STAGE_PORT}" for stage, host in hosts),
+            *(door_words() if self.tls else ()),
+            *(replica_words(self.name) if self.tls and hosts else ()),
             *more,
         ]
 

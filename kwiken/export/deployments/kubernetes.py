@@ -7,6 +7,13 @@ from typing import Any, Final
 
 from kwiken.allocator.placement import PLACED_GATE
 from kwiken.base.errors import InputError
+from kwiken.export.deployments.certificates import (
+    FOLDER as TLS_FOLDER,
+    SIDES,
+    health_program,
+    secret_of,
+    stage_name,
+)
 from kwiken.export.deployments.deployment import (
     GATEWAY_PORT,
     JAEGER_IMAGE,
@@ -76,10 +83,21 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN",
         "",
         "The secret opens the control routes.",
+        *(_certificates(deployment) if deployment.tls else ()),
     ]
     files["kustomization.yaml"] = dump([((), kustomization)], how)
     files["plan.json"] = deployment.plan if deployment.plan is not None else "null\n"
     return files
+
+
+def _certificates(deployment: Deployment) -> list[str]:
+    """What the comments say of certificates."""
+    gateway, stage = (secret_of(deployment.name, side) for side in SIDES)
+    return [
+        "",
+        f"Secrets {gateway} and {stage} hold tls.crt, tls.key and ca.crt each.",
+        f"That of the stages is for the name {stage_name(deployment.name)}, for servers and clients.",
+    ]
 
 
 def _check_names(objects: Sequence[Object]) -> None:
@@ -176,6 +194,7 @@ def _gateway(deployment: Deployment) -> list[Object]:
         "prometheus.io/port": str(GATEWAY_PORT),
         "prometheus.io/path": "/metrics",
         "prometheus.io/param_alone": "1",  # each gateway is read by itself
+        **({"prometheus.io/scheme": "https"} if deployment.tls else {}),
     }
     return [
         _deployment(name, labels, pod, {"replicas": deployment.gateways}, annotations),
@@ -192,7 +211,12 @@ def _firsts(deployment: Deployment) -> list[tuple[StageReplicas, list[StageRepli
 def _pod(
     deployment: Deployment, name: str, command: list[str], port: int, *, resources: Object
 ) -> dict[str, Any]:
-    probe = {"httpGet": {"path": "/readyz", "port": "http"}}
+    ready, alive = (_probe(deployment, name, port, path) for path in ("/readyz", "/livez"))
+    volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - in the container
+    if deployment.tls:
+        volumes.append({"name": "tls", "secret": {"secretName": secret_of(deployment.name, name)}})
+        mounts.append({"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True})
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -209,21 +233,29 @@ def _pod(
                 "args": command,
                 "ports": [{"name": "http", "containerPort": port}],
                 "resources": resources,
-                "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
-                "readinessProbe": {**probe, "periodSeconds": 5, "timeoutSeconds": 5},
+                "startupProbe": {**ready, "periodSeconds": 2, "failureThreshold": 60},
+                "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5},
                 "livenessProbe": {
-                    "httpGet": {"path": "/livez", "port": "http"},
+                    **alive,
                     "periodSeconds": 10,
                     "timeoutSeconds": 5,
                     "failureThreshold": 3,
                 },
                 "lifecycle": {"preStop": {"sleep": {"seconds": LINGER_S}}},
                 "securityContext": dict(SECURITY),
-                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the container
+                "volumeMounts": mounts,
             }
         ],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": volumes,
     }
+
+
+def _probe(deployment: Deployment, name: str, port: int, path: str) -> Object:
+    """Question for a pod's health: in a stage's container over TLS, as the kubelet shows no certificate."""
+    if deployment.tls and name == "stage":
+        return {"exec": {"command": ["python", "-IS", "-c", health_program(port, path, tls=True)]}}
+    scheme = {"scheme": "HTTPS"} if deployment.tls else {}
+    return {"httpGet": {"path": path, "port": "http", **scheme}}
 
 
 def _deployment(

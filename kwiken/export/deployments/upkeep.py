@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kwiken.export.deployments.certificates import (
+    CERTIFICATE,
+    FOLDER as TLS_FOLDER,
+    KEY,
+    secret_of,
+)
 from kwiken.export.deployments.deployment import GATEWAY_PORT, Deployment
 
 FOLDER: Final = "/etc/kwiken/upkeep"
@@ -67,7 +73,7 @@ def upkeep_words(deployment: Deployment) -> list[str]:
             f"--{option}={FOLDER}/{file}"
             for option, file in zip(("nodes", "workloads", "profiles"), UPKEEP_FILES, strict=True)
         ),
-        f"--url=http://{deployment.name}-gateway:{GATEWAY_PORT}",
+        f"--url=http{'s' * deployment.tls}://{deployment.name}-gateway:{GATEWAY_PORT}",
     ]
 
 
@@ -77,6 +83,13 @@ def _object(version: str, kind: str, name: str) -> dict[str, Any]:
 
 def _deployment(deployment: Deployment, name: str, labels: dict[str, str]) -> dict[str, Any]:
     token = {"name": f"{deployment.name}-token", "key": "token"}
+    env: list[dict[str, Any]] = [{"name": "KWIKEN_TOKEN", "valueFrom": {"secretKeyRef": token}}]
+    mounts: list[dict[str, Any]] = [{"name": "documents", "mountPath": FOLDER, "readOnly": True}]
+    volumes: list[dict[str, Any]] = [{"name": "documents", "configMap": {"name": name}}]
+    if deployment.tls:  # the gateways' certificate, by which the upkeep knows them
+        env += [{"name": "KWIKEN_TLS_CERT", "value": CERTIFICATE}, {"name": "KWIKEN_TLS_KEY", "value": KEY}]
+        mounts.append({"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True})
+        volumes.append({"name": "tls", "secret": {"secretName": secret_of(deployment.name, "gateway")}})
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -99,17 +112,17 @@ def _deployment(deployment: Deployment, name: str, labels: dict[str, str]) -> di
                             "name": "upkeep",
                             "image": deployment.image,
                             "args": upkeep_words(deployment),
-                            "env": [{"name": "KWIKEN_TOKEN", "valueFrom": {"secretKeyRef": token}}],
+                            "env": env,
                             "resources": {"requests": RESOURCES, "limits": {"memory": RESOURCES["memory"]}},
                             "securityContext": {
                                 "allowPrivilegeEscalation": False,
                                 "readOnlyRootFilesystem": True,
                                 "capabilities": {"drop": ["ALL"]},
                             },
-                            "volumeMounts": [{"name": "documents", "mountPath": FOLDER, "readOnly": True}],
+                            "volumeMounts": mounts,
                         }
                     ],
-                    "volumes": [{"name": "documents", "configMap": {"name": name}}],
+                    "volumes": volumes,
                 },
             },
         },
