@@ -58,7 +58,7 @@ def httpx_hedged(inner: ScriptedTransport) -> httpx.AsyncBaseTransport:
     return made
 
 
-def clients(*defective: Callable[[ScriptedTransport], httpx.AsyncBaseTransport]) -> Any:
+def clients(*defective: Callable[[ScriptedTransport], httpx.AsyncBaseTransport]) -> pytest.MarkDecorator:
     """All clients; those with the defect must fail."""
     return pytest.mark.parametrize(
         "made",
