@@ -6,12 +6,13 @@ Seeds, constants and the generator were committed before the first comparison.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from benchmarks.harness import Row
-from benchmarks.plans.autopilot.day import DAY_S, PHASES, Step, steps
+from benchmarks.plans.autopilot.day import DAY_S, MOVED, PHASES, Phase, Step, steps
 from benchmarks.plans.autopilot.gateway import SimulatedLedger, play
 from benchmarks.plans.autopilot.ways import (
     BUDGET,
@@ -24,7 +25,8 @@ from benchmarks.plans.autopilot.ways import (
 )
 from kwiken.model.plan import LedgerTerms
 
-SEEDS: Final = (3501,)
+# By seed, the phases of a day. The second one was added after the first was run, with a seed of its own.
+DAYS: Final[Mapping[int, Sequence[Phase]]] = {3501: PHASES, 3502: MOVED}
 QUICK_DAY_S: Final = 1_200.0
 FIRST_SHARE: Final = 0.125  # of the day, from which plans that stay are made: three hours of 24
 HINDSIGHT_REQUESTS: Final = 12_000  # of each phase and of the whole day
@@ -34,16 +36,16 @@ FIXED, EVEN, DAY, PHASE = "one fixed plan", "even spread", "hindsight, one plan"
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
-    day_s, seeds = (QUICK_DAY_S if quick else DAY_S), SEEDS
-    return [row for seed in seeds for row in rows_of(seed, day_s)]
+    day_s = QUICK_DAY_S if quick else DAY_S
+    return [row for seed, phases in DAYS.items() for row in rows_of(seed, day_s, phases)]
 
 
-def rows_of(seed: int, day_s: float) -> list[Row]:
+def rows_of(seed: int, day_s: float, phases: Sequence[Phase]) -> list[Row]:
     """Rows of one day."""
-    ways = planned_ways(seed, day_s)
+    ways = planned_ways(seed, day_s, phases)
     pilot = AutopilotWay()
     rng = np.random.default_rng([seed, 1 << 32])
-    for step in steps(seed, day_s=day_s):
+    for step in steps(seed, day_s=day_s, phases=phases):
         for way in ways.values():
             way.take(step, rng)
         told = len(pilot.decisions)
@@ -77,13 +79,13 @@ def rows_of(seed: int, day_s: float) -> list[Row]:
     ]
 
 
-def planned_ways(seed: int, day_s: float) -> dict[str, PlannedWay]:
+def planned_ways(seed: int, day_s: float, known: Sequence[Phase]) -> dict[str, PlannedWay]:
     """Ways that are known from the start, learned on a first run through the same day without any plan."""
     rng = np.random.default_rng([seed, 1 << 33])
     per_step = len(range(int(day_s / 20)))
-    share = min(1.0, HINDSIGHT_REQUESTS * len(PHASES) / (per_step * 800))
+    share = min(1.0, HINDSIGHT_REQUESTS * len(known) / (per_step * 800))
     parts: list[tuple[Step, Part]] = []
-    for step in steps(seed, day_s=day_s):
+    for step in steps(seed, day_s=day_s, phases=known):
         played = play(step, [None], np.zeros(len(step.started_s), dtype=np.int64), SimulatedLedger(), rng)
         parts.append((step, kept_part(step, played, share, rng)))
     first = profile_of([part for step, part in parts if step.started_s[0] < FIRST_SHARE * day_s])
@@ -91,7 +93,7 @@ def planned_ways(seed: int, day_s: float) -> dict[str, PlannedWay]:
     whole = profile_of([part for _, part in parts[::thin]])
     phases = [
         plan_of(profile_of([part for step, part in parts if step.phase == number]), insurance=0.0)
-        for number in range(len(PHASES))
+        for number in range(len(known))
     ]
     return {
         "no plan": PlannedWay([None]),

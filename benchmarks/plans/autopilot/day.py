@@ -10,13 +10,16 @@ replica, so they share the size and nothing else.
 **Faults**, one phase after another (`PHASES`). In a phase with a fault a share of the calls of one stage
 stalls: an exponential time is added. In the phase of a slower version every call of one stage takes half as
 long again, and its sigma is larger too. Every stage stalls now and then at any time: one call in 2,000.
+In the second day (`MOVED`) what is usual moves further: the new version of one stage takes three times as
+long, and another stage stalls in one call of 20, so that delays of the first hours copy far more calls than a
+budget of 5% pays.
 
 The generator knows nothing of curves, plans or queues. The same seed gives the same requests to every way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import cos, pi
 from typing import Final
@@ -85,6 +88,17 @@ PHASES: Final = (
 )
 
 
+MOVED: Final = (
+    Phase(2.0),
+    Phase(4.0, "stock", 0.02, 200.0),
+    Phase(6.0, "price", slower=3.0, sigma=1.3),
+    Phase(2.0),
+    Phase(5.0, "users", 0.05, 120.0),
+    Phase(3.0, "offers", slower=3.0),
+    Phase(2.0),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """Requests of one step, in order of time; n of them.
@@ -102,22 +116,22 @@ class Step:
     copies_ms: Mapping[str, Floats]
 
 
-def phase_at(at_s: float, day_s: float) -> int:
+def phase_at(at_s: float, day_s: float, phases: Sequence[Phase] = PHASES) -> int:
     """Number of the phase at a moment of a day that is scaled to a length.
 
     Args:
         at_s: moment, seconds since the start.
         day_s: length of the whole day, seconds.
     """
-    hours = at_s / day_s * sum(phase.hours for phase in PHASES)
-    for number, phase in enumerate(PHASES):
+    hours = at_s / day_s * sum(phase.hours for phase in phases)
+    for number, phase in enumerate(phases):
         if hours < phase.hours:
             return number
         hours -= phase.hours
-    return len(PHASES) - 1
+    return len(phases) - 1
 
 
-def steps(seed: int, *, day_s: float = DAY_S) -> Iterator[Step]:
+def steps(seed: int, *, day_s: float = DAY_S, phases: Sequence[Phase] = PHASES) -> Iterator[Step]:
     """Requests of a day, step by step.
 
     Args:
@@ -131,9 +145,9 @@ def steps(seed: int, *, day_s: float = DAY_S) -> Iterator[Step]:
         count = int(rng.poisson(rate * STEP_S))
         started = np.sort(rng.uniform(since_s, since_s + STEP_S, count))
         size = rng.lognormal(0.0, SIZE_SIGMA, count)
-        where = phase_at(since_s, day_s)
+        where = phase_at(since_s, day_s, phases)
         calls, copies = (
-            {name: size * _times(name, PHASES[where], count, rng) for name in STAGES} for _ in range(2)
+            {name: size * _times(name, phases[where], count, rng) for name in STAGES} for _ in range(2)
         )
         yield Step(phase=where, started_s=started, calls_ms=calls, copies_ms=copies)
 

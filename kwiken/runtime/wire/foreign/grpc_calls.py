@@ -95,7 +95,7 @@ class GrpcCaller:
         self._tls = tls
         self._version = tls.version if tls is not None else 0
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[asyncio.Task[None], grpc.aio.Channel] = {}
         self._method: Method | None = None
         self._learning = asyncio.Lock()
         if remote.descriptors is not None:
@@ -112,9 +112,10 @@ class GrpcCaller:
     async def close(self) -> None:
         """Close every connection."""
         self._beside.close()
-        channels, self._channels = self._channels, {}
-        await cancel_and_wait(tuple(self._leaving))
-        await asyncio.gather(*(channel.close() for channel in channels.values()))
+        leaving, channels = dict(self._leaving), self._channels
+        self._channels = {}
+        await cancel_and_wait(tuple(leaving))
+        await asyncio.gather(*(channel.close() for channel in (*leaving.values(), *channels.values())))
 
     async def check(self, replicas: Sequence[Replica]) -> str | None:
         """Learn the method's types from the first replica that answers.
@@ -184,8 +185,11 @@ class GrpcCaller:
         self._version = version
         for channel in channels.values():
             task = asyncio.get_running_loop().create_task(channel.close(LEAVE_S))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._leaving[task] = channel
+            task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        del self._leaving[task]
 
     def _at(self, replica: Replica) -> str:
         return f"stage {self._stage.name!r}: replica {replica.id}"
