@@ -18,7 +18,7 @@ def secret_of(name: str, side: str) -> str:
 
     Args:
         name: name of the deployment.
-        side: one of `SIDES`.
+        side: which processes the Secret is for, one of `SIDES`.
     """
     return f"{name}-{side}-tls"
 

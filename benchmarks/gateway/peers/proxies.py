@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.peers.messages import descriptors, path_of
-from benchmarks.peers.world import STAGES
+from benchmarks.gateway.peers.messages import descriptors, path_of
+from benchmarks.gateway.peers.world import STAGES
 from kwiken.base.errors import InputError
 
 READY_S: Final = 60.0

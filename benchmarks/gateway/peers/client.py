@@ -1,6 +1,6 @@
 """Client of one run: sends requests when they are due, whatever became of earlier ones, and prints figures.
 
-Settings come as JSON on stdin. Usage: `python -m benchmarks.peers.client`.
+Settings come as JSON on stdin. Usage: `python -m benchmarks.gateway.peers.client`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import uvloop
 
-from benchmarks.peers.senders import Send, by_gateway, by_grpc, by_grpc_gateway, by_stages
-from benchmarks.peers.world import RATE_PER_S, TIMEOUT_S, WARM_S
+from benchmarks.gateway.peers.senders import Send, by_gateway, by_grpc, by_grpc_gateway, by_stages
+from benchmarks.gateway.peers.world import RATE_PER_S, TIMEOUT_S, WARM_S
 
 FINISH_S = TIMEOUT_S + 2.0  # for requests without an answer at the end
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kwiken.runtime
-from benchmarks.peers.world import STAGES
+from benchmarks.gateway.peers.world import STAGES
 
 SERVICE: Final = "peers.Stages"
 _Field = descriptor_pb2.FieldDescriptorProto

@@ -1,8 +1,8 @@
 """Benchmark of kwiken beside other programs that hedge or retry, at equal extra load.
 
 The others are hedge-python, httpx-hedged, Envoy's hedging and gRPC's retries. Service and faults are in
-`benchmarks.peers.world`. First, the service is recorded without copies, over HTTP and over gRPC. Then each
-way that sends copies is run on seeds of its own, and its knob is turned twice so that the extra load, by the
+`world`. First, the service is recorded without copies, over HTTP and over gRPC. Then each way that sends
+copies is run on seeds of its own, and its knob is turned twice so that the extra load, by the
 replicas' own count, comes to 5%. Then all ways take turns, with the same arrivals and the same moments of
 stalls in a turn. Each run starts all processes anew and has five seconds of load before the measured part,
 from which the ways learn.
@@ -22,9 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import Row, paired
-from benchmarks.peers.proxies import envoy_binary
-from benchmarks.peers.runs import (
+from benchmarks.gateway.peers.proxies import envoy_binary
+from benchmarks.gateway.peers.runs import (
     ENVOY,
     ENVOY_PLANNED,
     GATEWAY,
@@ -40,6 +39,7 @@ from benchmarks.peers.runs import (
     Taken,
     take,
 )
+from benchmarks.harness import Row, paired
 
 RECORD_SEED, KNOB_SEEDS, FIRST_SEED = 3550, (3551, 3552), 3560
 COPYING: Final = (HEDGE_PYTHON, HTTPX_HEDGED, LIBRARY, ENVOY, ENVOY_PLANNED, GATEWAY, GATEWAY_GRPC)
@@ -116,19 +116,21 @@ def rows(found: dict[str, list[Taken]]) -> list[Row]:
         (way for way in BETTER_OF if way in found),
         key=lambda way: statistics.median(run.p99_ms for run in found[way]),
     )
-    for ours, theirs in (*((one, two) for one, two in PAIRS if two in found), (GATEWAY, better)):
-        sides = list(zip(found[ours], found[theirs], strict=True))
-        least = 1 / MOST_P99 if (ours, theirs) == (GATEWAY, better) else None
-        name = "the better of Envoy and hedge-python" if least is not None else theirs
-        told += [
-            paired(
-                f"{ours}: p99", name, [(one.p99_ms, two.p99_ms) for one, two in sides], unit="ms", least=least
-            ),
-            paired(
-                f"{ours}: processor time a request",
-                name,
-                [(one.processor_ms, two.processor_ms) for one, two in sides],
-                unit="ms",
-            ),
-        ]
-    return told
+    for ours, theirs in PAIRS:
+        told += _compared(found, ours, theirs, theirs) if theirs in found else []
+    return told + _compared(
+        found, GATEWAY, better, f"the better of Envoy and hedge-python: {better}", least=1 / MOST_P99
+    )
+
+
+def _compared(
+    found: dict[str, list[Taken]], ours: str, theirs: str, name: str, *, least: float | None = None
+) -> list[Row]:
+    """Two ways in the rounds that both ran; `least` is the ratio of p99, theirs over ours, to reach."""
+    sides = list(zip(found[ours], found[theirs], strict=True))
+    p99 = [(one.p99_ms, two.p99_ms) for one, two in sides]
+    took = [(one.processor_ms, two.processor_ms) for one, two in sides]
+    return [
+        paired(f"{ours}: p99", name, p99, unit="ms", least=least),
+        paired(f"{ours}: processor time a request", name, took, unit="ms"),
+    ]

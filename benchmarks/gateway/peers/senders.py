@@ -17,8 +17,8 @@ from typing import Any, Final
 import httpx
 from grpc import aio
 
-from benchmarks.peers.messages import Numbered, front_door, path_of
-from benchmarks.peers.world import RATE_PER_S, STAGES, TIMEOUT_S
+from benchmarks.gateway.peers.messages import Numbered, front_door, path_of
+from benchmarks.gateway.peers.world import RATE_PER_S, STAGES, TIMEOUT_S
 from kwiken.hedge import HedgedTransport, Hedger
 
 HTTP_OK: Final = 200

@@ -1,7 +1,7 @@
 """All replicas of the benchmark, in one process; prints their ports, and at the end what they were asked.
 
-Usage: `python -m benchmarks.peers.replicas http|grpc SEED`; ends when its stdin is closed. Requests of the
-warm-up have numbers below 0 and are not counted.
+Usage: `python -m benchmarks.gateway.peers.replicas http|grpc SEED`; ends when its stdin is closed. Requests
+of the warm-up have numbers below 0 and are not counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import uvloop
 from aiohttp import web
 from grpc import aio
 
-from benchmarks.peers.messages import SERVICE, Numbered
-from benchmarks.peers.world import REPLICAS, STAGES, STALL_S, fails, service_ms, stalls
+from benchmarks.gateway.peers.messages import SERVICE, Numbered
+from benchmarks.gateway.peers.world import REPLICAS, STAGES, STALL_S, fails, service_ms, stalls
 
 
 class FaultyReplica:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.peers.proxies import envoy, gateway, stopped
-from benchmarks.peers.world import RATE_PER_S, REPLICAS, STAGES, WARM_S
+from benchmarks.gateway.peers.proxies import envoy, gateway, stopped
+from benchmarks.gateway.peers.world import RATE_PER_S, REPLICAS, STAGES, WARM_S
 from kwiken.base.arrays import Floats
 from kwiken.model.plan import Budgets, Plan, SpanMatch
 from kwiken.model.profile import Profile, StageProfile
@@ -26,7 +26,7 @@ ENVOY, ENVOY_PLANNED, GATEWAY = "Envoy", "Envoy, delays of the plan", "kwiken ga
 RETRIES, GATEWAY_GRPC = "gRPC retries", "kwiken gateway, gRPC"
 TARGET: Final = 0.05  # extra load that every way is set for, and the budget of the libraries
 LEAST, MOST = 0.005, 0.25  # share that the knob of a way may be set to
-FINISH_S: Final = 60.0  # for a client to end
+FINISH_S: Final = 180.0  # for a client to end, on a machine that others keep busy
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Knob:
 async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) -> Taken:
     """Run one way for a while; replicas and programs start anew, so that none knows of earlier runs."""
     protocol = "grpc" if "gRPC" in way else "http"
-    words = ["-m", "benchmarks.peers.replicas", protocol, str(seed)]
+    words = ["-m", "benchmarks.gateway.peers.replicas", protocol, str(seed)]
     pipe = asyncio.subprocess.PIPE
     served = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=pipe, stdout=pipe)
     assert served.stdin is not None
@@ -164,7 +164,7 @@ async def _between(
 async def _client(settings: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     pipe = asyncio.subprocess.PIPE
     client = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.peers.client"), stdin=pipe, stdout=pipe
+        *(sys.executable, "-m", "benchmarks.gateway.peers.client"), stdin=pipe, stdout=pipe
     )
     async with stopped(client), asyncio.timeout(WARM_S + seconds + FINISH_S):
         text, _ = await client.communicate(json.dumps(settings).encode())
