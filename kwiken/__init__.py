@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         profile_to_json as profile_to_json,
     )
     from kwiken.model.service import (
+        Following as Following,
         GrpcCall as GrpcCall,
         HttpCall as HttpCall,
         Partial as Partial,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from aiohttp import ClientResponse, ClientSession
@@ -39,13 +40,26 @@ class HedgedSession:
             return Opened(self.session.request(method, url, **settings))
         stage, read = found
         resent = settings.get("data") is None or isinstance(settings["data"], bytes | str)
+        body_bytes = 0
+        if read and resent and self._hedger.max_body_bytes(stage) < inf:
+            body_bytes = self._size(settings.get("data"), settings.get("json"))
 
         async def send(number: int) -> ClientResponse:  # noqa: ARG001 - the URL says where to
             return await self.session.request(method, url, **settings)
 
         return self._hedger.open(
-            stage, send, read=read and resent, accept=lambda response: is_answer(response.status)
+            stage,
+            send,
+            read=read and resent,
+            accept=lambda response: is_answer(response.status),
+            body_bytes=body_bytes,
         )
+
+    def _size(self, data: bytes | str | None, json: Any) -> int:
+        """Size of a body as the session sends it, bytes."""
+        if data is not None:
+            return len(data if isinstance(data, bytes) else data.encode())
+        return len(self.session.json_serialize(json).encode()) if json is not None else 0
 
     def get(self, url: str | URL, **settings: Any) -> Opened[ClientResponse]:
         """Send a GET request, as `request` does."""

@@ -16,7 +16,7 @@ import msgspec
 from kwiken.hedge.shared_ledger import SharedLedger, StageRule
 from kwiken.runtime.base.caller_task import CallerTask
 from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after, settle
+from kwiken.runtime.base.timers import call_after, settle, whole_ticks
 from kwiken.runtime.decisions import COPY, FINISH, LOST, Race
 
 T = TypeVar("T")
@@ -84,7 +84,8 @@ class HedgedAttempts(msgspec.Struct, Generic[T], eq=False, dict=False):
     async def _run_all(self) -> None:
         """Run the attempts until the race is over and all of them have ended."""
         # Failed attempts are not sent again, and none is given up: time limits are the caller's.
-        after = self.rule.reissue.after if self.copies else inf
+        rule = self.rule.reissue
+        after = (rule.after if rule.followed is None else rule.followed.seconds) if self.copies else inf
         self.race = race = Race(self.ledger.now(), after, self.copies, inf, inf, repeatable=False)
         self.loop = loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
@@ -92,7 +93,8 @@ class HedgedAttempts(msgspec.Struct, Generic[T], eq=False, dict=False):
             raise RuntimeError("a hedged call must be awaited inside a task")
         self.caller = caller = CallerTask(task, task.cancelling())
         if race.due < inf:
-            self.timer = loop.call_later(self.rule.first_timer_s, self._on_timer)
+            timer_s = self.rule.first_timer_s if rule.followed is None else whole_ticks(after)
+            self.timer = loop.call_later(timer_s, self._on_timer)
         try:
             caller.busy = True
             try:

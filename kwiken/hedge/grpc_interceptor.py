@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any
 
 import grpc.aio
+from google.protobuf.message import Message
 
 from kwiken.hedge.hedger import Hedger
 from kwiken.hedge.routes import Routes
@@ -44,4 +46,12 @@ class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[mi
                 raise
             return call
 
-        return await self._hedger.call(stage, send, read=read)
+        body_bytes = _size(request) if read and self._hedger.max_body_bytes(stage) < inf else 0
+        return await self._hedger.call(stage, send, read=read, body_bytes=body_bytes)
+
+
+def _size(request: Any) -> int:
+    """Size of a request message, bytes; 0 for an object that only its serializer can measure."""
+    if isinstance(request, bytes):
+        return len(request)
+    return request.ByteSize() if isinstance(request, Message) else 0

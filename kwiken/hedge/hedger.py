@@ -62,11 +62,12 @@ class Hedger:
         return cls(Plan.from_json(read_file(Path(path), MAX_PLAN_BYTES), where=str(path)))
 
     @classmethod
-    def fixed(cls, after_ms: Mapping[str, float], *, budget: float = 0.05) -> Hedger:
-        """Create a hedger with fixed delays, where there is no plan.
+    def fixed(cls, after_ms: Mapping[str, float | Reissue], *, budget: float = 0.05) -> Hedger:
+        """Create a hedger with delays of one's own, where there is no plan.
 
         Args:
-            after_ms: by stage: age of a call at which it gets a copy, milliseconds.
+            after_ms: by stage: age of a call at which it gets a copy, milliseconds; or a whole policy, whose
+                delay may follow the present latency.
             budget: copies as a share of all calls of all stages, above 0 and at most 1.
 
         Raises:
@@ -78,14 +79,15 @@ class Hedger:
             raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
         stages = {}
         for name, delay in after_ms.items():
-            if not (isinstance(name, str) and name and isinstance(delay, int | float)):
+            if not (isinstance(name, str) and name and isinstance(delay, int | float | Reissue)):
                 raise InputError(
                     f"must be a name with a delay in milliseconds, not {delay!r}", where=f"stage {name!r}"
                 )
             try:
-                stages[name] = StagePlan(reissue=Reissue(after_ms=delay))
+                policy = delay if isinstance(delay, Reissue) else Reissue(after_ms=delay)
             except ValueError as error:
                 raise InputError(str(error), where=f"stage {name!r}") from None
+            stages[name] = StagePlan(reissue=policy)
         costs = Costs(model="calls", stages=dict.fromkeys(stages, 1 / len(stages)))
         return cls(
             Plan(
@@ -117,6 +119,19 @@ class Hedger:
         """Calls so far by stage, as a copy."""
         return self._ledger.counts
 
+    @property
+    def delays_ms(self) -> dict[str, float]:
+        """By stage with copies: present age of a call at which it gets its copy, milliseconds."""
+        return self._ledger.delays_ms
+
+    def max_body_bytes(self, stage: str) -> float:
+        """Largest body of a call that is copied, bytes; infinite for any.
+
+        Raises:
+            InputError: the plan has no such stage; names those it has.
+        """
+        return self._ledger.rule(stage).reissue.max_body
+
     # Calls.
 
     def call(
@@ -127,6 +142,7 @@ class Hedger:
         read: bool,
         accept: Accept[T] | None = None,
         discard: Discard[T] | None = None,
+        body_bytes: int = 0,
     ) -> Coroutine[Any, Any, T]:
         """Make a call once the result is awaited, with copies where the plan wants them and the ledger pays.
 
@@ -145,16 +161,25 @@ class Hedger:
                 never wins against a pending attempt and fills no account. If no attempt is accepted, the call
                 ends as its first attempt did.
             discard: function that releases an answer that is not returned, such as a response's `close`.
+            body_bytes: size of the call's body, bytes: a call gets no copy above the limit of its stage.
 
         Raises:
             InputError: the plan has no such stage; names those it has.
             Exception: the error of the first attempt.
         """
         rule = self._ledger.rule(stage)
-        copies = rule.copies if read else 0
+        copies = rule.copies if read and body_bytes <= rule.reissue.max_body else 0
         return HedgedAttempts(self._ledger, rule, send, accept, discard, copies).run()
 
-    def open(self, stage: str, send: Send[T], *, read: bool, accept: Accept[T] | None = None) -> Opened[T]:
+    def open(
+        self,
+        stage: str,
+        send: Send[T],
+        *,
+        read: bool,
+        accept: Accept[T] | None = None,
+        body_bytes: int = 0,
+    ) -> Opened[T]:
         """Make a call whose answer is closed at the end of an `async with` block, as a response is.
 
         An answer that is a context manager is entered and left. `await` in place of `async with` gives the
@@ -164,8 +189,9 @@ class Hedger:
             stage: name of a stage of the plan.
             send: function that makes one attempt, as in `call`.
             accept: whether an answer counts as one, as in `call`.
+            body_bytes: size of the call's body, bytes, as in `call`.
         """
-        return Opened(self.call(stage, send, read=read, accept=accept, discard=close))
+        return Opened(self.call(stage, send, read=read, accept=accept, discard=close, body_bytes=body_bytes))
 
     def hedged(
         self, stage: str, *, read: bool

@@ -42,6 +42,7 @@ class HedgedTransport(AsyncBaseTransport):
             read=read and isinstance(request.stream, ByteStream),
             accept=lambda response: is_answer(response.status_code),
             discard=_close,
+            body_bytes=int(request.headers.get("content-length", 0)),
         )
 
     async def aclose(self) -> None:

@@ -35,7 +35,7 @@ class StageRule:
     """One stage under one plan; a call keeps the rule with which it started.
 
     Attributes:
-        first_timer_s: delay of the timer for a call's first copy, seconds, as event loops round it.
+        first_timer_s: fixed delay of the timer for a call's first copy, seconds, as event loops round it.
         copies: largest number of copies of one call.
         cost: cost of one call, in micro-units of a request's cost.
         account: account of its copies, which outlives plans.
@@ -123,6 +123,11 @@ class SharedLedger:
         with self._lock:
             return {name: msgspec.structs.replace(rule.counts) for name, rule in self._rules.items()}
 
+    @property
+    def delays_ms(self) -> dict[str, float]:
+        """By stage with copies: present age of a call at which it gets its copy, milliseconds."""
+        return {name: rule.reissue.present * 1000 for name, rule in self._rules.items() if rule.copies}
+
     def pays(self, rule: StageRule, denials: int) -> bool:
         """Charge a copy to the accounts of its stage and of the service, if both can pay.
 
@@ -144,7 +149,7 @@ class SharedLedger:
             now: present moment, seconds.
         """
         with self._lock:
-            rule.account.earn(CALL, now, refill=took < rule.reissue.refill)
+            rule.account.earn(CALL, now, refill=took < rule.reissue.follow(took))
             self._ledger.service.earn(rule.cost, now)
             rule.counts.answered += 1
             rule.counts.won += by_copy

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
+import msgspec
+
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.plans.calls import ExportedCall, StageAddress, call_of, entry_for
@@ -231,6 +233,17 @@ def _policy_notes(plan: Plan) -> Iterator[str]:
             "a copy needs a second replica: apply a setting only where its calls have two or more replicas "
             "to go to, as a copy to the same one waits behind its call and loads it"
         )
+    for lost, what in (
+        ("follow", "delays that follow the present latency become the plan's fixed ones at"),
+        ("max_body_bytes", "copies go whatever the size of the body at"),
+    ):
+        names = [
+            name
+            for name, stage in plan.stages.items()
+            if stage.reissue is not None and getattr(stage.reissue, lost) is not msgspec.UNSET
+        ]
+        if names:
+            yield f"lost: {what} {_listed(names)} ({lost})"
     for policy, what in (
         ("partial", "answers before all shards are in"),
         ("catch_up", "help for late requests"),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         MAX_FANOUT as MAX_FANOUT,
         MAX_MS as MAX_MS,
         MAX_REPLICAS as MAX_REPLICAS,
+        Following as Following,
         Partial as Partial,
         Reissue as Reissue,
         Stage as Stage,

@@ -38,6 +38,7 @@ class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     optional: bool = False
     utility_weight: float = 1.0
     timeout_ms: float = 5000.0
+    attempt_timeout_ms: float | None = None
     threads: int = 1
     cost: float | None = None
     reissue: Reissue | None = None

@@ -47,6 +47,30 @@ class Partial(msgspec.Struct, Generic[T], frozen=True):
         return all(value is not None for value in self.values)
 
 
+class Following(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Delay of copies that follows the present latency of the stage's calls.
+
+    Attributes:
+        quantile: share of the calls that are to end before their copy is sent, above 0 and below 1.
+        least_ms: shortest delay, milliseconds, above 0.
+        most_ms: longest delay, milliseconds, from `least_ms` to `MAX_MS`.
+    """
+
+    quantile: float
+    least_ms: float
+    most_ms: float
+
+    def __post_init__(self) -> None:
+        """Check that the quantile is a share and the bounds are ordered."""
+        if not 0 < self.quantile < 1:  # NaN fails too
+            raise ValueError(f"quantile must be above 0 and below 1, not {self.quantile}")
+        if not 0 < self.least_ms <= self.most_ms <= MAX_MS:
+            raise ValueError(
+                f"least_ms and most_ms must be ordered, above 0 and at most {MAX_MS:.0f} (a day), not "
+                f"{self.least_ms} and {self.most_ms}"
+            )
+
+
 class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
     """Reissue policy: when to send a copy of a stage's call to another replica.
 
@@ -56,12 +80,17 @@ class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             Kaler et al. 2017); one draw decides for all copies of a call.
         copies: maximum number of copies of one call, 1 to `MAX_COPIES`.
         fraction: share of all calls of the stage that the plan expects to reissue, 0 to 1.
+        follow: how the delay follows the present latency, from `after_ms` on; not set for a fixed delay.
+        max_body_bytes: largest body of a call that is copied, bytes, 0 or more; not set for any size.
     """
 
     after_ms: float
     probability: float = 1.0
     copies: int = 1
     fraction: float = 0.0
+    # Not set rather than None: a document says nothing of a setting that it does not use.
+    follow: Following | msgspec.UnsetType = msgspec.UNSET
+    max_body_bytes: int | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         """Check that every field is in its range."""
@@ -73,6 +102,8 @@ class Reissue(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
             raise ValueError(f"copies must be from 1 to {MAX_COPIES}, not {self.copies}")
         if not 0 <= self.fraction <= 1:
             raise ValueError(f"fraction must be in [0, 1], not {self.fraction}")
+        if self.max_body_bytes is not msgspec.UNSET and self.max_body_bytes < 0:
+            raise ValueError(f"max_body_bytes must be 0 or more, not {self.max_body_bytes}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +127,11 @@ class Stage:
         utility_weight: weight of the stage in the utility of the whole answer, relative to other stages,
             above 0.
         timeout_ms: maximum latency of the stage, milliseconds, above 0 and at most `MAX_MS`.
+        attempt_timeout_ms: maximum latency of one attempt, milliseconds, above 0 and below `timeout_ms`:
+            then it has failed, and its call is sent once more. None for no limit of its own.
+        accept: function that says whether an answer, of one shard in a fan-out, is acceptable. Another one
+            does not win against a pending attempt, and its call is sent once more; it is the call's answer
+            if no attempt gives a better one. None for all.
         worth: function from a complete answer to the relative worth of each shard's part, such as 1 for the
             shard with the top hit and 0 for the rest; plans of partial answers are made from it. None for the
             fall of `utility` without that shard.
@@ -119,6 +155,8 @@ class Stage:
     utility: Callable[[Partial[Any]], float] | None = field(default=None, compare=False)
     utility_weight: float = 1.0
     timeout_ms: float = 5000.0
+    attempt_timeout_ms: float | None = None
+    accept: Callable[[Any], bool] | None = field(default=None, compare=False)
     worth: Callable[[Partial[Any]], Sequence[float]] | None = field(default=None, compare=False)
     threads: int = 1
     cost: float | None = None
@@ -142,6 +180,7 @@ class Stage:
             _parent_problems(self),
             _number_problems(self),
             _policy_problems(self),
+            _attempt_problems(self),
             _partial_problems(self),
             _remote_problems(self),
         )
@@ -172,9 +211,14 @@ def _number_problems(stage: Stage) -> Iterator[str]:
         value = getattr(stage, label)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             yield f"{label} must be a whole number from 1 to {most}, not {value!r}"
-    for label, limit in (("timeout_ms", MAX_MS), ("utility_weight", MAX_COST), ("cost", MAX_COST)):
+    for label, limit in (
+        ("timeout_ms", MAX_MS),
+        ("attempt_timeout_ms", MAX_MS),
+        ("utility_weight", MAX_COST),
+        ("cost", MAX_COST),
+    ):
         value = getattr(stage, label)
-        if label == "cost" and value is None:
+        if label in {"cost", "attempt_timeout_ms"} and value is None:
             continue
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= limit:
             yield f"{label} must be a number above 0 and at most {limit:g}, not {value!r}"
@@ -190,7 +234,7 @@ def _policy_problems(stage: Stage) -> Iterator[str]:
     for label in ("idempotent", "optional"):
         if not isinstance(getattr(stage, label), bool):
             yield f"{label} must be True or False, not {getattr(stage, label)!r}"
-    for label in ("utility", "worth", "setup"):
+    for label in ("utility", "worth", "setup", "accept"):
         if getattr(stage, label) is not None and not callable(getattr(stage, label)):
             yield f"{label} must be a function, not {getattr(stage, label)!r}"
     reissue: Any = stage.reissue
@@ -202,6 +246,16 @@ def _policy_problems(stage: Stage) -> Iterator[str]:
         yield "is not idempotent, so it cannot be reissued; set idempotent=True if a call may run twice"
     if stage.replicas < 2 and stage.remote_call is None:  # noqa: PLR2004 - one for the call, one for its copy
         yield "has one replica, and a reissue goes to another; set replicas=2 or more"
+
+
+def _attempt_problems(stage: Stage) -> Iterator[str]:
+    limit: Any = stage.attempt_timeout_ms
+    if limit is None:
+        return
+    if not stage.idempotent:
+        yield "is not idempotent, so an attempt that timed out could not be sent again; use timeout_ms alone"
+    if limit >= stage.timeout_ms:
+        yield f"attempt_timeout_ms must be below timeout_ms ({stage.timeout_ms:g}), not {limit:g}"
 
 
 def _remote_call(stage: Stage) -> Remote:

@@ -33,6 +33,10 @@ class LostError(KwikenError):
         self.pause_s = pause_s
 
 
+class AttemptTimeoutError(LostError):
+    """The attempt took longer than its stage allows one attempt; it may still run at the replica."""
+
+
 class UnfitError(LostError):
     """The replica's answer does not have the stage's type, for example from other code; the call did run."""
 

@@ -12,10 +12,14 @@ from kwiken.base.lazy import lazy_names
 if TYPE_CHECKING:
     from kwiken.runtime.decisions.admission import Admission as Admission
     from kwiken.runtime.decisions.choice import ReplicaState as ReplicaState
-    from kwiken.runtime.decisions.common_delay import CommonDelay as CommonDelay
     from kwiken.runtime.decisions.compiled_stage import (
         CompiledStage as CompiledStage,
         ReissueRule as ReissueRule,
+    )
+    from kwiken.runtime.decisions.delays import (
+        CommonDelay as CommonDelay,
+        FollowedDelay as FollowedDelay,
+        UsualLatency as UsualLatency,
     )
     from kwiken.runtime.decisions.latency_histogram import (
         FIRST_INDEX as FIRST_INDEX,

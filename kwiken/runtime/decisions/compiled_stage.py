@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
+import msgspec
+
 from kwiken.model.plan import PartialPolicy, only_prompt_earn
 from kwiken.model.service import Reissue, Stage
+from kwiken.runtime.decisions.delays import FollowedDelay
 from kwiken.runtime.decisions.stage_state import StageState
 
 
@@ -18,19 +21,47 @@ class ReissueRule:
         after: age of a call at which a copy may be sent; infinite for never.
         probability: share of the calls of that age that get a copy, 0 to 1.
         refill: age below which a success fills the stage's account.
+        followed: delay that takes the place of `after`, and of a finite `refill`; None for a fixed one.
+        max_body: largest body of a call that is copied, bytes; infinite for any.
     """
 
     after: float = inf
     probability: float = 0.0
     refill: float = inf
+    followed: FollowedDelay | None = None
+    max_body: float = inf
 
     @classmethod
     def of(cls, policy: Reissue | None) -> ReissueRule:
         """Rule of a reissue policy; calls get no copies without one."""
         if policy is None:
             return cls()
-        after = policy.after_ms / 1000
-        return cls(after, policy.probability, refill=after if only_prompt_earn(policy) else inf)
+        after, unset = policy.after_ms / 1000, msgspec.UNSET
+        return cls(
+            after,
+            policy.probability,
+            refill=after if only_prompt_earn(policy) else inf,
+            followed=FollowedDelay(policy.follow, after) if policy.follow is not unset else None,
+            max_body=policy.max_body_bytes if policy.max_body_bytes is not unset else inf,
+        )
+
+    @property
+    def present(self) -> float:
+        """Present age of a call at which a copy may be sent, seconds; infinite for never."""
+        return self.after if self.followed is None else self.followed.seconds
+
+    def follow(self, took: float) -> float:
+        """Let the delay follow an answered call; returns the age below which that call fills the account.
+
+        Args:
+            took: latency of the whole call, seconds.
+        """
+        followed = self.followed
+        if followed is None:
+            return self.refill
+        refill = followed.seconds if self.refill < inf else inf
+        followed.learn(took)
+        return refill
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +89,21 @@ class CallTimeouts:
         answer: longest latency of a call.
         blame: age at which a call without an answer counts against its replica.
         hang: age at which a call without an answer is sent again; infinite where it may not run twice.
+        attempt: age at which one attempt has failed; None for never.
     """
 
     answer: float
     blame: float
     hang: float
+    attempt: float | None = None
 
     @classmethod
     def of(cls, stage: Stage) -> CallTimeouts:
         """Time limits of a stage as defined."""
         timeout = stage.timeout_ms / 1000
         # A hung replica never answers: half of the timeout is for it, half for a retry on another one.
-        return cls(timeout, timeout / 2, timeout / 2 if stage.idempotent else inf)
+        attempt = stage.attempt_timeout_ms / 1000 if stage.attempt_timeout_ms is not None else None
+        return cls(timeout, timeout / 2, timeout / 2 if stage.idempotent else inf, attempt)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

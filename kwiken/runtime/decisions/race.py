@@ -19,7 +19,7 @@ of a request that becomes late gets one of its copies at that moment, `late_at`,
 global reissue of Kwiken section 5.5: the earlier of the two moments counts). A call that was denied for lack
 of budget or of a replica asks again at twice its age: the longer it has waited, the more a copy gains, and
 the ledger still bounds the sum. A copy may also be put off for a while, because calls of all stages are slow
-(`common_delay.py`); that is no denial.
+(`CommonDelay`); that is no denial.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Final
 
 from kwiken.model.plan import Account
 from kwiken.runtime.decisions.choice import Picker
-from kwiken.runtime.decisions.common_delay import UsualLatency
+from kwiken.runtime.decisions.delays import UsualLatency
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.wire.transport import Replica

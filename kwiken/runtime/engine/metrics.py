@@ -234,7 +234,7 @@ def _plan(service: Service, program: Program, counts: Counts) -> Iterator[Family
     yield family(catalog.PLAN_CHANGES, [((), counts.plans)])
     yield family(
         catalog.PLAN_AFTER,
-        (((stage.name,), stage.reissue.after) for stage in program.stages if stage.reissue.after < inf),
+        (((stage.name,), stage.reissue.present) for stage in program.stages if stage.reissue.after < inf),
     )
     expected = plan.expected if plan is not None else None
     if expected is not None:

@@ -7,7 +7,14 @@ from typing import Final
 
 import msgspec
 
-from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError, failed_call
+from kwiken.runtime.base.errors import (
+    AttemptTimeoutError,
+    HandlerError,
+    LostError,
+    RefusedError,
+    UnfitError,
+    failed_call,
+)
 from kwiken.runtime.decisions import (
     ATTEMPT_OUTCOMES,
     COPY,
@@ -66,6 +73,11 @@ class Attempts(msgspec.Struct, eq=False):
         """Replicas of all attempts, in the order in which they were sent."""
         return [self.first.target, *(attempt.target for attempt in self.more or ())]
 
+    @property
+    def sent_bytes(self) -> int:
+        """Size of the call's body as it was sent first, bytes; 0 if it had none or was not sent."""
+        return self.first.call.sent_bytes if self.first.call is not None else 0
+
     def answered(self, attempt: Attempt, reply: Reply, now: float, step: int) -> None:
         """Record an answer, after which the race has taken a step."""
         state = self.site.stage.state
@@ -85,7 +97,8 @@ class Attempts(msgspec.Struct, eq=False):
         There are four cases:
         1. The answer has the wrong type, or the handler raised: the replica is alive, its latency unknown.
         2. The replica refused the call: it failed, and the attempt did not run.
-        3. The call was lost, or the replica had no memory: it failed, and the request may be the cause.
+        3. The call was lost, or the replica had no memory: it failed, and the request may be the cause; an
+           attempt that timed out is only slow, unless it waited so long that its replica may hang.
         4. Any other error, for example a deadline, says nothing about the replica.
         """
         stage = self.site.stage
@@ -103,7 +116,8 @@ class Attempts(msgspec.Struct, eq=False):
             how = LOST
             pause_s = error.pause_s if isinstance(error, LostError) else 0.0
             picker.failed(target, attempt.ticket, now, pause_s=pause_s)
-            self.site.request.record_loss(stage.name, attempt)
+            if not isinstance(error, AttemptTimeoutError) or self._hung(attempt, now):
+                self.site.request.record_loss(stage.name, attempt)
         else:
             how = FINAL
             picker.ended(target, attempt.ticket, now)
@@ -140,9 +154,12 @@ class Attempts(msgspec.Struct, eq=False):
 
     def suspect(self, attempt: Attempt, now: float) -> None:
         """Count an attempt that has waited so long that its replica may hang as a loss of the request."""
-        stage = self.site.stage
-        if attempt.open and now - attempt.started >= SUSPECT_SHARE * stage.timeouts.blame:
-            self.site.request.record_loss(stage.name, attempt)
+        if attempt.open and self._hung(attempt, now):
+            self.site.request.record_loss(self.site.stage.name, attempt)
+
+    def _hung(self, attempt: Attempt, now: float) -> bool:
+        """Whether an attempt has waited so long that its replica may hang."""
+        return now - attempt.started >= SUSPECT_SHARE * self.site.stage.timeouts.blame
 
     def suspect_all(self, now: float) -> None:
         """Suspect every attempt that has no outcome yet."""

@@ -7,19 +7,27 @@ further attempt has a task, owned by its `HedgedCall`, which waits for each of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any
 
 import msgspec
 
 from kwiken.runtime.base.caller_task import CallerTask
-from kwiken.runtime.base.errors import DeadlineError, LostError, UnavailableError
+from kwiken.runtime.base.errors import (
+    AttemptTimeoutError,
+    DeadlineError,
+    HandlerError,
+    LostError,
+    UnavailableError,
+    UnfitError,
+)
 from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.base.timers import call_after, settle
 from kwiken.runtime.decisions import (
     COPY,
     FINISH,
+    LATE,
     REFUSED,
     RESEND,
     RETRY,
@@ -38,6 +46,7 @@ TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on t
 # Quantile of the latencies of answered calls that bounds a trial which a request waits for.
 TRIAL_QUANTILE = 0.99
 _AGAIN = (RESEND, RETRY)
+_COPIES = (COPY, LATE)
 
 
 def call_stage(
@@ -119,9 +128,10 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
     late_at, threads = inf, 1
     if stage.catch_up.after < inf and not request.control:
         late_at, threads = budget.catch_up(now)
+    followed = stage.reissue.followed
     race = Race(
         now,
-        inf if request.control else stage.reissue.after,
+        inf if request.control else stage.reissue.after if followed is None else followed.seconds,
         stage.copies,
         now + (_trial_hang_s(stage, target) if target.trial else stage.timeouts.hang),
         limit,
@@ -146,6 +156,7 @@ class HedgedCall(msgspec.Struct, eq=False):
         attempts: the attempts, with their outcomes.
         tasks: tasks of further attempts; None for none.
         timer: calls `race.tick` when it is due; None before the call is run.
+        unaccepted: first answer that was not acceptable; None for none.
     """
 
     site: CallSite
@@ -156,6 +167,7 @@ class HedgedCall(msgspec.Struct, eq=False):
     tasks: list[asyncio.Task[None]] | None = None
     timer: asyncio.TimerHandle | None = None
     value: Any = None
+    unaccepted: Reply | None = None
 
     async def run(self) -> Any:
         """Run the call to its end and return the winner's answer.
@@ -196,6 +208,8 @@ class HedgedCall(msgspec.Struct, eq=False):
                 if self.tasks:
                     await self._close()
             if race.winner < 0:
+                if self.unaccepted is not None:
+                    return self.unaccepted.value
                 raise self._failure()
             # The other attempts have ended by now, so they do not compete with the rest of a winning stream.
             return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
@@ -243,8 +257,13 @@ class HedgedCall(msgspec.Struct, eq=False):
             attempt.threads,
         )
         attempt.call = call
+        limit_s = stage.timeouts.attempt
         try:
-            reply = await site.shared.transport.call(attempt.target.replica, call)
+            if limit_s is None:
+                reply = await site.shared.transport.call(attempt.target.replica, call)
+            else:
+                async with asyncio.timeout(limit_s):
+                    reply = await site.shared.transport.call(attempt.target.replica, call)
         except asyncio.CancelledError:
             # `CancelledError` alone does not say who was cancelled; the count of this task's cancellations
             # does.
@@ -252,9 +271,34 @@ class HedgedCall(msgspec.Struct, eq=False):
                 self.attempts.drop(attempt)
                 raise
             return self._failed(attempt, LostError(f"stage {stage.name!r}: cancelled from within"))
+        except TimeoutError as error:
+            # Transports tell of their own time limits by other errors.
+            if limit_s is None:
+                return self._failed(attempt, error)
+            at = f"stage {stage.name!r}: replica {attempt.target.replica.id}"
+            limit_ms = f"attempt_timeout_ms of {limit_s * 1000:g}"
+            return self._failed(attempt, AttemptTimeoutError(f"{at}: no answer within the {limit_ms}"))
         except Exception as error:  # noqa: BLE001 - any error ends this attempt only
             return self._failed(attempt, error)
+        if stage.definition.accept is not None and not isinstance(reply.value, Stream):
+            problem = self._problem(stage.definition.accept, attempt, reply)
+            if problem is not None:
+                return self._failed(attempt, problem)
         return self._answered(attempt, reply)
+
+    def _problem(self, accept: Callable[[Any], bool], attempt: Attempt, reply: Reply) -> Exception | None:
+        """Error of an answer that is not acceptable; None for one that is."""
+        name = self.site.stage.name
+        try:
+            if accept(reply.value):
+                return None
+        except Exception as error:  # noqa: BLE001 - of the user's function
+            return HandlerError(name, type(error).__name__, f"accept: {error}")
+        if self.unaccepted is None:
+            self.unaccepted = reply
+        return UnfitError(
+            f"stage {name!r}: replica {attempt.target.replica.id}: its answer is not acceptable"
+        )
 
     def _answered(self, attempt: Attempt, reply: Reply) -> int:
         site = self.site
@@ -348,10 +392,14 @@ class HedgedCall(msgspec.Struct, eq=False):
 
     def _extra(self, step: int, now: float) -> None:
         """Send the copy or retry that the race asks for, if load, budget and replicas allow it."""
-        # A copy has to pass four checks: 1. the plan's probability, whose denial is for good; 2. the delay
-        # while calls of all stages are slow, after which the copy is due again; 3. another replica; 4. the
-        # budget, last because asking charges. After a denial by 3 or 4 the call asks again at twice its age.
+        # A copy has to pass five checks: 1. the size of the call's body, and 2. the plan's probability, whose
+        # denials are for good; 3. the delay while calls of all stages are slow, after which the copy is due
+        # again; 4. another replica; 5. the budget, last because asking charges. After a denial by 4 or 5 the
+        # call asks again at twice its age.
         attempts, budget = self.attempts, self.budget
+        if step in _COPIES and attempts.sent_bytes > self.site.stage.reissue.max_body:
+            self.race.denied(step, now)
+            return
         if step == COPY and not budget.draws_copy():
             self.race.denied(step, now)
             return

@@ -100,7 +100,9 @@ class CallBudget(msgspec.Struct, eq=False):
         stage, request, ledger = self.site.stage, self.site.request, self.site.shared.ledger
         state = stage.state
         state.retries.earn()
-        state.account.earn(CALL, now, refill=took < stage.reissue.refill)
+        rule = stage.reissue
+        refill = rule.refill if rule.followed is None else rule.follow(took)
+        state.account.earn(CALL, now, refill=took < refill)
         ledger.service.earn(stage.cost, now)
         prompt = request.program.prompt
         if prompt < inf:

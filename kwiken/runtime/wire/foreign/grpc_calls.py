@@ -209,6 +209,7 @@ class GrpcCaller:
             except MethodError as error:
                 raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
         message = self._message(method, call)
+        call.sent_bytes = len(message)
         told = metadata_of(call)
         channel = self._channel(replica)
         call.sent = self._now()

@@ -36,6 +36,8 @@ class Call(msgspec.Struct):
         trace_id: trace id of the request, as OpenTelemetry's integer, for reports of errors; 0 for none.
         traceparent: trace context for the replica, as W3C's header; empty for none.
         threads: number of threads that the handler may use, 1 or more.
+        sent_bytes: size of the body that the transport sends, bytes; 0 for none, and within one process. Set
+            by the transport.
         sent: moment at which the transport wrote the call to a connection, seconds of the injected clock; 0
             until then. Set by the transport.
         first_byte: moment at which the first byte of the answer came, seconds; 0 until then. Set by the
@@ -53,6 +55,7 @@ class Call(msgspec.Struct):
     trace_id: int
     traceparent: str
     threads: int = 1
+    sent_bytes: int = 0
     sent: float = 0.0
     first_byte: float = 0.0
     status: int | str | None = None

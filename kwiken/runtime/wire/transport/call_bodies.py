@@ -70,7 +70,7 @@ class CallBodies:
         service: service whose stages are called; the annotations of its handlers give the types of answers.
         raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
             decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
-            is always decoded, and so are those of stages whose `utility` or `worth` inspects them.
+            is always decoded, and so are those of stages whose `utility`, `worth` or `accept` inspects them.
     """
 
     def __init__(self, service: Service, *, raw: bool) -> None:
@@ -78,7 +78,9 @@ class CallBodies:
         self._passed_on = {
             name
             for name, stage in service.stages.items()
-            if raw and name != service.sink and stage.utility is None and stage.worth is None
+            if raw
+            and name != service.sink
+            and all(reads is None for reads in (stage.utility, stage.worth, stage.accept))
         }
         self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check
         self._encoder = msgspec.msgpack.Encoder()
@@ -86,7 +88,7 @@ class CallBodies:
         self._last_body = b""
 
     def encode(self, call: Call) -> bytes:
-        """Body of a call, cached because the shards of a fan-out have the same arguments.
+        """Body of a call, cached because the shards of a fan-out have the same arguments; notes its size.
 
         Raises:
             HandlerError: the body is longer than a replica takes.
@@ -96,6 +98,7 @@ class CallBodies:
             self._last_args = call.args
         body = self._last_body
         check_sent_size(call.stage, "input", len(body))
+        call.sent_bytes = len(body)
         return body
 
     def reply(self, stage: str, replica: Replica, load: ReplicaLoad, data: bytes) -> Reply:

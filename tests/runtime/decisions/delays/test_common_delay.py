@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.runtime.decisions import CommonDelay
-from kwiken.runtime.decisions.common_delay import (
+from kwiken.runtime.decisions.delays.common_delay import (
     ANSWERS,
     CLIP,
     MAX_FACTOR,
