@@ -146,7 +146,8 @@ def _limited(place: Place, kind: int, most: int) -> Iterator[None]:
     try:
         yield
     finally:
-        resource.prlimit(pid, kind, usual)
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, kind, usual)
 
 
 async def _disk_full(cell: Cell) -> None:
@@ -160,6 +161,7 @@ async def _memory(cell: Cell) -> None:
         await asyncio.sleep(LASTS_S)
         cell.clients.mib = 0
         await until(lambda: not cell.clients.large, within_s=20.0)
+    await cell.replica.start()  # gRPC's core ends a process that gets no memory
 
 
 async def _swapped(cell: Cell) -> None:

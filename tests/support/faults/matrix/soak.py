@@ -32,7 +32,8 @@ WARM_UP: Final = 1 / 3  # of the time, after which growth counts, and no gateway
 GATEWAY: Final = "gateway killed"
 # Requests are lost by nature while all replicas are gone, and a plan that a person puts stops the autopilot.
 LEFT_OUT: Final = frozenset({"all gone", "plan swapped"})
-ENDS_PROCESSES: Final = frozenset({"kill"})
+# Without memory, gRPC's core ends the process, and with HTTP the heap of glibc keeps what one call needed.
+ENDS_PROCESSES: Final = frozenset({"kill", "out of memory"})
 AUTOPILOT: Final = "autopilot"
 STEERED_S: Final = (
     1200.0  # from which on the autopilot's growth counts: until then it gathers what it learns from
