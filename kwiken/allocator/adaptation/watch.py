@@ -139,7 +139,8 @@ class WorkloadWatch:
 
     def shrank(self, now_s: float) -> None:
         """Record that the workload gave something back."""
-        if now_s - self._gave_back_s > REGRET_S:  # what was given back before was not missed
+        # What was given back before was not missed; after a reduction that was, there is no such moment.
+        if math.isfinite(self._gave_back_s) and now_s - self._gave_back_s > REGRET_S:
             self._patience = max(WINDOWS_TO_SHRINK, self._patience // 2)
         self._gave_back_s = now_s
         self.changed(now_s)

@@ -19,6 +19,7 @@ from kwiken.allocator.adaptation import (
     Start,
     Stop,
 )
+from kwiken.allocator.adaptation.watch import COOL_DOWN_S, REGRET_S, Need, WorkloadWatch
 from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, admit_all, document
 from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
@@ -337,6 +338,32 @@ def test_the_lowest_priority_is_evicted_first() -> None:
         assert where(adaptation, "low")
         evicted = [one.workload for one in Plant(adaptation).run(60, rate=350) if isinstance(one, Stop)]
         assert evicted == ["low"]
+
+
+def test_what_was_given_back_and_missed_is_given_back_later_the_next_time() -> None:
+    watch, now_s = WorkloadWatch(100.0), 0.0
+    quiet = Observation(requests=500, rate_per_s=100.0, p99_ms=20.0)
+
+    def windows_until_less() -> int:
+        nonlocal now_s
+        windows = 1
+        while watch.observe(now_s, quiet) is not Need.LESS:
+            windows, now_s = windows + 1, now_s + WINDOW_S
+        return windows
+
+    waited = []
+    for _ in range(4):
+        waited.append(windows_until_less())
+        watch.shrank(now_s)
+        watch.grew(now_s + 60.0)  # that was a mistake
+        now_s += 60.0 + COOL_DOWN_S
+    assert waited == [12, 24, 48, 96]
+    waited = []
+    for _ in range(3):
+        waited.append(windows_until_less())
+        watch.shrank(now_s)
+        now_s += REGRET_S + COOL_DOWN_S  # this time nothing was missed
+    assert waited == [192, 192, 96]
 
 
 def test_giving_back_takes_a_whole_minute_of_quiet() -> None:

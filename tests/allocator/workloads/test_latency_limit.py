@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -23,6 +25,12 @@ def test_exponential_work_gives_the_rates_of_the_source(
     capacity_per_s: float, p99_ms: float, rate_per_s: float
 ) -> None:
     assert limit(capacity_per_s, p99_ms, UNKNOWN_VARIATION) == pytest.approx(rate_per_s, rel=1e-4, abs=1)
+
+
+def test_constant_work_leaves_less_time_for_waiting_by_itself() -> None:
+    """A call of 1 ms may wait 9 of 10 ms; the tail of waiting then falls to 1% at `ln 100 / 2` in 9 ms."""
+    assert limit(1000.0, 10.0, 0.0) == pytest.approx(1000.0 - math.log(100) / 2 / 0.009)
+    assert limit(1000.0, 0.9, 0.0) == pytest.approx(1e-3)  # below the work of a call
 
 
 def p99_of_queue(rate_per_s: float, work_s: np.ndarray, rng: np.random.Generator) -> float:
