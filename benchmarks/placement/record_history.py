@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.placement.stress_services import STRESSORS
+from benchmarks.placement.stress.stress_services import STRESSORS
 from kwiken.allocator.contention import Crosstalk, ProbePlan, ProbeSetting, StageProbe
 from kwiken.allocator.workloads import Size
 from kwiken.runtime.probes import (
@@ -72,7 +72,7 @@ def targets(scratch: Path) -> dict[str, StageTarget]:
     found = {f"search/{stage}": StageTarget(search, stage, requests, folder) for stage in STAGES}
     if shutil.which("stress-ng"):
         for name in STRESSORS:
-            target = f"benchmarks.placement.stress_services:{name}"
+            target = f"benchmarks.placement.stress.stress_services:{name}"
             found[f"stress-ng/{name}"] = StageTarget(target, "stress", empty, folder)
     else:
         print("stress-ng is not installed: the search stages alone are recorded", file=sys.stderr)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.placement.record_history import Recording, document, row_of
-from benchmarks.placement.stressor import StressError, Stressor, rising_words
+from benchmarks.placement.stress.stressor import StressError, Stressor, rising_words
 from kwiken.allocator.contention import MeasuredRun, ProbeSetting, Scores, StageProbe
 from kwiken.allocator.workloads import Size, measurements_from_text
 from kwiken.runtime.base.process_id import family

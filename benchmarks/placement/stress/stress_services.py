@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from benchmarks.placement.stressor import Stressor
+from benchmarks.placement.stress.stressor import Stressor
 from kwiken.model.service import Service
 
 
