@@ -91,8 +91,13 @@ def test_compose_runs_every_process_of_the_image() -> None:
         ["127.0.0.1:8080:8080"],
         ["127.0.0.1:8081:8080"],
     ]
-    assert all(one["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
-               for name, one in services.items() if name != "jaeger")  # fmt: skip
+    # One service builds the image of all; the others neither build nor pull it.
+    assert {name for name, one in services.items() if "build" in one} == {"gateway"}
+    assert services["gateway"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert services["gateway"]["pull_policy"] == "missing"
+    others = [one for name, one in services.items() if name not in {"gateway", "jaeger"}]
+    assert {one["pull_policy"] for one in others} == {"never"}
+    assert {one["image"] for one in others} == {services["gateway"]["image"]}
 
 
 def test_compose_takes_a_plan_and_a_collector() -> None:

@@ -91,16 +91,11 @@ def _certificates(deployment: Deployment) -> list[str]:
 
 
 def _process(deployment: Deployment) -> dict[str, Any]:
-    build = deployment.build
-    built: dict[str, Any] = {}
-    if build is not None:
-        plain = build.dockerfile == "Dockerfile"
-        built = {
-            "build": build.context if plain else {"context": build.context, "dockerfile": build.dockerfile}
-        }
+    # One service builds the image of all: a build for each would be as many, one after the other or at once.
+    never = {"pull_policy": "never"} if deployment.build is not None else {}
     return {
-        **built,
         "image": deployment.image,
+        **never,
         "restart": "unless-stopped",
         "read_only": True,
         "tmpfs": ["/tmp"],  # noqa: S108 - a path in the container
@@ -108,6 +103,16 @@ def _process(deployment: Deployment) -> dict[str, Any]:
         "security_opt": ["no-new-privileges:true"],
         "stop_grace_period": "15s",
     }
+
+
+def _built(deployment: Deployment) -> dict[str, Any]:
+    """How the service that builds the image does so; empty where the image is built elsewhere."""
+    build = deployment.build
+    if build is None:
+        return {}
+    plain = build.dockerfile == "Dockerfile"
+    context = build.context if plain else {"context": build.context, "dockerfile": build.dockerfile}
+    return {"build": context, "pull_policy": "missing"}
 
 
 def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) -> dict[str, Any]:
@@ -119,6 +124,7 @@ def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) 
     mounted = {"volumes": volumes} if volumes else {}
     return {
         **_merged("process"),
+        **(_built(deployment) if name == gateways[0] else {}),
         "command": deployment.gateway_command(hosts, *plan, *siblings),
         "environment": {"KWIKEN_TOKEN": "${KWIKEN_TOKEN:-}"},
         "ports": [f"127.0.0.1:{port}:{GATEWAY_PORT}"],

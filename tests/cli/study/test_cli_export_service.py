@@ -42,7 +42,8 @@ def test_a_folder_holds_image_and_compose_file(here: Path) -> None:
         "wheels/kwiken-9.8.7-py3-none-any.whl",
     }
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
-    assert compose["services"]["serve"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert compose["services"]["gateway"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
+    assert compose["services"]["serve"]["image"] == compose["services"]["gateway"]["image"]
     assert "kwiken==9.8.7\n" in (folder / "requirements.lock").read_text()
     assert "COPY corner.py /app/corner.py" in (folder / "Dockerfile").read_text()
     # The line in its header makes the same files.
