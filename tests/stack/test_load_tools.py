@@ -15,6 +15,7 @@ from benchmarks.load.generator_accuracy import fake_server
 from tests.support.loadtest.load_commands import lines
 from tests.support.runtime.server_processes import KWIKEN
 
+MODULE = "github.com/tsenart/vegeta/v12"
 RATE, SECONDS, STALL_MS = 200, 3, 500
 STALL = ("--delay-ms", "5", "--stall-at", "1", "--stall-ms", str(STALL_MS))
 TRIES = 3  # of both, since other work on this machine delays either
@@ -80,7 +81,7 @@ def of_vegeta(program: str) -> Figures:
 def test_percentiles_agree_with_vegeta(tmp_path: Path) -> None:
     program = os.environ.get("VEGETA") or shutil.which("vegeta")
     if program is None:
-        pytest.skip("vegeta is not installed: put it on the path, or its path into $VEGETA")
+        pytest.skip(f"vegeta is not installed: go install {MODULE}@latest, or its path into $VEGETA")
     tried = []
     for number in range(TRIES):
         (ours, late), theirs = of_kwiken(tmp_path / f"{number}.jsonl"), of_vegeta(program)
