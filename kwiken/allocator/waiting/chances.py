@@ -117,30 +117,66 @@ class ReleaseCurve:
         return max(0.0, 1.0 - total)
 
 
-def release_curve(busy: Sequence[tuple[BusyTime, float, Sequence[float]]]) -> ReleaseCurve:
+class BusySlots:
+    """Busy slots that were given from one pool, for the curves of all pools that they may become free in.
+
+    Args:
+        busy: distribution of their busy times.
+        ages_s: ages of the slots, in seconds.
+    """
+
+    def __init__(self, busy: BusyTime, ages_s: Sequence[float]) -> None:
+        self.mean_s = busy.mean_s
+        self._busy, self._ages = busy, _grouped(ages_s)
+        self._ends: dict[float, list[tuple[int, list[float]]]] = {}
+
+    def ends(self, longest_s: float) -> list[tuple[int, list[float]]]:
+        """By age: how many slots it stands for, and the chance of an end by each moment, up to certainty.
+
+        Args:
+            longest_s: mean busy time that `moments` are shares of, in seconds.
+        """
+        if longest_s not in self._ends:
+            self._ends[longest_s] = [
+                (count, self._ends_of(age_s, moments(longest_s))) for age_s, count in self._ages
+            ]
+        return self._ends[longest_s]
+
+    def _ends_of(self, age_s: float, at_s: Sequence[float]) -> list[float]:
+        begun = self._busy.below(age_s)
+        left = max(1.0 - begun, LEAST_LEFT)
+        found = list[float]()
+        for moment in at_s:
+            found.append(min(1.0, max(0.0, (self._busy.below(age_s + moment) - begun) / left)))
+            if found[-1] >= 1.0:
+                break
+        return found
+
+
+def moments(longest_s: float) -> tuple[float, ...]:
+    """Moments at which a curve is computed, rising, in seconds."""
+    ratio = (LONGEST / SHORTEST) ** (1 / (MOMENTS - 1))
+    return tuple(longest_s * SHORTEST * ratio**at for at in range(MOMENTS))
+
+
+def release_curve(busy: Sequence[tuple[BusySlots, float]]) -> ReleaseCurve:
     """Releases into a pool, by the ages of the busy slots.
 
     Args:
-        busy: for the slots that were given from each pool: distribution of their busy times, share of them
-            that becomes free in the pool, and their ages in seconds.
+        busy: for each pool that slots were given from: these slots, and the share of them that becomes free
+            in the pool.
     """
-    longest_s = max((found.mean_s for found, _, _ in busy), default=1.0)
-    ratio = (LONGEST / SHORTEST) ** (1 / (MOMENTS - 1))
-    moments = tuple(longest_s * SHORTEST * ratio**at for at in range(MOMENTS))
+    longest_s = max((slots.mean_s for slots, _ in busy), default=1.0)
     hazards = [0.0] * MOMENTS
-    for found, share, ages in busy:
-        for age_s, count in _grouped(ages):
-            begun = found.below(age_s)
-            left = max(1.0 - begun, LEAST_LEFT)
-            for at, moment in enumerate(moments):
-                ends = share * min(1.0, max(0.0, (found.below(age_s + moment) - begun) / left))
-                hazards[at] -= count * math.log1p(-min(ends, CERTAIN))
-                if ends >= share:  # the job has ended by then, and by every later moment
-                    rest = count * math.log1p(-min(share, CERTAIN))
-                    for later in range(at + 1, MOMENTS):
-                        hazards[later] -= rest
-                    break
-    return ReleaseCurve(moments, tuple(hazards))
+    for slots, share in busy:
+        for count, ends in slots.ends(longest_s):
+            rest = 0.0
+            for at, end in enumerate(ends):
+                rest = count * math.log1p(-min(share * end, CERTAIN))
+                hazards[at] -= rest
+            for later in range(len(ends), MOMENTS):  # the jobs have ended by then
+                hazards[later] -= rest
+    return ReleaseCurve(moments(longest_s), tuple(hazards))
 
 
 def _grouped(ages_s: Sequence[float]) -> list[tuple[float, int]]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kwiken.allocator.waiting.busy_times import BusyTimes
-from kwiken.allocator.waiting.chances import ReleaseCurve, release_curve, time_for
+from kwiken.allocator.waiting.chances import BusySlots, ReleaseCurve, release_curve, time_for
 from kwiken.allocator.waiting.line_entries import HeldSlot, LineState, PoolUnit, WaitingEntry
 from kwiken.allocator.waiting.quality_classes import QualityClasses
 from kwiken.allocator.waiting.settings import (
@@ -68,6 +68,7 @@ class WaitingLines:
         self._ticking: dict[str, WaitingEntry] = {}  # charged by now, or without a budget
         self._curves_at: tuple[float, int] = (-math.inf, 0)
         self._curves: dict[int, ReleaseCurve] = {}
+        self._busy: dict[int, BusySlots] = {}
 
     # What happens outside
 
@@ -542,15 +543,18 @@ class WaitingLines:
         """Expected releases into a pool, by the ages of all slots that are held at this moment."""
         key = self._now_s, self._changes
         if self._curves_at != key:
-            self._curves_at, self._curves = key, {}
+            self._curves_at, self._curves, self._busy = key, {}, self._busy_slots()
         if pool not in self._curves:
-            ages: dict[int, list[float]] = {}
-            for held in self._held.values():
-                ages.setdefault(held.pool, []).append(self._now_s - held.started_s)
-            busy = []
-            for given, given_ages in ages.items():
-                found, lands = self._times.fit(given), self._times.landing(given, pool)
-                if found is not None and lands >= LEAST_LANDING:
-                    busy.append((found, lands, given_ages))
-            self._curves[pool] = release_curve(busy)
+            landing = [(slots, self._times.landing(given, pool)) for given, slots in self._busy.items()]
+            self._curves[pool] = release_curve(
+                [(slots, lands) for slots, lands in landing if lands >= LEAST_LANDING]
+            )
         return self._curves[pool]
+
+    def _busy_slots(self) -> dict[int, BusySlots]:
+        """Slots that are held at this moment, by the pool that they were given from."""
+        ages: dict[int, list[float]] = {}
+        for held in self._held.values():
+            ages.setdefault(held.pool, []).append(self._now_s - held.started_s)
+        fits = {given: self._times.fit(given) for given in ages}
+        return {given: BusySlots(fit, ages[given]) for given, fit in fits.items() if fit is not None}

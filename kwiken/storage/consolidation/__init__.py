@@ -48,3 +48,4 @@ from kwiken.storage.consolidation.packing import (
     consolidate as consolidate,
     placing_order as placing_order,
 )
+from kwiken.storage.consolidation.search import searched as searched

@@ -33,28 +33,21 @@ class AccessMix:
         return 1.0 / ((1 - self.random) / self.sequential_rate + self.random / self.random_rate)
 
 
-def mixed_rate(mix: AccessMix, first: int, second: int) -> float:
-    """Bandwidth of a node that serves two applications, MB/s: the harmonic mean by their shares."""
-    share = mix.bandwidth[[first, second]]
-    share = share / share.sum()
-    return float(1.0 / (share / mix.alone[[first, second]]).sum())
-
-
 def pair_losses(mix: AccessMix) -> Floats:
     """(a, a) loss of the row's application beside the column's, as a share from 0 to 1.
 
-    The loss is the larger of the bandwidth that is missing and the rise in latency, in an M/M/1 disk.
+    The loss is the larger of the bandwidth that is missing and the rise in latency, in an M/M/1 disk. A node
+    that serves two applications has the harmonic mean of their bandwidths alone, by their shares.
     """
-    count = len(mix.bandwidth)
-    losses = np.zeros((count, count))
-    for first in range(count):
-        for second in range(count):
-            both = mix.bandwidth[first] + mix.bandwidth[second]
-            rate = mixed_rate(mix, first, second)
-            missing = max(0.0, 1.0 - rate / both)
-            alone = 1.0 / max(1.0 - mix.bandwidth[first] / mix.alone[first], 1e-9)
-            beside = mix.alone[first] / rate / max(1.0 - both / rate, 1e-9)
-            losses[first, second] = min(1.0, max(missing, beside / alone - 1.0, 0.0))
+    bandwidth, alone = mix.bandwidth, mix.alone
+    losses = np.empty((len(bandwidth), len(bandwidth)))
+    for first in range(len(bandwidth)):
+        both = bandwidth[first] + bandwidth
+        rate = both / (bandwidth[first] / alone[first] + bandwidth / alone)
+        missing = np.maximum(0.0, 1.0 - rate / both)
+        by_itself = 1.0 / max(1.0 - bandwidth[first] / alone[first], 1e-9)
+        beside = alone[first] / rate / np.maximum(1.0 - both / rate, 1e-9)
+        losses[first] = np.minimum(1.0, np.maximum(missing, beside / by_itself - 1.0))
     return losses
 
 
@@ -95,10 +88,13 @@ def packing_order(scores: Floats, limit: Floats) -> Ints:
     count = len(scores)
     if count == 1:
         return np.zeros(1, dtype=np.int64)
-    first, second = np.triu_indices(count, 1)
-    by_score = np.argsort(scores[first, second], kind="stable")
-    one, two = first[by_score], second[by_score]
-    swap = limit[two] < limit[one]
-    flat = np.stack((np.where(swap, two, one), np.where(swap, one, two)), axis=1).ravel()
-    _, places = np.unique(flat, return_index=True)
-    return flat[np.sort(places)]
+    others = scores.copy()
+    np.fill_diagonal(others, np.inf)
+    one = np.arange(count)
+    # Pairs of one score come in the order of their first application, then of their second: of an
+    # application's pairs with the least score, the first is that with the lowest partner.
+    partner = others.argmin(axis=1)
+    first, second = np.minimum(one, partner), np.maximum(one, partner)
+    swap = limit[second] < limit[first]
+    later = (one == first) == swap
+    return np.lexsort((later, second, first, others[one, partner])).astype(np.int64)

@@ -127,7 +127,7 @@ def _leaving(loads: NodeLoads, rules: PackRules, held: Bools) -> Ints:
             if loads.count[node] < 2 or not _overloaded(loads, rules)[node]:  # noqa: PLR2004 - alone anyway
                 break
             leaving.append(which)
-            loads = loads.without(which)
+            loads.take(node, np.array([which]))
     return np.array(leaving, dtype=np.int64)
 
 
@@ -161,27 +161,20 @@ def _drained(
     budget_gb = rules.reserve_share * nodes.rated * moving.interval_s / MB_PER_GB
     spare = np.maximum(nodes.rated * 0.5 - loads.bandwidth, 0.0) * moving.interval_s / MB_PER_GB
     for node in used[np.argsort(loads.size[used], kind="stable")].tolist():
-        residents = np.flatnonzero(place == node)
+        residents = np.flatnonzero(loads.place == node)
         if held[residents].any() or loads.size[node] > budget_gb[node] + spare[node]:
             continue
         others = used[(used != node) & (loads.count[used] > 0)]
         others = others[_has_room(loads, rules, moving)[others]]
-        without = place.copy()
-        without[residents] = NOWHERE
         by_need = residents[np.argsort(-objects.bandwidth[residents], kind="stable")]
-        found = consolidate(
-            objects, nodes, scores, replace(rules, fit="first"), order=by_need, start=without,
-            open_nodes=others,
-        )  # fmt: skip
-        if found.unplaced or found.oversized:
+        if not loads.moved(node, by_need, others, rules):
             continue
-        arrived = np.bincount(found.place[residents], weights=objects.size[residents], minlength=len(nodes))
+        arrived = np.bincount(loads.place[residents], weights=objects.size[residents], minlength=len(nodes))
         if ((copied + arrived) > budget_gb + spare).any():
+            loads.bring_back(node, residents)
             continue
         copied += arrived
-        place = found.place
-        loads = NodeLoads(objects, nodes, scores, place.copy())
-    return place
+    return loads.place
 
 
 def _within_interval(

@@ -107,7 +107,7 @@ class NodeLoads:
         interference: (m,) sum of the scores of pairs, a share.
         bandwidth_limit: (m,) smallest limit of the residents, in units of MB/s.
         size_limit: (m,) smallest limit of the residents, in units of GB.
-        by_app: (m, a) sum of the loads of each application.
+        pressure: (m, a) score that the full load of each application would add to each node, a share.
         count: (m,) number of residents.
     """
 
@@ -120,7 +120,7 @@ class NodeLoads:
     interference: Floats = field(init=False)
     bandwidth_limit: Floats = field(init=False)
     size_limit: Floats = field(init=False)
-    by_app: Floats = field(init=False)
+    pressure: Floats = field(init=False)
     count: Ints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,22 +131,28 @@ class NodeLoads:
         self.bandwidth = _sums(at, objects.bandwidth[held], count)
         self.size = _sums(at, objects.size[held], count)
         self.count = np.bincount(at, minlength=count)
-        self.by_app = np.zeros((count, len(self.scores)))
-        np.add.at(self.by_app, (at, objects.app[held]), objects.load[held])
-        own = np.zeros(count)
-        np.add.at(own, at, objects.load[held] ** 2 * self.scores[objects.app[held], objects.app[held]])
-        pairs = np.einsum("ma,ab,mb->m", self.by_app, self.scores, self.by_app)
-        self.interference = (pairs - own) / 2
+        self.pressure = np.zeros((count, len(self.scores)))
+        self.interference = np.zeros(count)
+        by_node = held[np.argsort(at, kind="stable")]
+        ends = np.cumsum(self.count)
+        for node in np.flatnonzero(self.count).tolist():
+            self._weigh(node, by_node[ends[node] - self.count[node] : ends[node]])
         self.bandwidth_limit = np.full(count, np.inf)
         self.size_limit = self.nodes.capacity.astype(np.float64).copy()
         classes = self.nodes.class_of[at]
         np.minimum.at(self.bandwidth_limit, at, objects.bandwidth_limit[held, classes])
         np.minimum.at(self.size_limit, at, objects.size_limit[held, classes])
 
+    def _weigh(self, node: int, members: Ints) -> None:
+        """Add up what the residents of a node do to each other, and would do to others."""
+        app, load = self.objects.app[members], self.objects.load[members]
+        self.pressure[node] = load @ self.scores[app]
+        own = load**2 @ self.scores[app, app]
+        self.interference[node] = (load @ self.pressure[node, app] - own) / 2
+
     def added_interference(self, which: int) -> Floats:
         """(m,) interference that an object would add to each node."""
-        objects = self.objects
-        found: Floats = self.by_app @ (self.scores[objects.app[which]] * objects.load[which])
+        found: Floats = self.pressure[:, self.objects.app[which]] * self.objects.load[which]
         return found
 
     def fits(self, which: int, rules: PackRules) -> Bools:
@@ -173,23 +179,71 @@ class NodeLoads:
             taken |= np.isin(self.nodes.zone, self.nodes.zone[held])
         return taken
 
+    def fits_on(self, node: int, which: Ints, rules: PackRules) -> Bools:
+        """(k,) whether each of some objects without a node may go to a node."""
+        objects, nodes, kind = self.objects, self.nodes, self.nodes.class_of[node]
+        size_limit = np.minimum(self.size_limit[node], objects.size_limit[which, kind])
+        fits: Bools = self.size[node] + objects.size[which] < size_limit
+        if rules.limits:
+            limit = np.minimum(self.bandwidth_limit[node], objects.bandwidth_limit[which, kind])
+            reserve = rules.reserve_share * nodes.rated[node]
+            fits &= self.bandwidth[node] + objects.bandwidth[which] < limit - reserve
+            added = 0.0 if rules.literal else self.pressure[node, objects.app[which]] * objects.load[which]
+            fits &= self.interference[node] + added < rules.most_interference
+        near = nodes.zone == nodes.zone[node] if rules.apart else np.arange(len(nodes)) == node
+        beside = objects.datum[(self.place >= 0) & near[self.place]]
+        return fits & ~np.isin(objects.datum[which], beside)
+
     def put(self, which: int, node: int) -> None:
         """Place an object."""
         objects, kind = self.objects, self.nodes.class_of[node]
-        self.interference[node] += self.added_interference(which)[node]
+        self.interference[node] += self.pressure[node, objects.app[which]] * objects.load[which]
         self.place[which] = node
         self.bandwidth[node] += objects.bandwidth[which]
         self.size[node] += objects.size[which]
-        self.by_app[node, objects.app[which]] += objects.load[which]
+        self.pressure[node] += objects.load[which] * self.scores[objects.app[which]]
         self.count[node] += 1
         self.bandwidth_limit[node] = min(self.bandwidth_limit[node], objects.bandwidth_limit[which, kind])
         self.size_limit[node] = min(self.size_limit[node], objects.size_limit[which, kind])
 
-    def without(self, which: int) -> NodeLoads:
-        """The same loads with an object taken off its node; limits are computed anew."""
-        place = self.place.copy()
-        place[which] = NOWHERE
-        return NodeLoads(self.objects, self.nodes, self.scores, place)
+    def take(self, node: int, leaving: Ints) -> None:
+        """Take residents off a node; what the others add up to is computed anew."""
+        objects = self.objects
+        self.place[leaving] = NOWHERE
+        members = np.flatnonzero(self.place == node)
+        kind = self.nodes.class_of[node]
+        self.count[node] = len(members)
+        self.bandwidth[node] = objects.bandwidth[members].sum()
+        self.size[node] = objects.size[members].sum()
+        self.bandwidth_limit[node] = objects.bandwidth_limit[members, kind].min(initial=np.inf)
+        self.size_limit[node] = objects.size_limit[members, kind].min(initial=self.nodes.capacity[node])
+        self._weigh(node, members)
+
+    def moved(self, node: int, leaving: Ints, tried: Ints, rules: PackRules) -> bool:
+        """Move residents of a node to the first other nodes that fit, or none of them where one fits nowhere.
+
+        Args:
+            node: node that they leave.
+            leaving: (k,) residents, in the order in which they are placed.
+            tried: (t,) nodes that may take them, in the order in which they are tried.
+            rules: rules of the packing.
+        """
+        self.take(node, leaving)
+        for which in leaving.tolist():
+            fits = self.fits(which, rules)[tried]
+            if not fits.any():
+                self.bring_back(node, leaving)
+                return False
+            self.put(which, int(tried[np.argmax(fits)]))
+        return True
+
+    def bring_back(self, node: int, leaving: Ints) -> None:
+        """Undo a move of residents of a node, wherever they are."""
+        for target in np.unique(self.place[leaving]).tolist():
+            if target != NOWHERE:
+                self.take(target, leaving[self.place[leaving] == target])
+        for which in leaving.tolist():
+            self.put(which, node)
 
 
 def _sums(place: Ints, values: Floats, count: int) -> Floats:
@@ -243,10 +297,20 @@ def consolidate(
         start: (n,) node of each object so far; None for none.
         open_nodes: (k,) nodes that may take objects, in the order in which they are tried; None for all.
     """
-    loads = NodeLoads(
-        objects, nodes, scores, np.full(len(objects), NOWHERE) if start is None else start.copy()
-    )
+    place = np.full(len(objects), NOWHERE) if start is None else start.copy()
     tried = np.arange(len(nodes)) if open_nodes is None else open_nodes
+    return place_objects(NodeLoads(objects, nodes, scores, place), rules, order, tried)
+
+
+def place_objects(loads: NodeLoads, rules: PackRules, order: Ints, tried: Ints) -> PackedData:
+    """Place objects without a node, on top of what nodes hold already.
+
+    Args:
+        loads: loads of the nodes; what is placed is added.
+        order: (k,) objects in the order of placing; those that have a node stay there.
+        tried: (t,) nodes that may take objects, in the order in which they are tried.
+    """
+    objects, nodes = loads.objects, loads.nodes
     oversized: list[int] = []
     unplaced: list[int] = []
     at = 0

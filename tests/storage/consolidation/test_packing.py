@@ -18,6 +18,8 @@ from kwiken.storage.consolidation import (
     fewest_nodes,
     least_nodes,
     packing_order,
+    placing_order,
+    searched,
     update_placement,
 )
 
@@ -137,7 +139,43 @@ def test_every_packing_keeps_its_bounds(case: tuple[PackObjects, DiskNodes, Floa
         assert len(np.unique(held)) == len(held)
     if not found.oversized:
         exact = fewest_nodes(objects, nodes, scores, rules)
-        assert least_nodes(objects, nodes, rules) <= exact <= found.nodes_used
+        assert least_nodes(objects, nodes, scores, rules) <= exact <= found.nodes_used
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn())
+def test_a_search_keeps_all_bounds_and_needs_no_more_nodes(
+    case: tuple[PackObjects, DiskNodes, Floats],
+) -> None:
+    objects, nodes, scores = case
+    rules = PackRules(apart=False)
+    found = searched(objects, nodes, scores, rules, np.random.default_rng(0))
+    loads = NodeLoads(objects, nodes, scores, found.place)
+    shared = loads.count > 1
+    assert not found.unplaced
+    assert (loads.bandwidth[shared] < loads.bandwidth_limit[shared] - 2).all()
+    assert (loads.size[shared] < 900).all()
+    assert (loads.interference[shared] < 0.10).all()
+    for datum in np.unique(objects.datum):
+        held = found.place[objects.datum == datum]
+        assert len(np.unique(held)) == len(held)
+    order = placing_order(objects, scores)
+    for fit in ("first", "best"):
+        rival = consolidate(objects, nodes, scores, PackRules(fit=fit, apart=False), order=order)
+        assert found.nodes_used <= rival.nodes_used
+    if not found.oversized:
+        assert fewest_nodes(objects, nodes, scores, rules) <= found.nodes_used
+
+
+def test_sums_after_moves_are_those_of_the_placement() -> None:
+    objects, nodes, scores = fixture()
+    loads = NodeLoads(objects, nodes, scores, np.array([0, 0, 1, 1, 0]))
+    assert not loads.moved(1, np.array([3, 2]), np.array([0]), PackRules())  # D does not fit: undone
+    loads.take(0, np.array([4]))
+    loads.put(4, 2)
+    fresh = NodeLoads(objects, nodes, scores, np.array([0, 0, 1, 1, 2]))
+    for name in ("bandwidth", "size", "interference", "pressure", "bandwidth_limit", "size_limit", "count"):
+        np.testing.assert_allclose(getattr(loads, name), getattr(fresh, name), atol=1e-12)
 
 
 def test_replicas_keep_to_zones_of_their_own() -> None:

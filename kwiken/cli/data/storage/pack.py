@@ -36,6 +36,7 @@ MAX_HISTORY: Final = 256 * MIB
 MAX_LAYOUT: Final = 64 * MIB
 DAY_S: Final = 86_400.0
 SHOWN: Final = 40  # rows of a table
+SEED: Final = 0  # of the search, so that one input has one layout
 
 
 @click.command(short_help="Place data sets on few nodes under latency limits.")
@@ -50,10 +51,10 @@ SHOWN: Final = 40  # rows of a table
 )
 @click.option(
     "--fit",
-    type=click.Choice(("next", "first", "best")),
-    default="first",
+    type=click.Choice(("search", "next", "first", "best")),
+    default="search",
     show_default=True,
-    help="How a node is chosen among those that fit; next is the published one.",
+    help="How a node is chosen among those that fit; next is the published one, search tries to need fewer.",
 )
 @click.option(
     "--interval", "interval_s", type=Real(60, 86_400), default=1800.0, show_default=True, help="Seconds."
@@ -97,11 +98,14 @@ def command(
     from kwiken.storage.consolidation import PackRules, layout_json
 
     rules = PackRules(
-        fit=fit, reserve_share=reserve, most_interference=interference, apart=_zones_suffice(document, there)
+        fit="first" if fit == "search" else fit,
+        reserve_share=reserve,
+        most_interference=interference,
+        apart=_zones_suffice(document, there),
     )
     expected = None if history is None else _forecast(history, document, interval_s, quantile)
     with progress("packing"):
-        found = _packed(document, there, expected, rules, beside, interval_s)
+        found = _packed(document, there, expected, rules, beside, interval_s, search=fit == "search")
         day = None if demand is None else _day(document, there, rules, demand, interval_s, quantile, found)
     answer = _summary(found, there, day)
     if as_json:
@@ -165,6 +169,8 @@ def _packed(
     rules: PackRules,
     beside: str | None,
     interval_s: float,
+    *,
+    search: bool,
 ) -> Found:
     """Objects, scores, place of each object, moves from the layout in force, and facts."""
     import numpy as np
@@ -178,6 +184,7 @@ def _packed(
         objects_of,
         place_from_json,
         placing_order,
+        searched,
         update_placement,
     )
 
@@ -186,7 +193,10 @@ def _packed(
     facts: dict[str, Any] = {"objects": len(objects), "nodes": len(nodes)}
     plan = None
     if beside is None:
-        packed = consolidate(objects, nodes, scores, rules, order=order)
+        if search:
+            packed = searched(objects, nodes, scores, rules, np.random.default_rng(SEED))
+        else:
+            packed = consolidate(objects, nodes, scores, rules, order=order)
         place, oversized, unplaced = packed.place, packed.oversized, packed.unplaced
     else:
         before = place_from_json(read_text(beside, MAX_LAYOUT), objects, nodes, where=beside)
@@ -206,7 +216,7 @@ def _packed(
     exact = len(objects) <= MAX_EXACT and len(set(nodes.class_of.tolist())) == 1 and not oversized
     facts["exact"] = exact
     facts["fewest_nodes"] = (
-        fewest_nodes(objects, nodes, scores, rules) if exact else least_nodes(objects, nodes, rules)
+        fewest_nodes(objects, nodes, scores, rules) if exact else least_nodes(objects, nodes, scores, rules)
     )
     return objects, scores, place, plan, facts
 

@@ -102,12 +102,11 @@ class StorageWorld:
     power: tuple[NodePower, ...]
 
 
-def drawn_world(seed: int, *, nvme: bool = False, shape: Floats | None = None) -> StorageWorld:
+def drawn_world(seed: int, *, nvme: bool = False) -> StorageWorld:
     """Cluster and demand of a seed.
 
     Args:
         nvme: whether nodes have flash of today instead of disks, and its power.
-        shape: (144,) demand of each step of a day, as a share of its mean; None for the shapes of the kinds.
     """
     rng = np.random.default_rng([seed, 71])
     factor = NVME_FACTOR if nvme else 1.0
@@ -125,7 +124,7 @@ def drawn_world(seed: int, *, nvme: bool = False, shape: Floats | None = None) -
     base = np.array([app.mean for app in APPS])[kind] * 400.0 * rng.uniform(0.7, 1.3, len(kind))
     swing = np.array([app.swing for app in APPS])[kind]
     peak_at = 13.0 + rng.normal(0.0, 1.5, len(kind))
-    week = _demand(base, swing, peak_at, (DAYS + 1) * STEPS, rng, shape)
+    week = _demand(base, swing, peak_at, (DAYS + 1) * STEPS, rng)
     mix = AccessMix(
         np.quantile(week, 0.95, axis=0),
         np.array([app.random for app in APPS])[kind],
@@ -147,14 +146,10 @@ def drawn_world(seed: int, *, nvme: bool = False, shape: Floats | None = None) -
     )
 
 
-def _demand(
-    base: Floats, swing: Floats, peak_at: Floats, steps: int, rng: np.random.Generator, shape: Floats | None
-) -> Floats:
+def _demand(base: Floats, swing: Floats, peak_at: Floats, steps: int, rng: np.random.Generator) -> Floats:
     hour = (np.arange(steps) * STEP_S / 3600.0)[:, None]
     half = (swing - 1) / (swing + 1)
     day = 1.0 + half * np.cos(2 * np.pi * (hour - peak_at) / 24.0)
-    if shape is not None:
-        day = np.tile(shape, steps // len(shape))[:, None] * np.ones_like(peak_at)
     noise = rng.lognormal(-0.005, 0.1, day.shape)
     spikes = np.where(rng.random(day.shape) < SPIKES, 2.0, 1.0)
     return base * day * noise * spikes

@@ -12,14 +12,6 @@ from kwiken.lab.reproduction.data.bloc.cluster import APPS, TARGET_MS
 from kwiken.storage.consolidation import (
     AccessMix,
     DemandForecaster,
-    DiskNodes,
-    PackObjects,
-    PackRules,
-    consolidate,
-    fewest_nodes,
-    packing_order,
-    pair_losses,
-    pair_scores,
     pairs_served,
     predict,
     published_latency_ms,
@@ -158,42 +150,6 @@ def _together(first: BlockTrace, second: BlockTrace) -> tuple[BlockTrace, Floats
         where="pair",
     )
     return both, owner[order]
-
-
-def beside_exact(seed: int) -> dict[str, float]:
-    """Nodes by next, first and best fit beside the exact packing, on 8 to 12 drawn objects."""
-    rng = np.random.default_rng([seed, 13])
-    totals = dict.fromkeys(("exact", "next", "first", "best"), 0.0)
-    draws = 6
-    for _ in range(draws):
-        count = int(rng.integers(8, 13))
-        limit = rng.uniform(25, 80, count)
-        bandwidth = limit * rng.uniform(0.1, 0.6, count)
-        objects = PackObjects(
-            tuple(map(str, range(count))),
-            bandwidth,
-            rng.uniform(50, 450, count),
-            limit[:, None],
-            np.full((count, 1), 1200.0),
-            np.arange(count),
-            np.ones(count),
-            np.arange(count),
-        )
-        nodes = DiskNodes(
-            tuple(map(str, range(count))),
-            np.zeros(count, dtype=np.int64),
-            np.full(count, 1200.0),
-            np.full(count, 100.0),
-            np.arange(count),
-        )
-        mix = AccessMix(bandwidth, rng.uniform(0.3, 0.9, count), 400.0, 200.0)
-        scores = pair_scores(pair_losses(mix)) / 3
-        order = packing_order(scores, limit)
-        totals["exact"] += fewest_nodes(objects, nodes, scores, PackRules()) / draws
-        for fit in ("next", "first", "best"):
-            found = consolidate(objects, nodes, scores, PackRules(fit=fit), order=order)
-            totals[fit] += found.nodes_used / draws
-    return totals
 
 
 def forecasts(seed: int) -> dict[str, float]:

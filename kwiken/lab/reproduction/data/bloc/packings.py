@@ -1,0 +1,97 @@
+"""Packings of drawn data sets beside the exact one where they are few, and a bound where they are many."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kwiken.storage.consolidation import (
+    AccessMix,
+    DiskNodes,
+    PackObjects,
+    PackRules,
+    consolidate,
+    fewest_nodes,
+    least_nodes,
+    packing_order,
+    pair_losses,
+    pair_scores,
+    placing_order,
+    searched,
+)
+
+MANY: Final = 1000  # data sets
+MANY_NODES: Final = 600
+RATED, CAPACITY = 400.0, 1200.0  # MB/s and GB of a node
+
+
+def beside_exact(seed: int) -> dict[str, float]:
+    """Nodes by next, first and best fit and by search beside the exact packing, on 8 to 12 drawn objects."""
+    rng = np.random.default_rng([seed, 13])
+    totals = dict.fromkeys(("exact", "next", "first", "best", "search"), 0.0)
+    draws = 6
+    for draw in range(draws):
+        count = int(rng.integers(8, 13))
+        limit = rng.uniform(25, 80, count)
+        bandwidth = limit * rng.uniform(0.1, 0.6, count)
+        objects = PackObjects(
+            tuple(map(str, range(count))),
+            bandwidth,
+            rng.uniform(50, 450, count),
+            limit[:, None],
+            np.full((count, 1), 1200.0),
+            np.arange(count),
+            np.ones(count),
+            np.arange(count),
+        )
+        nodes = DiskNodes(
+            tuple(map(str, range(count))),
+            np.zeros(count, dtype=np.int64),
+            np.full(count, 1200.0),
+            np.full(count, 100.0),
+            np.arange(count),
+        )
+        mix = AccessMix(bandwidth, rng.uniform(0.3, 0.9, count), 400.0, 200.0)
+        scores = pair_scores(pair_losses(mix)) / 3
+        order = packing_order(scores, limit)
+        totals["exact"] += fewest_nodes(objects, nodes, scores, PackRules()) / draws
+        for fit in ("next", "first", "best"):
+            found = consolidate(objects, nodes, scores, PackRules(fit=fit), order=order)
+            totals[fit] += found.nodes_used / draws
+        searching = searched(objects, nodes, scores, PackRules(), np.random.default_rng([seed, draw]))
+        totals["search"] += searching.nodes_used / draws
+    return totals
+
+
+def many_sets(seed: int) -> dict[str, float]:
+    """Nodes for many data sets by first fit, best fit and search, and the number that none can go below."""
+    rng = np.random.default_rng([seed, 17])
+    size, bandwidth = rng.uniform(2.0, 60.0, MANY), rng.uniform(0.2, 3.0, MANY)
+    mix = AccessMix(bandwidth, rng.uniform(0.3, 0.95, MANY), RATED, 0.3 * RATED)
+    scores = pair_scores(pair_losses(mix))
+    owner = np.repeat(np.arange(MANY), np.where(np.arange(MANY) % 5 == 0, 2, 1))
+    objects = PackObjects(
+        names=tuple(map(str, owner)),
+        bandwidth=bandwidth[owner],
+        size=size[owner],
+        bandwidth_limit=np.full((len(owner), 1), 0.3 * RATED),
+        size_limit=np.full((len(owner), 1), CAPACITY),
+        app=owner,
+        load=np.ones(len(owner)),
+        datum=owner,
+    )
+    nodes = DiskNodes(
+        names=tuple(map(str, range(MANY_NODES))),
+        class_of=np.zeros(MANY_NODES, dtype=np.int64),
+        capacity=np.full(MANY_NODES, CAPACITY),
+        rated=np.full(MANY_NODES, RATED),
+        zone=np.arange(MANY_NODES) % 3,
+    )
+    order = placing_order(objects, scores)
+    found = {
+        fit: float(consolidate(objects, nodes, scores, PackRules(fit=fit), order=order).nodes_used)
+        for fit in ("first", "best")
+    }
+    found["search"] = float(searched(objects, nodes, scores, PackRules(), rng).nodes_used)
+    return found | {"bound": float(least_nodes(objects, nodes, scores, PackRules()))}
