@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from kwiken.lab.reproduction.allocator.arq.runs import KEPT, MEAN, USED, lead, level, lined_figures
+from kwiken.lab.reproduction.allocator.arq.runs import (
+    BUT_FOR_WAIT,
+    KEPT,
+    MEAN,
+    USED,
+    lead,
+    level,
+    lined_figures,
+)
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, median_row, over_seeds
 from kwiken.lab.waiting import ABLATIONS, borrowing_waits
 
@@ -22,7 +30,6 @@ LINES: Final = (
 KNOWING: Final = ("paragon, true scores", "arq, true scores")
 MARGIN: Final = "paragon, with margin"
 VARIANTS: Final = (ARQ, PARAGON, MARGIN, *RULES, *LINES, *KNOWING)
-BUT_FOR_WAIT: Final = "QoS kept but for the added wait, %"
 
 
 def variants(seeds: int) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from kwiken.lab.reproduction.allocator.arq.runs import (
+    BUT_FOR_WAIT,
     GROUPS,
     KEPT,
     LITTLE,
@@ -325,4 +326,5 @@ def _large_rows(results: list[list[Any]]) -> Findings:
         )
     for second in (PARAGON, SHARED):
         rows += lead("Figure 6.6", "QoS kept", runs, ARQ, second)
+        rows += lead("Figure 6.6", "QoS but for the added wait", runs, ARQ, second, BUT_FOR_WAIT)
     return Findings(tuple(rows))

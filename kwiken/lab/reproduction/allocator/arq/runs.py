@@ -23,6 +23,7 @@ KEPT: Final = "QoS kept, %"
 LITTLE: Final = "loss below 10%, %"
 MEAN: Final = "mean performance, %"
 USED: Final = "cores used, %"
+BUT_FOR_WAIT: Final = "QoS kept but for the added wait, %"
 FLEET_NOTE: Final = (
     "lined fleet with fixed laws (docs/allocate/waiting.md); median over the seeds, with the lowest and the "
     "highest"
