@@ -6,7 +6,8 @@ import pytest
 
 from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.data.bloc.cluster import drawn_world
-from kwiken.lab.reproduction.data.bloc.pairs import beside_exact, formulas
+from kwiken.lab.reproduction.data.bloc.packings import beside_exact, many_sets
+from kwiken.lab.reproduction.data.bloc.pairs import formulas
 from kwiken.lab.reproduction.data.bloc.schemes import run_scheme
 from kwiken.lab.reproduction.data.storage_model.threads import planted_types
 from kwiken.lab.reproduction.data.storage_model.validation import sizes_of_tree
@@ -36,7 +37,12 @@ def test_planted_types_are_found() -> None:
 
 def test_no_fit_needs_fewer_nodes_than_the_exact_packing() -> None:
     found = beside_exact(3)
-    assert found["exact"] <= found["first"] <= found["next"] + 1e-9
+    assert found["exact"] <= found["search"] <= found["first"] <= found["next"] + 1e-9
+
+
+def test_a_search_needs_a_quarter_fewer_nodes_where_interference_bounds_them() -> None:
+    found = many_sets(3)
+    assert found["bound"] <= found["search"] < 0.75 * min(found["first"], found["best"])
 
 
 @pytest.mark.slow
