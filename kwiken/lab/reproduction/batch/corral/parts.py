@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.lab.reproduction.batch.corral.ablation import ablation_part
 from kwiken.lab.reproduction.batch.corral.planner import planner
 from kwiken.lab.reproduction.batch.corral.selector import selector
 from kwiken.lab.reproduction.batch.corral.speed import speed
@@ -14,4 +15,4 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws of the workloads to take medians over.
     """
-    return (*selector(seeds), *planner(seeds), speed())
+    return (*selector(seeds), *planner(seeds), ablation_part(seeds), speed())

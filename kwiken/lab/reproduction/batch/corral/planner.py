@@ -496,6 +496,11 @@ def _flow_rows(results: list[list[Told]]) -> Findings:
         level(figure, f"median completion, s: {name}", [one[name]["median"] for one in seeds], "", note)
         for name in seeds[0]
     ]
+    crossing = [100 * one["Corral, TCP"]["bytes"] / one["Yarn-CS, TCP"]["bytes"] for one in seeds]
+    metric = (
+        "bytes across racks under Corral, % of Yarn-CS; without any, flow schedulers have nothing to order"
+    )
+    rows.append(level(figure, metric, crossing, "", note))
     pairs = (
         ("Yarn-CS, Varys", "Yarn-CS, TCP", "-46"),
         ("Corral, TCP", "Yarn-CS, Varys", "-45"),

@@ -47,7 +47,13 @@ def rack_of_testbed(uplink_gbps: float = UPLINK_GBPS - BACKGROUND_GBPS) -> RackH
 
 
 def map_reduce(
-    name: str, arrival_s: float, maps: int, block: float, shuffled: float, written: float
+    name: str,
+    arrival_s: float,
+    maps: int,
+    block: float,
+    shuffled: float,
+    written: float,
+    rate: float = RATE,
 ) -> RackJob:
     """Job of maps and reduces.
 
@@ -57,23 +63,31 @@ def map_reduce(
         block: input of a map, bytes.
         shuffled: bytes of the shuffle.
         written: bytes that the reduces write.
+        rate: bytes per second of a task.
     """
     reduces = max(1, maps // MAPS_A_REDUCE)
     stages = (
-        RackStage(maps, START_S + block / RATE),
-        RackStage(reduces, START_S + written / reduces / RATE, shuffled, (0,)),
+        RackStage(maps, START_S + block / rate),
+        RackStage(reduces, START_S + written / reduces / rate, shuffled, (0,)),
     )
     return RackJob(name, arrival_s, maps * block, stages)
 
 
 def w1(
-    jobs: int, seed: int, *, span_s: float = 0.0, block: float = BLOCK, prefix: str = "w1"
+    jobs: int,
+    seed: int,
+    *,
+    span_s: float = 0.0,
+    block: float = BLOCK,
+    prefix: str = "w1",
+    rate: float = RATE,
 ) -> list[RackJob]:
     """W1: small, medium and large jobs, selectivities from 1:4 to 4:1.
 
     Args:
         span_s: time over which arrivals are uniform, seconds; 0 for a batch.
         block: input of a map, bytes.
+        rate: bytes per second of a task.
     """
     chance = np.random.default_rng([seed, 1])
     found = []
@@ -87,7 +101,7 @@ def w1(
         shuffled = maps * block / 2 ** chance.uniform(-LOG2_SELECTIVITY, LOG2_SELECTIVITY)
         written = shuffled / 2 ** chance.uniform(-LOG2_SELECTIVITY, LOG2_SELECTIVITY)
         at_s = float(chance.uniform(0, span_s)) if span_s else 0.0
-        found.append(map_reduce(f"{prefix}-{number:04}", at_s, maps, block, shuffled, written))
+        found.append(map_reduce(f"{prefix}-{number:04}", at_s, maps, block, shuffled, written, rate))
     return found
 
 
@@ -97,7 +111,7 @@ def size_bin(job: RackJob) -> str:
     return "small" if maps <= SIZES[0][2] else "medium" if maps <= SIZES[1][2] else "large"
 
 
-def w2(seed: int, *, span_s: float = 0.0) -> list[RackJob]:
+def w2(seed: int, *, span_s: float = 0.0, rate: float = RATE) -> list[RackJob]:
     """W2: two giants, nine tenths tiny jobs, and few between."""
     chance = np.random.default_rng([seed, 2])
     found = []
@@ -107,7 +121,7 @@ def w2(seed: int, *, span_s: float = 0.0) -> list[RackJob]:
             size = GIANT[0]
             shuffled = size * GIANT[1]
             found.append(
-                map_reduce(f"giant-{number}", at_s, int(size / BLOCK), BLOCK, shuffled, shuffled / 4)
+                map_reduce(f"giant-{number}", at_s, int(size / BLOCK), BLOCK, shuffled, shuffled / 4, rate)
             )
             continue
         tiny = number < GIANTS + 0.9 * W2_JOBS
@@ -115,7 +129,7 @@ def w2(seed: int, *, span_s: float = 0.0) -> list[RackJob]:
         size = float(chance.uniform(0.05, 1.0)) * most
         shuffled = size * TINY_BYTES[1] / TINY_BYTES[0] * float(chance.random())
         maps = max(1, int(size / BLOCK))
-        found.append(map_reduce(f"w2-{number:04}", at_s, maps, size / maps, shuffled, shuffled))
+        found.append(map_reduce(f"w2-{number:04}", at_s, maps, size / maps, shuffled, shuffled, rate))
     return found
 
 
