@@ -10,7 +10,8 @@ from benchmarks.harness import Row, side_by_side
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs import read_log
 from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
-from kwiken.batch.jobs.replay import Predictor, baselines_at, conformal_width, width_needed
+from kwiken.batch.jobs.replay import Predictor, baselines_at
+from kwiken.batch.jobs.replay.calibration import conformal_width, width_needed
 from kwiken.lab.queries import SimulatedQuery, draw_query, event_log, run_query
 
 # Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages

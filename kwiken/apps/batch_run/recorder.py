@@ -78,10 +78,7 @@ def _line(fields: dict[str, Any]) -> str:
 
 
 def _plugin() -> Any:
-    """Plugin that is sent with its code: the scheduler needs no kwiken."""
-    import cloudpickle  # type: ignore[import-untyped]
+    """Plugin for the scheduler, which needs this package to make it."""
+    from kwiken.apps.batch_run.scheduler_plugin import TaskRecorder
 
-    from kwiken.apps.batch_run import scheduler_plugin
-
-    cloudpickle.register_pickle_by_value(scheduler_plugin)
-    return scheduler_plugin.TaskRecorder(TOPIC, FLUSH_S, RACK_RESOURCE)
+    return TaskRecorder(TOPIC, FLUSH_S, RACK_RESOURCE)

@@ -1,7 +1,4 @@
-"""Plugin of Dask's scheduler that sends its workers and tasks as events of a topic.
-
-The module is sent to the scheduler with its code, and so imports nothing of this package.
-"""
+"""Plugin of Dask's scheduler that sends its workers and tasks as events of a topic."""
 
 from __future__ import annotations
 

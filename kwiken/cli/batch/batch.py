@@ -17,7 +17,7 @@ COMMANDS: Final = {
         "kwiken.cli.batch.batch_predict", "Predict how long a job takes with other executors, links or input."
     ),
     "admit": LazyCommand(
-        "kwiken.cli.batch.racks.batch_admit",
+        "kwiken.cli.batch.batch_admit",
         "Reserve executors and bandwidth for jobs with deadlines, so that balance is kept.",
     ),
     "copies": LazyCommand(

@@ -120,7 +120,7 @@ def command(
         require("batch predict --picture", "report")
     from kwiken.batch.jobs.replay import interval_width, runs_by_job
     from kwiken.cli.batch.job_inputs import timed_jobs_in
-    from kwiken.cli.batch.predict_report import PredictedCurve, show, summary
+    from kwiken.cli.batch.predictions import PredictedCurve, show, summary
 
     every = timed_jobs_in(jobs)
     runs = _runs(every, named, jobs)
@@ -148,7 +148,7 @@ def command(
     if size is not None or when_s is not None:
         note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
     if picture is not None:
-        from kwiken.cli.batch.predict_picture import draw_prediction  # needs the libraries of reports
+        from kwiken.cli.batch.predictions import draw_prediction  # needs the libraries of reports
 
         write_text(picture, draw_prediction(found))
         note_written(picture)

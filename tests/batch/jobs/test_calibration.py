@@ -10,8 +10,14 @@ from hypothesis import given, strategies as st
 
 from kwiken.batch.jobs import BatchJob
 from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.jobs.replay import Predictor, conformal_width, interval_width, width_needed
-from kwiken.batch.jobs.replay.calibration import LEAST_WIDTH, MIN_HELD_OUT, MOST_WIDTH
+from kwiken.batch.jobs.replay import Predictor, interval_width
+from kwiken.batch.jobs.replay.calibration import (
+    LEAST_WIDTH,
+    MIN_HELD_OUT,
+    MOST_WIDTH,
+    conformal_width,
+    width_needed,
+)
 from kwiken.lab.queries import draw_query, event_log, run_query
 
 

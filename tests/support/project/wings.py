@@ -236,6 +236,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.data",
         "kwiken.cli.data.storage",
         "kwiken.cli.batch.racks",
+        "kwiken.cli.batch.predictions",
         "kwiken.cli.batch",
         "kwiken.cli.queue",
     ),

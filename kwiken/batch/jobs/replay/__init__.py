@@ -5,9 +5,7 @@ from __future__ import annotations
 from kwiken.batch.jobs.replay.baselines import by_ernest as by_ernest, by_waves as by_waves
 from kwiken.batch.jobs.replay.calibration import (
     IntervalWidth as IntervalWidth,
-    conformal_width as conformal_width,
     interval_width as interval_width,
-    width_needed as width_needed,
 )
 from kwiken.batch.jobs.replay.choice import (
     ModelChoice as ModelChoice,

@@ -20,7 +20,7 @@ MIN_UNPLACED_TOLD: Final = 0.01  # share of the traffic without a rack, below wh
 
 
 @dataclass(frozen=True)
-class Background:
+class BusyUplinks:
     """Cluster whose uplinks have what services leave, and a sentence for users.
 
     Attributes:
@@ -32,7 +32,7 @@ class Background:
     told: str
 
 
-def beside_traffic(path: str, cluster: RackCluster) -> Background:
+def beside_traffic(path: str, cluster: RackCluster) -> BusyUplinks:
     """Take the traffic between racks off their uplinks: of each rack, that of its busiest window of the day.
 
     An uplink carries as much in each direction; the larger of what a rack sends and receives counts.
@@ -72,7 +72,7 @@ def beside_traffic(path: str, cluster: RackCluster) -> Background:
         f"; {without:.0%} of it has an end on no node, and is left out" if without > MIN_UNPLACED_TOLD else ""
     )
     told = f"services take up to {taken.max() / GBPS:.3g} Gbit/s of a rack's uplink{more}"
-    return Background(replace(cluster, uplink_bytes_per_s=left), told)
+    return BusyUplinks(replace(cluster, uplink_bytes_per_s=left), told)
 
 
 def _on_uplinks(source: Ints, target: Ints, rate: Floats, racks: int) -> Floats:

@@ -29,8 +29,9 @@ def command(*, address: str, out: str, name: str, for_s: float | None) -> None:
     """Record the tasks of the Dask scheduler at HOST:PORT: times, bytes, workers, and what waited for what.
 
     All tasks while it records are taken as one job; groups of tasks of one name are its stages. It ends on
-    Ctrl-C, after --for, or when the scheduler is gone. The plugin that it adds to the scheduler is taken away
-    at the end. Dask's own connections carry code: keep its scheduler on loopback or a network of your own.
+    Ctrl-C, after --for, or when the scheduler is gone. The plugin that it adds to the scheduler, whose Python
+    needs kwiken, is taken away at the end. Dask's own connections carry code: keep its scheduler on loopback
+    or a network of your own.
     """
     import asyncio
     import signal

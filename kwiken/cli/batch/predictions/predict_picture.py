@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
-from kwiken.cli.batch.predict_report import PredictedCurve
+from kwiken.cli.batch.predictions.predict_report import PredictedCurve
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 20, 40, 46
 MS: Final = 1000.0
