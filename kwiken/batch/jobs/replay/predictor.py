@@ -36,10 +36,18 @@ NOISE_OF_DOUBLING: Final = 0.015  # more for each doubling of the executors, fro
 GROWN_NOISE: Final = 0.045  # where the growth is known from two sizes
 NOISE_BETWEEN: Final = 0.03  # more for each doubling between known sizes
 NOISE_BELOW, NOISE_ABOVE = 0.08, 0.14  # more for each multiple beyond the known sizes, below and above
-# Shares of all these widths that nine of ten trial queries need, by split conformal prediction over 422
-# queries of seeds 900 and 901, from runs of one size and of two. The benchmark `batch` prints what is needed.
-NEEDED_FROM_ONE: Final = 0.71
-NEEDED_FROM_TWO: Final = 0.76
+# Shares of all these widths that nine of ten trial queries need, by split conformal prediction over 120
+# queries of seed 903: from runs of one size, at that size and at half, twice and four times as many
+# executors; from two sizes, at the smaller, the larger, between and beyond. The benchmark `batch` prints
+# what is needed.
+NEEDED: Final = {
+    ("one", "equal"): 1.12,
+    ("one", "other"): 0.82,
+    ("two", "smallest"): 1.12,
+    ("two", "equal"): 1.76,
+    ("two", "between"): 1.03,
+    ("two", "beyond"): 0.80,
+}
 MOST_NOISE: Final = 0.9
 LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of task time
 LOW, EXPECTED, HIGH = 0, 1, 2
@@ -92,7 +100,7 @@ class Predictor:
             del models[:-MOST_RUNS]
         self.sizes = sorted(self._by_size)
         self.growth = self._growth()
-        self.width = width * (NEEDED_FROM_ONE if self.growth is None else NEEDED_FROM_TWO)
+        self._width = width
 
     @property
     def runs(self) -> list[RunModel]:
@@ -146,11 +154,12 @@ class Predictor:
         known = executors == base or self.growth is not None
         low = (time if known else min(time, total(LOW)[0])) * (1 - below)
         high = (time if known else max(time, total(HIGH)[0])) * (1 + above)
+        width = self._width * NEEDED[self._case(executors)]
         return JobPrediction(
             executors=executors,
             total_ms=time,
-            low_ms=max(0.0, time - self.width * (time - low)),
-            high_ms=time + self.width * (high - time),
+            low_ms=max(0.0, time - width * (time - low)),
+            high_ms=time + width * (high - time),
             schedule=schedule,
             based_on=models[-1].job,
         )
@@ -182,6 +191,14 @@ class Predictor:
         beyond = 2**doublings - 1
         below = GROWN_NOISE * share + NOISE_BELOW * beyond
         return min(MOST_NOISE, below), GROWN_NOISE * share + NOISE_ABOVE * beyond
+
+    def _case(self, executors: int) -> tuple[str, str]:
+        """Case of `NEEDED`: whether one size is known or more, and where a number of executors lies."""
+        if self.growth is None:
+            return "one", "equal" if executors in self.sizes else "other"
+        if executors in self.sizes:
+            return "two", "smallest" if executors == self.sizes[0] else "equal"
+        return "two", "between" if self.sizes[0] < executors < self.sizes[-1] else "beyond"
 
     def _growth(self) -> float | None:
         """Growth of task time with each executor more, relative to the smallest size; None for one size.
