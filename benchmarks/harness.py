@@ -29,6 +29,7 @@ class Row:
         theirs: median of the alternative's figure.
         ratio: median over the rounds of theirs / ours.
         spread: lowest and highest of these ratios; without an alternative, of `ours` itself.
+        least: ratio that was to be reached, where the target is one; None otherwise.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Row:
     theirs: float | None = None
     ratio: float | None = None
     spread: tuple[float, float] | None = None
+    least: float | None = None
 
     def __post_init__(self) -> None:
         """Judge the target where the benchmark did not."""
@@ -92,9 +94,10 @@ def side_by_side(
     unit: str,
     scale: float,
     target: float | None = None,
+    least: float | None = None,
 ) -> Row:
     """Time two ways of doing one thing in turn; the arguments are those of `in_turn`."""
-    (row,) = in_turn(name, work, [other], rounds=rounds, unit=unit, scale=scale, target=target)
+    (row,) = in_turn(name, work, [other], rounds=rounds, unit=unit, scale=scale, target=target, least=least)
     return row
 
 
@@ -107,6 +110,7 @@ def in_turn(
     unit: str,
     scale: float,
     target: float | None = None,
+    least: float | None = None,
 ) -> list[Row]:
     """Time several ways of doing one thing in turn, so that changes of the machine's load hit all of them.
 
@@ -118,6 +122,7 @@ def in_turn(
         unit: unit of the figures.
         scale: factor from seconds to the unit.
         target: figure that ours is to reach; None for none.
+        least: ratio of the first alternative's figure over ours to reach, not a target; None for none.
 
     Returns:
         A row for each alternative.
@@ -133,6 +138,7 @@ def in_turn(
             [(turn[0], turn[index]) for turn in turns],
             unit=unit,
             target=target,
+            least=least if index == 1 else None,
         )
         for index, (label, _) in enumerate(others, start=1)
     ]
@@ -169,6 +175,7 @@ def paired(
         theirs=rival,
         ratio=ratio,
         spread=(min(ratios), max(ratios)),
+        least=least,
     )
 
 

@@ -85,7 +85,7 @@ def cells(results: Results) -> list[tuple[str, ...]]:
         (
             row.name,
             f"{figure(row.ours)} {row.unit}",
-            "" if row.target is None else f"{figure(row.target)} {row.unit}",
+            "" if row.target is None else f"{figure(row.target)} {row.unit}{_ratio(row)}",
             {None: "", True: "met", False: "MISSED"}[row.met],
             row.alternative,
             "" if row.theirs is None else f"{figure(row.theirs)} {row.unit}",
@@ -95,6 +95,11 @@ def cells(results: Results) -> list[tuple[str, ...]]:
         for found in results.values()
         for row in found
     ]
+
+
+def _ratio(row: Row) -> str:
+    """Target of the ratio in brackets, where the target is a ratio."""
+    return "" if row.least is None else f" (ratio {figure(row.least)})"
 
 
 def figure(value: float) -> str:

@@ -23,6 +23,7 @@ from kwiken.runtime.cluster import Cluster
 
 CALLERS = 16
 TEXT = "x" * 200
+LEAST = 1.6  # times as many requests as the calls by hand
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -41,7 +42,7 @@ async def _compare(rounds: int, seconds: float) -> list[Row]:
                 pairs.append((ours, theirs))
     name = f"chain of {len(STAGES)} stages over HTTP, {CALLERS} at once"
     return [
-        _row(f"{name}: time a request, all processes busy", pairs, _mean_us, "us", least=0.85),
+        _row(f"{name}: time a request, all processes busy", pairs, _mean_us, "us", least=LEAST),
         _row(f"{name}: p99 latency", pairs, _p99_ms, "ms"),
     ]
 

@@ -64,10 +64,12 @@ def fan_of(width: int) -> Service:
     return service
 
 
-def hedged(service: Service, after_ms: float = 1000.0, *, late_ms: float | None = None) -> Executor:
-    """An executor under a plan that reissues every stage, though never so early that it fires here.
+def hedged(
+    service: Service, after_ms: float = 1000.0, *, late_ms: float | None = None, budget: float = 0.05
+) -> Executor:
+    """An executor under a plan that reissues every stage, by default never so early that it fires here.
 
-    With `late_ms` it also helps requests of that age to catch up.
+    With `late_ms` it also helps requests of that age to catch up. The budget is the share of calls copied.
     """
     late = CatchUpPolicy(after_ms=late_ms, reissue=True, priority=True) if late_ms is not None else None
     executor = Executor(
@@ -84,10 +86,10 @@ def hedged(service: Service, after_ms: float = 1000.0, *, late_ms: float | None 
             service=service.name,
             created="2026-01-01T00:00:00Z",
             profile="sha256:0",
-            budgets=Budgets(reissue=0.05, catch_up=0.01 if late is not None else 0.0),
+            budgets=Budgets(reissue=budget, catch_up=0.01 if late is not None else 0.0),
             cost=Costs(model="calls", stages={name: 1 / len(names) for name in names}),
             stages={
-                name: StagePlan(reissue=Reissue(after_ms=after_ms, fraction=0.05), catch_up=late)
+                name: StagePlan(reissue=Reissue(after_ms=after_ms, fraction=budget), catch_up=late)
                 for name in names
             },
         )

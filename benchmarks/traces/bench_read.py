@@ -17,7 +17,7 @@ from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
-from benchmarks.harness import Row, side_by_side
+from benchmarks.harness import Row, paired, side_by_side
 from kwiken.otel.fit import fit_profile
 from kwiken.otel.trace import read_traces
 from kwiken.otel.write import (
@@ -51,6 +51,25 @@ at_start = peak_kib()
 spans = fit_profile(sys.argv[1:]).counts["spans_read"]
 print(spans, 1024 * (peak_kib() - at_start))
 """
+# Processor time of one pass over a file in a process of its own, without a garbage collector, which objects
+# of other work would slow.
+PASS = """
+import gc, json, sys, time
+from pathlib import Path
+from kwiken.otel.fit import fit_profile
+way, path = sys.argv[1], Path(sys.argv[2])
+files = sorted(path.iterdir()) if path.is_dir() else [path]
+gc.disable()
+began = time.process_time()
+if way == "fit":
+    fit_profile([path])
+else:
+    for file in files:
+        with file.open() as lines:
+            for line in lines:
+                json.loads(line)
+print(time.process_time() - began)
+"""
 ATTRIBUTES: dict[str, str | int] = {
     "http.request.method": "GET",
     "url.full": "http://shop:8080/api/v1/items",
@@ -73,6 +92,10 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
         rows += [
             fitted(f"fit a profile from {label}", path, rounds)
             for label, path in (("Jaeger JSON", jaeger), ("our own lines", own))
+        ]
+        rows += [
+            in_a_process(f"fit a profile from {label}, process and collector alone", path, rounds)
+            for label, path in (("Jaeger JSON", jaeger), ("OTLP lines", otlp), ("our own lines", own))
         ]
         rows += [] if quick else [*real(rounds=3), *growth(folder)]
         return [*rows, memory(otlp), written(requests, rounds)]
@@ -239,6 +262,25 @@ def fitted(name: str, path: Path, rounds: int) -> Row:
     spans = fit_profile([path]).counts["spans_read"]
     return per_span(
         name, lambda: fit_profile([path]), spans, ("json.loads alone", lambda: parsed(path)), rounds
+    )
+
+
+def in_a_process(name: str, path: Path, rounds: int) -> Row:
+    """Processor time of a fit, and of `json.loads` line by line, each in a process of its own, in turn."""
+    spans = fit_profile([path]).counts["spans_read"]
+
+    def cost(way: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", PASS, way, str(path)], check=True, capture_output=True, text=True
+        )
+        return float(done.stdout) / spans * 1e6
+
+    return paired(
+        name,
+        "json.loads line by line",
+        [(cost("fit"), cost("loads")) for _ in range(rounds)],
+        unit="us/span",
+        least=1 / MOST_OF_LOADS,
     )
 
 

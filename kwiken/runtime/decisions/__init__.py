@@ -16,11 +16,7 @@ if TYPE_CHECKING:
         CompiledStage as CompiledStage,
         ReissueRule as ReissueRule,
     )
-    from kwiken.runtime.decisions.delays import (
-        CommonDelay as CommonDelay,
-        FollowedDelay as FollowedDelay,
-        UsualLatency as UsualLatency,
-    )
+    from kwiken.runtime.decisions.delays import CommonDelay as CommonDelay
     from kwiken.runtime.decisions.latency_histogram import (
         FIRST_INDEX as FIRST_INDEX,
         SCALE as SCALE,

@@ -200,14 +200,23 @@ class BlockRace:
         Args:
             stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
         """
-        rows, width = self.ends.shape
-        by_policy, by_lateness = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        none: Ints = np.broadcast_to(0, len(self.ends))
+        by_policy, by_lateness = none, none
         for sent in self._sent:
-            row = sent.calls // width
-            if stop_ms is not None:
-                row = row[stop_ms[row] > sent.age_ms]
-            (by_lateness if sent.by_lateness else by_policy)[:] += np.bincount(row, minlength=rows)
+            count = self._count(sent.calls, sent.age_ms, stop_ms)
+            if sent.by_lateness:
+                by_lateness = count if by_lateness is none else np.add(by_lateness, count, out=count)
+            else:
+                by_policy = count if by_policy is none else np.add(by_policy, count, out=count)
         return by_policy, by_lateness
+
+    def _count(self, calls: Ints, age_ms: Floats | float, stop_ms: Floats | None) -> Ints:
+        """(k,): number of these calls in each request, whose age comes before the stop if there is one."""
+        rows, width = self.ends.shape
+        row = calls // width if width > 1 else calls
+        if stop_ms is not None:
+            row = row[stop_ms[row] > age_ms]
+        return np.bincount(row, minlength=rows)
 
     def expected_before(self, stop_ms: Floats | None) -> Floats:
         """(k,): mean number of copies of the reissue policy before the stop, over their coins.
@@ -218,14 +227,11 @@ class BlockRace:
         Args:
             stop_ms: (k,) time of the stop, milliseconds; None where the stage waits for all calls.
         """
-        rows, width = self.ends.shape
-        expected = np.zeros(rows)
+        expected: Floats | None = None
         for late in self._late:
-            row = late.calls // width
-            if stop_ms is not None:
-                row = row[stop_ms[row] > late.age_ms]
-            expected += late.chance * np.bincount(row, minlength=rows)
-        return expected
+            counted = late.chance * self._count(late.calls, late.age_ms, stop_ms)
+            expected = counted if expected is None else np.add(expected, counted, out=expected)
+        return np.broadcast_to(0.0, len(self.ends)) if expected is None else expected
 
 
 def _ages(policy: Reissue | None) -> Iterator[float]:

@@ -10,7 +10,7 @@ read is added after the race, since the gateway reads the copy's answer as late.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +51,12 @@ class StageOutcome:
     late: Ints
 
     @classmethod
-    def of_rows(cls, rows: int) -> StageOutcome:
-        """Zeros for that many requests, to be filled in."""
-        counts = [np.zeros(rows, dtype=np.int64) for _ in range(3)]
-        work, lost = np.zeros(rows), np.zeros(rows)
-        return cls(np.zeros(rows), counts[0], np.zeros(rows), counts[1], work, lost, counts[2])
+    def joined(cls, parts: list[StageOutcome]) -> StageOutcome:
+        """Outcomes of requests one after another as one; those of a single part are not copied."""
+        if len(parts) == 1:
+            return parts[0]
+        names = (field.name for field in fields(cls))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 class StageReplay:
@@ -89,6 +90,8 @@ class StageReplay:
         self._lag_ms = stage.lag_ms
         self._alone: Floats = np.fmax.reduce(self._read(self.calls_ms, slice(None)), axis=1, initial=0.0)
         self._count: Ints = (~np.isnan(self.calls_ms)).sum(axis=1)
+        few, many = (int(self._count.min()), int(self._count.max())) if len(self._count) else (0, 0)
+        self._each = many if few == many else None  # calls of every request, if all have as many
         self._distribution, self._rng = distribution, rng
         self._races = races and len(distribution) > 0
         self._rho = known_correlation(raced, distribution, copy_correlation) if self._races else 0.0
@@ -106,7 +109,7 @@ class StageReplay:
         Args:
             rows: (k,) indices of requests.
         """
-        return self._alone[rows]
+        return np.take(self._alone, rows)
 
     def calls(self, rows: Rows) -> int:
         """Number of calls of these requests.
@@ -114,7 +117,7 @@ class StageReplay:
         Args:
             rows: (k,) indices of requests.
         """
-        return int(self._count[rows].sum())
+        return self._each * len(rows) if self._each is not None else int(self._count[rows].sum())
 
     def raced(self, policy: Reissue | None) -> Floats:
         """(n, width): latency of every call when it races its copies, milliseconds; NaN for no call.
@@ -139,37 +142,42 @@ class StageReplay:
             rows: (k,) indices of requests.
             start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
         """
-        outcome = StageOutcome.of_rows(len(rows))
         block = max(1, MAX_CELLS // self.calls_ms.shape[1])
-        for at in range(0, len(rows), block):
+        parts = []
+        for at in range(0, max(1, len(rows)), block):
             part = slice(at, at + block)
-            self._play_block(rows[part], plan, None if start_ms is None else start_ms[part], outcome, part)
-        return outcome
+            parts.append(self._play_block(rows[part], plan, None if start_ms is None else start_ms[part]))
+        return StageOutcome.joined(parts)
 
-    def _play_block(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, outcome: StageOutcome, part: slice
-    ) -> None:
-        calls = self.calls_ms[rows]
+    def _play_block(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
+        # Arrays as long as a block are fresh pages to the system, which cost more than what is computed in
+        # them: what is zero throughout takes none, and what is no longer needed is overwritten.
+        late_work = lost = np.broadcast_to(0.0, len(rows))
+        late_calls: Ints = np.broadcast_to(0, len(rows))
+        calls = np.take(self.calls_ms, rows, axis=0)
         race = BlockRace(calls, self._draws(rows, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
             if plan.catch_up.threads > 1:
-                outcome.late_work[part] = self._speed_up(race, plan.catch_up, start, self._count[rows])
+                late_work = self._speed_up(race, plan.catch_up, start, self._count[rows])
             late = start >= plan.catch_up.after_ms
-            outcome.late[part] = late * self._count[rows]
+            late_calls = late * self._count[rows]
             if plan.catch_up.reissue and self._races:
                 race.late_at(np.maximum(0.0, plan.catch_up.after_ms - start))
         if self._races:
             race.run(plan.reissue)
         ends = self._read(race.ends, rows)
-        latency = np.fmax.reduce(ends, axis=1, initial=0.0)
         if plan.partial is not None:
             latency = stop_times(ends, self._count[rows], plan.partial)
-            outcome.lost[part] = lost_utility(ends, latency, self._weights, rows)
-        outcome.latency_ms[part] = latency
+            lost = lost_utility(ends, latency, self._weights, rows)
+        elif ends.shape[1] == 1:
+            latency = np.fmax(ends[:, 0], 0.0, out=ends[:, 0])
+        else:
+            latency = np.fmax.reduce(ends, axis=1, initial=0.0)
         stop = latency if plan.partial is not None else None
-        outcome.copies[part], outcome.late_copies[part] = race.sent_before(stop)
-        outcome.expected[part] = race.expected_before(stop)
+        copies, late_copies = race.sent_before(stop)
+        expected = race.expected_before(stop)
+        return StageOutcome(latency, copies, expected, late_copies, late_work, lost, late_calls)
 
     def _read(self, ends_ms: Floats, rows: Rows | slice) -> Floats:
         """(k, width): time at which the gateway reads each answer, ms, from its arrival."""

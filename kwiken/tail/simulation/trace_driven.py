@@ -247,26 +247,35 @@ class Replayer:
         after: dict[str, Floats] = {}
         spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
         sums: dict[str, _Sums] = {}
+        product = np.empty(len(rows[0]))  # of a cost and what it is the cost of; fresh ones would take longer
         for replayed, chosen in zip(self._replays, rows, strict=True):
             alone = replayed.alone(chosen)
-            before[replayed.name] = _end(replayed, before, alone)
             plan = self._plans.get(replayed.name)
+            begun = start_times(replayed, before)
+            if begun is None:
+                before[replayed.name] = alone
+            else:  # `alone` is needed once more only for a stage without a plan
+                before[replayed.name] = np.add(alone, begun, out=alone if plan is not None else None)
             if plan is not None:
                 start = start_times(replayed, after)
                 outcome = replayed.play(chosen, plan, start)
-                after[replayed.name] = outcome.latency_ms if start is None else outcome.latency_ms + start
-                late_work = outcome.late_copies + outcome.late_work
-                spent += replayed.cost * outcome.copies
-                expected += replayed.cost * outcome.expected
-                late_spent += replayed.cost * late_work
+                latency = outcome.latency_ms
+                after[replayed.name] = latency if start is None else np.add(latency, start, out=latency)
+                spent += np.multiply(outcome.copies, replayed.cost, out=product)
+                expected += np.multiply(outcome.expected, replayed.cost, out=product)
+                late_work = 0.0
+                if plan.catch_up is not None:
+                    late = outcome.late_copies + outcome.late_work
+                    late_work = float(late.sum())
+                    late_spent += np.multiply(late, replayed.cost, out=product)
                 if plan.partial is not None:
-                    lost += plan.partial.weight * outcome.lost
+                    lost += np.multiply(outcome.lost, plan.partial.weight, out=product)
                 sums[replayed.name] = _Sums(
                     replayed.calls(chosen),
                     float(outcome.expected.sum()),
-                    float(late_work.sum()),
-                    int(outcome.late.sum()),
-                    float(outcome.lost.sum()),
+                    late_work,
+                    int(outcome.late.sum()) if plan.catch_up is not None else 0,
+                    float(outcome.lost.sum()) if plan.partial is not None else 0.0,
                 )
             elif all(after[parent] is before[parent] for parent in replayed.after):
                 after[replayed.name] = before[replayed.name]

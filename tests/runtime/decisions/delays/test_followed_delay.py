@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.model.service import Following, Reissue
-from kwiken.runtime.decisions import FollowedDelay, ReissueRule
+from kwiken.runtime.decisions import ReissueRule
+from kwiken.runtime.decisions.delays import FollowedDelay
 from kwiken.runtime.decisions.delays.followed_delay import GAIN
 
 WIDE = Following(quantile=0.95, least_ms=0.01, most_ms=1e6)
