@@ -12,25 +12,10 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.harness import Row
-from kwiken.model.service import Service
 from kwiken.runtime.cluster import Cluster
 
-REPLICAS, FEW = 50, 4  # of the service; the second for a quick run
 MOST_REPLICA_MB = 20.0
 PAGE = re.compile(r"^(Rss|Pss):\s+(\d+) kB$", re.MULTILINE)
-
-many = Service("many")
-few = Service("few")
-
-
-@many.stage(replicas=REPLICAS)
-async def echo(value: str) -> str:
-    return value
-
-
-@few.stage(replicas=FEW, name="echo")
-async def _echo(value: str) -> str:
-    return value
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -41,7 +26,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 async def _measure(service: str) -> list[Row]:
-    async with Cluster(f"benchmarks.gateway.bench_memory:{service}") as cluster:
+    async with Cluster(f"benchmarks.gateway.echo_services:{service}") as cluster:
         gateways = [_held_mb(pid) for pid in cluster.gateway_pids]
         replicas = [_held_mb(pid) for pid, _ in cluster.replicas["echo"]]
     rss = sorted(held["Rss"] for held in replicas)
