@@ -7,6 +7,9 @@ closes, so that a killed supervisor leaves no process behind.
 
 from __future__ import annotations
 
+import kwiken.runtime.process.lean_msgspec  # noqa: F401 - before anything imports msgspec
+
+# isort: split
 import asyncio
 import contextlib
 import ctypes
