@@ -229,7 +229,9 @@ class BlockRace:
         """
         expected: Floats | None = None
         for late in self._late:
-            counted = late.chance * self._count(late.calls, late.age_ms, stop_ms)
+            counted = np.multiply(
+                self._count(late.calls, late.age_ms, stop_ms), late.chance, dtype=np.float64
+            )
             expected = counted if expected is None else np.add(expected, counted, out=expected)
         return np.broadcast_to(0.0, len(self.ends)) if expected is None else expected
 
