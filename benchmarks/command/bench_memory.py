@@ -26,7 +26,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 
 
 async def _measure(service: str) -> list[Row]:
-    async with Cluster(f"benchmarks.gateway.echo_services:{service}") as cluster:
+    async with Cluster(f"benchmarks.command.echo_services:{service}") as cluster:
         gateways = [_held_mb(pid) for pid in cluster.gateway_pids]
         replicas = [_held_mb(pid) for pid, _ in cluster.replicas["echo"]]
     rss = sorted(held["Rss"] for held in replicas)
