@@ -12,8 +12,17 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as program, results
-from benchmarks.harness import MIN_TIMED_S, Row, alone, in_turn, median_interval, side_by_side, timed
-from benchmarks.results import as_json, as_page, as_table, figure, machine
+from benchmarks.harness import (
+    MIN_TIMED_S,
+    Row,
+    alone,
+    in_turn,
+    median_interval,
+    paired,
+    side_by_side,
+    timed,
+)
+from benchmarks.results import as_json, as_page, as_table, cells, figure, machine
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +184,14 @@ def test_json_holds_every_field() -> None:
         "theirs": 8,
         "ratio": 1.25,
         "spread": [1, 2],
+        "least": None,
     }
+
+
+def test_a_ratio_to_reach_stands_beside_the_target() -> None:
+    row = paired("race", "floor", [(2.0, 1.0), (2.0, 1.0)], unit="us", least=0.8)
+    (line,) = cells({"one": [row]})
+    assert line[2:4] == ("1.25 us (ratio 0.8)", "MISSED")
 
 
 @pytest.mark.parametrize(
