@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from kwiken.export.plans import StageAddress
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import Exported
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.model.plan import CatchUpPolicy, PartialPolicy, SpanMatch, StagePlan
+from kwiken.model.service import Following, Reissue
 from tests.support.otel.exports import plan_with, read_json, stage
 
 CODES = frozenset(
@@ -147,6 +147,14 @@ class TestValues:
         assert "(partial) of 'a'" in notes
         assert "(catch_up) of 'a'" in notes
         assert "nothing bounds the copies when everything is slow" in notes
+
+    def test_settings_of_a_reissue_that_the_client_lacks_are_named(self) -> None:
+        follow = Following(quantile=0.95, least_ms=10, most_ms=80)
+        policy = Reissue(after_ms=40, fraction=0.05, follow=follow, max_body_bytes=100)
+        entry = StagePlan(match=SpanMatch(service="cart", operation="/shop.Cart/Get"), reissue=policy)
+        notes = " ".join(grpc_config(plan_with({"a": entry}), {}).notes)
+        assert "'a' (follow)" in notes
+        assert "'a' (max_body_bytes)" in notes
 
 
 class TestAnyPlan:
