@@ -24,7 +24,6 @@ FOLDERS = {
         "explain": "Say which stages make slow requests slow, and what a budget buys there.",
         "export": "Write a plan, a placement or a provision as settings of other programs.",
         "report": "Write one page with charts of what was learned, planned and measured.",
-        "demo-batch": "Run batch jobs on three racks beside a service, three ways, and stop a rack.",
         "reproduce": "Recompute the tables and figures of a published source beside its values.",
     },
     "planning": {

@@ -81,7 +81,7 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
     """
     return [
         (
-            each["replica"],
+            each["replica"].partition(" at ")[0],  # a foreign one is named by its address, which has a column
             number(each["pid"]),
             state_of(each),
             number(each["inflight"]),
