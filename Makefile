@@ -49,11 +49,9 @@ soak: $(READY)
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy
 
-# Ray (250 MB) and hedge-python, which benchmarks compare with, are in no other target's way; without them those
-# comparisons are skipped.
+# Ray (250 MB), which a benchmark compares with, is in no other target's way; without it that comparison is skipped.
 bench: $(READY)
-	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group peers || echo "hedge-python cannot be installed here" >&2
-	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group peers --group ray || echo "Ray cannot be installed here" >&2
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group ray || echo "Ray cannot be installed here" >&2
 	@$(BIN)/python -m benchmarks --out bench-out
 
 # The site: open build/site/index.html. A warning, such as a link that leads nowhere, ends the build.

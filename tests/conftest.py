@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,16 @@ def pytest_configure() -> None:
     """Undo that a shell which starts pytest in the background makes it and its children deaf to SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def whole_log() -> Iterator[None]:
+    """Limits that a command sets to the log of its process end with the test: pytest's handlers stay."""
+    root = logging.getLogger()
+    before = {handler: list(handler.filters) for handler in root.handlers}
+    yield
+    for handler in root.handlers:
+        handler.filters[:] = before.get(handler, [])
 
 
 @pytest.fixture(scope="session")

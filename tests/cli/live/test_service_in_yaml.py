@@ -76,7 +76,7 @@ async def test_up_status_and_down_take_the_file(tmp_path: Path) -> None:
         try:
             assert await asked(url) == {"answer": "12 pieces of tea, 350 cents each"}
             shown = await kwiken("status", "shop.yaml", cwd=tmp_path)
-            assert shown.count(" at 127.0.0.1:") == 3
+            assert shown.count("127.0.0.1:") == 1 + 3  # the gateway, and the replicas
             await kwiken("apply", "--remove", "shop.yaml", cwd=tmp_path)
         finally:
             await kwiken("down", "shop.yaml", cwd=tmp_path)

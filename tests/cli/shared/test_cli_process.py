@@ -173,7 +173,7 @@ class TestSignals:
 
         monkeypatch.setattr("joblib.Parallel", lambda **_: broken)
         with pytest.raises(KeyboardInterrupt):
-            list(spread([], "local", 1, lambda: None))
+            list(spread([], "local", 2, lambda: None))
 
     def test_ignored_signals_stay_ignored(self) -> None:
         """As `nohup` and a shell's background jobs have them."""

@@ -239,7 +239,7 @@ class TestFit:
         for number, trace in enumerate(document["data"]):
             for one in trace["spans"]:
                 if not one["references"]:
-                    one["operationName"] = f"GET /page/{number}"
+                    one["operationName"] = f"GET /page/{chr(97 + number // 6)}{chr(97 + number % 6)}"
         path = tmp_path / "ids.json"
         path.write_text(json.dumps(document))
         monkeypatch.setattr("kwiken.cli.study.fit.MAX_ROWS_LISTED", 25)

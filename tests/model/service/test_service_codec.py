@@ -111,7 +111,7 @@ class TestRoundTrips:
             name: stage[name] for name in StageDoc.__struct_fields__ if name != "name"
         }
         carried = set(StageDoc.__struct_fields__)
-        assert set(stage) - carried == {"handler", "utility", "worth", "setup"}
+        assert set(stage) - carried == {"handler", "utility", "worth", "setup", "accept"}
 
     def test_the_order_of_parents_is_that_of_the_handler_not_of_the_graph(self) -> None:
         stages = [Stage(name="a"), Stage(name="b"), Stage(name="c", after=("b", "a"))]
@@ -164,7 +164,7 @@ BAD: list[tuple[Any, str]] = [
     (changed(stages=["a"]), "stage number 1: Expected `object`"),
     (changed(stages=[{"after": []}]), "stage number 1: missing required field `name`"),
     (changed(stages=[{"name": 5}]), "stage number 1: name: Expected `str`"),
-    (with_stage(replcas=2), "stage 'b': unknown field 'replcas'; known: after, cost"),
+    (with_stage(replcas=2), "stage 'b': unknown field 'replcas'; known: after, attempt_timeout_ms, cost"),
     (with_stage(handler="os.system"), "stage 'b': unknown field 'handler'"),
     (with_stage(after="a"), "stage 'b': after: Expected `array`"),
     (with_stage(after=[1]), r"stage 'b': after\[0\]: Expected `str`"),

@@ -53,6 +53,7 @@ class Http2Client:
 
     Attributes:
         ended: streams that the server has ended, with its header blocks and error codes for each.
+        begun: streams that the server has begun to answer.
         gone: whether the server has closed the connection, or says that it will.
     """
 
@@ -65,6 +66,7 @@ class Http2Client:
         self._next = 1
         self.ended: dict[int, bytes] = {}
         self.gone = False
+        self.begun: set[int] = set()
         self._socket.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", FIRST_WINDOW, takes)))
         self._socket.setblocking(False)
 
@@ -126,6 +128,8 @@ class Http2Client:
                     break
                 self._received += data
         for kind, flags, stream, payload in self._frames():
+            if kind == HEADERS:
+                self.begun.add(stream)
             self._take(kind, flags, stream, payload)
 
     def _frames(self) -> Iterator[tuple[int, int, int, bytes]]:

@@ -27,7 +27,7 @@ from tests.support.services.http import Ask, service
 
 AT_ONCE: Final = 50  # calls of one round
 ROUND_S: Final = 0.03  # after which the calls of a round are cancelled; they would last a minute
-REST_S: Final = 0.5  # for the last ends to arrive
+REST_S, RESTS = 0.75, 3  # time for the last ends to arrive, and how often it is given
 
 METHOD: Final = "shop.Inventory/Get"
 PLAN: Final = Plan(
@@ -66,13 +66,23 @@ def in_use() -> int:
     return found
 
 
+async def least_in_use() -> int:
+    """Bytes in use once the last ends have arrived, also on a busy machine."""
+    found = []
+    for _ in range(RESTS):
+        await asyncio.sleep(REST_S)
+        found.append(in_use())
+    return min(found)
+
+
 async def _cancelled(calls: list[Awaitable[Any]]) -> None:
     """Cancel calls that have begun and do not end."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     await asyncio.sleep(ROUND_S)
     for task in tasks:
-        assert task.cancel()
+        task.cancel()
     await asyncio.wait(tasks)
+    assert any(task.cancelled() for task in tasks)
 
 
 @contextlib.asynccontextmanager
@@ -142,7 +152,7 @@ async def deadlines() -> AsyncIterator[Round]:
         yield late
 
 
-def _hanging_up(method: str, data: bytes, *, ends: bool = False) -> Way:
+def _hanging_up(method: str, data: bytes, *, ends: bool = False, answered: bool = False) -> Way:
     @contextlib.asynccontextmanager
     async def way() -> AsyncIterator[Round]:
         async with GRPC.serving(service, "middle") as (server, _):
@@ -154,6 +164,10 @@ def _hanging_up(method: str, data: bytes, *, ends: bool = False) -> Way:
                     client.write(stream, data, ends=ends)
                 await asyncio.sleep(ROUND_S)
                 client.read()
+                # What is on its way to a client that hangs up is lost in grpcio.
+                while answered and len(client.begun) < AT_ONCE:
+                    await asyncio.sleep(0.01)
+                    client.read()
                 client.close()
 
             yield hang_up
@@ -170,8 +184,10 @@ WAYS: Final[dict[str, Way]] = {
     "deadlines": deadlines,
     "clients that hang up without a message": _hanging_up(CALL, b""),
     "clients that hang up within a message": _hanging_up(CALL, b"\0\0\x40\0\0" + bytes(1000)),
-    "clients that hang up after a strange message": _hanging_up(CALL, b"\0\0\0\0\x02\x50\x01", ends=True),
-    "watchers that hang up": _hanging_up(WATCH, b"\0\0\0\0\0", ends=True),
+    "clients that hang up after a strange message": _hanging_up(
+        CALL, b"\0\0\0\0\x02\x50\x01", ends=True, answered=True
+    ),
+    "watchers that hang up": _hanging_up(WATCH, b"\0\0\0\0\0", ends=True, answered=True),
 }
 
 
@@ -180,12 +196,10 @@ async def growth_per_call(way: str, rounds: int) -> float:
     async with WAYS[way]() as play:
         for _ in range(rounds // 3):
             await play()
-        await asyncio.sleep(REST_S)
-        before = in_use()
+        before = await least_in_use()
         for _ in range(rounds):
             await play()
-        await asyncio.sleep(REST_S)
-        return (in_use() - before) / (rounds * AT_ONCE)
+        return (await least_in_use() - before) / (rounds * AT_ONCE)
 
 
 if __name__ == "__main__":

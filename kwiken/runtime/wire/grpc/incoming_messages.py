@@ -31,9 +31,8 @@ MAX_UNCHARGED: Final = 32
 UNCHARGED_S: Final = 0.02
 # Time after which a call that still sends its message gives way to one of the same priority.
 PROTECTED_S: Final = 2.0
-GONE_S: Final = (
-    0.05  # time after which a client that ended its call without a message still waits for an answer
-)
+# Time after which a client that ended its call without a message still waits for an answer.
+GONE_S: Final = 0.5
 RETRY_S: Final = 1.0
 TOO_MANY: Final = "too many calls have sent no message yet; try again later"
 TOO_LONG: Final = "the messages of all calls together are too long; try again later"
