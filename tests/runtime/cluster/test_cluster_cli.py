@@ -217,7 +217,7 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
         assert all(each["alive"] and each["inflight"] == 0 for each in cluster["replicas"])
         shown = run("status", *state).stdout
         assert "middle-2" in shown
-        assert re.search(r"requests.*failed.*\n.*\n +1 +│ +0 ", shown), shown
+        assert re.search(r"requests.*failed.*\n.*\n1 +│ +0 ", shown), shown
     finally:
         down = run("down", *state)
     assert down.returncode == 0
