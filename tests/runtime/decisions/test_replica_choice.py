@@ -488,9 +488,11 @@ class Books:
         picker, now = self.picker, self.now
         if what == "pick":
             target = picker.pick(now)
-            assert target is not None
-            target.trial = False
-            self.out.append((target, target.take(now)))
+            if target is None:
+                assert all(each.paused_until > now for each in picker.targets)
+            else:
+                target.trial = False
+                self.out.append((target, target.take(now)))
         elif what == "other":
             tried = [target for target, _ in self.out[-2:]]
             target = picker.pick_other(now, tried, ejected=number % 2 == 0)
