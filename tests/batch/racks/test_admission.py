@@ -11,27 +11,9 @@ from kwiken.batch.jobs.replay import NetworkBounds, Predictor
 from kwiken.batch.racks import admission_tree, judge_offers, offers_in_time, select_tuple
 from kwiken.lab.queries import draw_query, event_log, run_query
 from kwiken.model.nodes import cluster_from_toml
+from tests.support.data.batch.clusters import two_racks
 
-CLUSTER = """
-[[classes]]
-name = "worker"
-cores = 8
-memory_gb = 32
-slots = 4
-nic_gbps = 1
-
-[[nodes]]
-name = "a"
-class = "worker"
-rack = "east"
-count = 3
-
-[[nodes]]
-name = "b"
-class = "worker"
-rack = "west"
-count = 3
-"""
+CLUSTER = two_racks("slots = 4", "nic_gbps = 1")
 LINK = 1e9 / 8
 
 

@@ -11,29 +11,13 @@ from click.testing import CliRunner, Result
 from kwiken.base.errors import InputError
 from kwiken.batch.racks import RackPlan
 from kwiken.cli.verbs import kwiken
+from tests.support.data.batch.clusters import two_racks
 
 TABLE = "".join(
     f"job{n}\t{n * 20}\t20\t{(n % 7) * 3_000_000_000}\t{(n % 5) * 1_000_000_000}\t{n * 1000}\n"
     for n in range(30)
 )
-CLUSTER = """
-[[classes]]
-name = "worker"
-cores = 8
-memory_gb = 32
-
-[[nodes]]
-name = "a"
-class = "worker"
-rack = "east"
-count = 3
-
-[[nodes]]
-name = "b"
-class = "worker"
-rack = "west"
-count = 3
-"""
+CLUSTER = two_racks()
 
 
 def run(*words: str) -> Result:

@@ -12,28 +12,11 @@ from kwiken.cli.verbs import kwiken
 from kwiken.traffic import TrafficEndpoint, TrafficModel, TrafficUnit, WindowDays
 from kwiken.traffic.document import LearnedWindow, PriorWeights
 from kwiken.traffic.windows import DayWindow
+from tests.support.data.batch.clusters import two_racks
 from tests.support.project.commands import refused
 
 TABLE = "".join(f"job{n}\t{n * 20}\t20\t{n * 300_000_000}\t{n * 900_000_000}\t{n * 1000}\n" for n in range(8))
-CLUSTER = """
-[[classes]]
-name = "worker"
-cores = 8
-memory_gb = 32
-nic_gbps = 1
-
-[[nodes]]
-name = "a"
-class = "worker"
-rack = "east"
-count = 3
-
-[[nodes]]
-name = "b"
-class = "worker"
-rack = "west"
-count = 3
-"""
+CLUSTER = two_racks("nic_gbps = 1")
 GBPS = 1e9 / 8
 
 
