@@ -1,4 +1,4 @@
-"""Who sends to whom: traffic maps by level and window, learned from flows, judged and generated."""
+"""Traffic maps between senders and receivers, by level and window: learned from flows, judged, generated."""
 
 from __future__ import annotations
 
