@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from kwiken.hedge.hedger import Hedger
 from kwiken.hedge.routes import Routes
-from kwiken.runtime.base.grpc_ends import answer_of, end_call
+from kwiken.runtime.base.grpc_ends import answer_of
 
 
 class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # has no types
@@ -39,11 +39,7 @@ class HedgedUnaryCalls(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[mi
 
         async def send(number: int) -> Any:  # noqa: ARG001 - the channel says where to
             call = await continuation(client_call_details, request)
-            try:
-                await answer_of(call)
-            except BaseException:
-                end_call(call)
-                raise
+            await answer_of(call)
             return call
 
         body_bytes = _size(request) if read and self._hedger.max_body_bytes(stage) < inf else 0
