@@ -11,7 +11,7 @@ from typing import Final
 from kwiken.base.errors import InputError
 from kwiken.base.machine import read_file
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls import LOOK_S, stamps_of
+from kwiken.runtime.wire.tls import keep_looking, stamps_of
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_FILE: Final = 4096  # bytes
@@ -89,6 +89,4 @@ class TokenFile:
         Args:
             sleep: waits for a number of seconds.
         """
-        while True:
-            await sleep(LOOK_S)
-            self.refresh()
+        await keep_looking(self.refresh, sleep)

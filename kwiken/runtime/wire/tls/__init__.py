@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.wire.tls.certificates import LOOK_S as LOOK_S, Certificates as Certificates
+    from kwiken.runtime.wire.tls.certificates import Certificates as Certificates
     from kwiken.runtime.wire.tls.clients import (
         ClientTls as ClientTls,
         client_variables as client_variables,
     )
-    from kwiken.runtime.wire.tls.files import TlsFiles as TlsFiles, stamps_of as stamps_of
+    from kwiken.runtime.wire.tls.files import (
+        TlsFiles as TlsFiles,
+        keep_looking as keep_looking,
+        stamps_of as stamps_of,
+    )
     from kwiken.runtime.wire.tls.handshakes import (
         HANDSHAKE_S as HANDSHAKE_S,
         MAX_HANDSHAKES as MAX_HANDSHAKES,

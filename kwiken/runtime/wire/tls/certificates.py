@@ -11,14 +11,12 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls.files import Stamps, TlsFiles, read_key, read_pem, stamps_of
+from kwiken.runtime.wire.tls.files import Stamps, TlsFiles, keep_looking, read_key, read_pem, stamps_of
 
 LOG = logging.getLogger("kwiken.tls")
-LOOK_S: Final = 2.0  # interval of looks at the files
 
 
 @dataclass(frozen=True)
@@ -126,9 +124,7 @@ class Certificates:
         Args:
             sleep: waits for a number of seconds.
         """
-        while True:
-            await sleep(LOOK_S)
-            self.refresh()
+        await keep_looking(self.refresh, sleep)
 
 
 def _made(files: TlsFiles, before: bytes, kind: type[ssl.SSLContext]) -> _InForce:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -12,6 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine import read_file
 
 MAX_FILE: Final = 1 << 20  # bytes of a file of certificates or of a key
+LOOK_S: Final = 2.0  # interval of looks at the files
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
 
@@ -42,6 +43,18 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 def stamps_of(paths: Iterable[str]) -> Stamps:
     """Version of each file: change time in nanoseconds, size, inode; None where it cannot be found."""
     return tuple(_stamp_of(path) for path in paths)
+
+
+async def keep_looking(look: Callable[[], object], sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Look at files at intervals, until cancelled.
+
+    Args:
+        look: looks at the files once.
+        sleep: waits for a number of seconds.
+    """
+    while True:
+        await sleep(LOOK_S)
+        look()
 
 
 def _stamp_of(path: str) -> tuple[int, int, int] | None:

@@ -8,8 +8,8 @@ import time
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls.certificates import LOOK_S, show, trust
-from kwiken.runtime.wire.tls.files import read_key, read_pem, stamps_of
+from kwiken.runtime.wire.tls.certificates import show, trust
+from kwiken.runtime.wire.tls.files import LOOK_S, read_key, read_pem, stamps_of
 
 LOG = logging.getLogger("kwiken.tls")
 Pem = tuple[bytes | None, bytes | None, bytes | None]
