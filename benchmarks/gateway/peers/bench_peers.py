@@ -2,14 +2,16 @@
 
 The others are hedge-python, httpx-hedged, Envoy's hedging and gRPC's retries. Service and faults are in
 `world`. First, the service is recorded without copies, over HTTP and over gRPC. Then each way that sends
-copies is run on seeds of its own, and its knob is turned twice so that the extra load, by the
-replicas' own count, comes to 5%. Then all ways take turns, with the same arrivals and the same moments of
-stalls in a turn. Each run starts all processes anew and has five seconds of load before the measured part,
-from which the ways learn.
+copies is run on seeds of its own, and its knob is turned until the extra load, by the replicas' own count,
+is within 0.4 points of 5%, four times at most. Then all ways take turns, with the same arrivals and the
+same moments of stalls in a turn. Each run starts all processes anew and has five seconds of load before the
+measured part, from which the ways learn.
 
-A request that fails or has no answer in five seconds is lost; percentiles are those of the others.
-Envoy stands twice: with the delay that a share of each stage's calls exceeds, and with the delays of kwiken's
-plan. Constants and seeds were committed before the first comparison.
+A request that fails or has no answer in five seconds is lost; percentiles are those of the others. Envoy
+stands twice: with the delay that a share of each stage's calls exceeds, and with the delays of kwiken's
+plan. Constants and seeds were committed before the first comparison. In that one, each knob was turned
+twice, and the gateway had 6.2% of extra load beside 4.8% of Envoy; so the rule above took its place, with
+fresh seeds.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from benchmarks.gateway.peers.runs import (
 )
 from benchmarks.harness import Row, paired
 
-RECORD_SEED, KNOB_SEEDS, FIRST_SEED = 3550, (3551, 3552), 3560
+RECORD_SEED, KNOB_SEEDS, FIRST_SEED = 3570, (3571, 3572, 3573, 3574), 3580
 COPYING: Final = (HEDGE_PYTHON, HTTPX_HEDGED, LIBRARY, ENVOY, ENVOY_PLANNED, GATEWAY, GATEWAY_GRPC)
 WAYS: Final = (PLAIN, *COPYING[:6], RETRIES, GATEWAY_GRPC)
 PAIRS: Final = (
@@ -91,7 +93,8 @@ async def _measure(
                     extra = (await take(way, knobs[way], seed, seconds, folder)).extra
                     told = f"{way}: {100 * extra:.2f}% of extra load with the knob at {knobs[way].share:.4f}"
                     print(told, file=sys.stderr, flush=True)
-                    knobs[way].turn(extra)
+                    if not knobs[way].turn(extra):
+                        break
         found: dict[str, list[Taken]] = {way: [] for way in ways}
         for number in range(rounds):
             order = ways[number % len(ways) :] + ways[: number % len(ways)]

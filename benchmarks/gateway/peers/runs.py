@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ HEDGE_PYTHON, HTTPX_HEDGED, LIBRARY = "hedge-python", "httpx-hedged", "kwiken.he
 ENVOY, ENVOY_PLANNED, GATEWAY = "Envoy", "Envoy, delays of the plan", "kwiken gateway"
 RETRIES, GATEWAY_GRPC = "gRPC retries", "kwiken gateway, gRPC"
 TARGET: Final = 0.05  # extra load that every way is set for, and the budget of the libraries
+NEAR: Final = 0.004  # between an extra load and the target, with which a knob is left as it is
 LEAST, MOST = 0.005, 0.25  # share that the knob of a way may be set to
 FINISH_S: Final = 180.0  # for a client to end, on a machine that others keep busy
 
@@ -62,10 +63,12 @@ class Knob:
         share: the libraries learn the delay that so many calls exceed; Envoy gets the delay that so many
             calls of each stage exceeded in the record; a plan gets it as its budget.
         record: run without copies, by which Envoy's delays and kwiken's plan are made.
+        tried: shares that were tried before, each with the extra load that came of it.
     """
 
     share: float
     record: Taken | None = None
+    tried: list[tuple[float, float]] = field(default_factory=list)
 
     def after_ms(self, way: str) -> dict[str, float]:
         """Delay of each stage that gets copies, for Envoy."""
@@ -99,10 +102,24 @@ class Knob:
         )
         return study_plan(profile, PlanSettings(budgets=Budgets(reissue=self.share), created="")).plan
 
-    def turn(self, extra: float) -> None:
-        """Set the share anew by the extra load that came of the present one."""
-        factor = min(2.0, max(0.5, TARGET / max(extra, 1e-6)))
-        self.share = min(MOST, max(LEAST, self.share * factor))
+    def turn(self, extra: float) -> bool:
+        """Set the share anew by the extra loads that came of the shares tried; False once it is near enough.
+
+        Between a share with too little extra load and one with too much the next lies on the line through
+        both. With all on one side, the last one is scaled, by a factor of two at most.
+        """
+        self.tried.append((self.share, extra))
+        if abs(extra - TARGET) <= NEAR:
+            return False
+        below = max((one for one in self.tried if one[1] < TARGET), default=None)
+        above = min((one for one in self.tried if one[1] >= TARGET), default=None)
+        if below is not None and above is not None and below[0] < above[0]:
+            part = (TARGET - below[1]) / (above[1] - below[1])
+            self.share = below[0] + part * (above[0] - below[0])
+        else:
+            factor = min(2.0, max(0.5, TARGET / max(extra, 1e-6)))
+            self.share = min(MOST, max(LEAST, self.share * factor))
+        return True
 
 
 async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) -> Taken:
