@@ -46,7 +46,7 @@ from kwiken.allocator.workloads import (
     Workload,
     WorkloadProfile,
 )
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout, ReplicaPlace
 from kwiken.runtime.upkeep import Assignment, RentalJournal, RentedNodes, Upkeep, clusters_on_nodes
 

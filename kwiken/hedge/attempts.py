@@ -14,9 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kwiken.hedge.shared_ledger import SharedLedger, StageRule
-from kwiken.runtime.base.caller_task import CallerTask
-from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after, settle, whole_ticks
+from kwiken.runtime.base.event_loop import CallerTask, call_after, cancel_and_wait, settle, whole_ticks
 from kwiken.runtime.decisions import COPY, FINISH, LOST, Race
 
 T = TypeVar("T")

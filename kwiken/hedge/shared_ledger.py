@@ -11,7 +11,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.model.plan import CALL, REQUEST, RESERVE_SHARE, Account, Floor, Plan
-from kwiken.runtime.base.timers import whole_ticks
+from kwiken.runtime.base.event_loop import whole_ticks
 from kwiken.runtime.decisions import Ledger, ReissueRule, RequestBudget
 
 

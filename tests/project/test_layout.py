@@ -27,7 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "kwiken"
 
 # Small modules beside the packages, imported by their own names.
-SINGLE_MODULES = (*WINGS["base"][:6], "kwiken.export.yaml", "kwiken.loadtest.patching")
+SINGLE_MODULES = (
+    *WINGS["base"][:6],
+    *("kwiken.model.latency", "kwiken.export.yaml", "kwiken.loadtest.patching"),
+)
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}
 # Modules that other packages import whole: their names read best behind the module's.
 OPEN_MODULES = {

@@ -56,8 +56,8 @@ from kwiken.apps.demo_place.scene import (
 from kwiken.apps.demo_place.traffic import FAILED_MS, LoadPhase, Stream, p99_ms, send
 from kwiken.apps.demo_place.verbs import WAITS, run_verb
 from kwiken.base.machine import Reading, read_processors, use_between
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep import Assignment, Upkeep, clusters_on_nodes

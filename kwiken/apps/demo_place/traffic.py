@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 
 from kwiken.base.errors import KwikenError
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 
 TIMEOUT_S: Final = 10.0
 FAILED_MS: Final = float("inf")  # latency of a request that failed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import KwikenError
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 
 WAITS: Final = 3  # exit code of `kwiken place` where a workload waits; the placement is written
 MAX_VERB_S: Final = 180.0  # time after which a verb is ended

@@ -482,7 +482,7 @@ async def _keep(upkeep: Upkeep, jobs: JobRunner | None, stop: asyncio.Event) -> 
     """Keep targets and run jobs until told to stop; a failure ends the program."""
     import asyncio
 
-    from kwiken.runtime.base.tasks import cancel_and_wait
+    from kwiken.runtime.base.event_loop import cancel_and_wait
 
     await upkeep.start_best_effort()
     stopped = asyncio.create_task(stop.wait())

@@ -1,4 +1,4 @@
-"""Options of the verbs that model queues, and what they say of replicas and queues."""
+"""Options for the load of a service, and the table of how busy its stages are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console import note, print_table, read_text
 from kwiken.base.errors import InputError
 from kwiken.cli.shared import MAX_QUEUES_FILE, Real
 
@@ -82,3 +82,26 @@ def load_summary(study: LoadStudy | None) -> dict[str, Any]:
             "unsearched": study.unsearched,
         }
     }
+
+
+def show_thresholds(study: LoadStudy | None, *, to_stderr: bool) -> None:
+    """Print a row for each busy stage, searched or not; print nothing if the plan ignores load."""
+    if study is None:
+        return
+    names = (*study.guards, *study.unsearched)
+    if names:
+        columns = ("stage", "busy", "copies", "hurt from")
+        rows = [_row(name, study) for name in names]
+        print_table("Copies and load", columns, rows, to_stderr=to_stderr, apart=True)
+
+
+def hurt_from(above: float | None) -> str:
+    """Text of the utilisation from which a stage's copies hurt."""
+    return "never seen" if above is None else f"{above:.0%} busy"
+
+
+def _row(name: str, study: LoadStudy) -> tuple[str, str, str, str]:
+    simulation, found = study.simulation, study.guards.get(name)
+    busy = simulation.model.stages[name].busy_at(simulation.factor)
+    above = "not searched" if found is None else hurt_from(found.above)  # one of the plan's notes says why
+    return name, f"{busy:.0%}", "refused" if name in study.refused else "sent", above

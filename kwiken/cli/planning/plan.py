@@ -20,7 +20,6 @@ from kwiken.apps.console import (
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.planning.copies_and_load import show_thresholds
 from kwiken.cli.planning.load_options import (
     LOAD,
     load_summary,
@@ -28,10 +27,16 @@ from kwiken.cli.planning.load_options import (
     queues_option,
     read_queues,
     refuse_unguarded,
+    show_thresholds,
 )
-from kwiken.cli.planning.plan_findings import gain_between, learned_summary, show_classes, show_notes
+from kwiken.cli.planning.plan_findings import (
+    by_every_count,
+    gain_between,
+    learned_summary,
+    show_classes,
+    show_notes,
+)
 from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     OBJECTIVES,
     SHARE,

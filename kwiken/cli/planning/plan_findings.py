@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.apps.console import note, print_table
@@ -103,3 +103,20 @@ def passed_budget(spent: float, budget: float) -> str | None:
     if spent <= MIN_PASSED * budget:
         return None
     return f"the plan passed its budget: {spent:.2%} spent of {budget:.2%}"
+
+
+WORDS: Final = {
+    "calls": "of the calls",
+    "typical": "of typical work",
+    "mean": "of mean work",
+    "busy": "of measured work",
+}
+
+
+def by_every_count(spent: Mapping[str, float]) -> str:
+    """Line with the cost of copies by every cost model.
+
+    Args:
+        spent: share of the cost by cost model, as `spent_by_model` returns it.
+    """
+    return ", ".join(f"{spent[model]:.2%} {words}" for model, words in WORDS.items() if model in spent)

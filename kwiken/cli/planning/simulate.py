@@ -11,10 +11,9 @@ from kwiken.base.errors import InputError
 from kwiken.base.jobs import one_by_one
 from kwiken.cli.planning.load_options import LOAD, queues_option
 from kwiken.cli.planning.plan import ladder_rows
-from kwiken.cli.planning.plan_findings import passed_budget
+from kwiken.cli.planning.plan_findings import by_every_count, passed_budget
 from kwiken.cli.planning.plan_levers import LOST
 from kwiken.cli.planning.simulate_load import simulate_loaded
-from kwiken.cli.planning.spend_units import by_every_count
 from kwiken.cli.shared import (
     check_belongs,
     engine_at,

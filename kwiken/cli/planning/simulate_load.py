@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kwiken.apps.console import print_json, print_table, progress, say
-from kwiken.cli.planning.copies_and_load import hurt_from
-from kwiken.cli.planning.load_options import read_queues
+from kwiken.cli.planning.load_options import hurt_from, read_queues
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         check_exist as check_exist,
         named_by as named_by,
     )
-    from kwiken.cli.shared.lazy_group import LazyCommand as LazyCommand, LazyGroup as LazyGroup
     from kwiken.cli.shared.options import (
         LATENCY_FORM as LATENCY_FORM,
         NOT_NEGATIVE as NOT_NEGATIVE,
@@ -59,5 +58,6 @@ if TYPE_CHECKING:
         note_one_trace as note_one_trace,
         show_drift as show_drift,
     )
+    from kwiken.cli.shared.verb_group import LazyCommand as LazyCommand, LazyGroup as LazyGroup
 
 __getattr__ = lazy_names(__name__, __file__)

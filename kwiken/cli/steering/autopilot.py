@@ -163,7 +163,7 @@ async def _steer(
     import asyncio
 
     from kwiken.otel.write import DecisionSpans
-    from kwiken.runtime.base.tasks import cancel_and_wait
+    from kwiken.runtime.base.event_loop import cancel_and_wait
     from kwiken.runtime.gateway.steering import Steering, SteeringSettings
 
     stop = asyncio.Event()

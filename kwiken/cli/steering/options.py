@@ -103,7 +103,7 @@ async def steered(
     """
     import asyncio
 
-    from kwiken.runtime.base.tasks import cancel_and_wait
+    from kwiken.runtime.base.event_loop import cancel_and_wait
     from kwiken.runtime.gateway.steering import AutopilotProcess
 
     words = [*command, *(word for url in urls for word in ("--url", url))]

@@ -119,7 +119,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
     import asyncio
 
     from kwiken.export.placements import name_in_kubernetes
-    from kwiken.runtime.base.tasks import cancel_and_wait
+    from kwiken.runtime.base.event_loop import cancel_and_wait
     from kwiken.runtime.cluster import GatewayClient
     from kwiken.runtime.upkeep import Upkeep
     from kwiken.runtime.upkeep.kubernetes import KubernetesApi, KubernetesNodes, PodReplicas

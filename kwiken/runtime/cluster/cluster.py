@@ -20,10 +20,10 @@ import msgspec
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan import Plan
 from kwiken.model.service import MAX_REPLICAS, Service
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.decisions.admission import Admission as Admission
+    from kwiken.runtime.decisions.admission import Admission as Admission, Limits as Limits
     from kwiken.runtime.decisions.choice import ReplicaState as ReplicaState
     from kwiken.runtime.decisions.compiled_stage import (
         CompiledStage as CompiledStage,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         Ticket as Ticket,
     )
     from kwiken.runtime.decisions.program import (
-        Limits as Limits,
         Program as Program,
         compile_program as compile_program,
         retune as retune,

@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections import Counter
 from math import exp, inf
 
-from kwiken.runtime.decisions.program import Limits
+import msgspec
+
 from kwiken.runtime.wire.transport import MAX_PRIORITY
 
 # Requests by which one served request raises the capacity: so little that only a few in a hundred find the
@@ -31,6 +32,54 @@ from kwiken.runtime.wire.transport import MAX_PRIORITY
 # returns, for example with a restarted replica, is found within about ten request durations.
 GROWTH = 0.02
 ROUNDING = 1e-9  # so that a share of the capacity, rounded down, is not below the threshold it was made from
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hard limits of one executor, whatever the plan says.
+
+    Attributes:
+        deadline_ms: deadline of a request that names none, milliseconds.
+        always: number of requests at once below which slowness alone turns none away.
+        gain: weight of one request in the moving averages of request times, 0 to 1.
+        wait_share: share of a request's deadline that, spent waiting for the event loop, counts as full load.
+        least_wait_s: wait for the event loop that never counts as full load, seconds, however short the
+            deadline is.
+        calm_below: load, from 0 to 1, from which on no copies are sent.
+        shed_low_at: load, from 0 to 1, from which on requests of priority -1 are turned away; each lower
+            priority is turned away sooner by `shed_step`.
+        shed_at: load, from 0 to 1, from which on requests of priority 0 are turned away.
+        shed_high_at: load, from 0 to 1, from which on requests of the highest priority are turned away; each
+            lower priority, down to 1, is turned away sooner by `shed_step`.
+        shed_step: difference in load, from 0 to 1, between two adjacent priorities.
+        least_retry_after_s: shortest retry delay given to a request that is turned away, seconds.
+        most_retry_after_s: longest retry delay given to a request that is turned away, seconds.
+        retry_share: retries that one success earns, as a share of a retry.
+        retry_burst: largest number of retries in a row without a success.
+    """
+
+    deadline_ms: float = 10_000.0
+    requests: int = 1024
+    always: int = 16
+    gain: float = 0.05
+    wait_share: float = 0.1
+    least_wait_s: float = 0.05
+    calm_below: float = 0.5
+    shed_low_at: float = 0.7
+    shed_at: float = 0.85
+    shed_high_at: float = 1.0
+    shed_step: float = 0.01
+    least_retry_after_s: float = 0.1
+    most_retry_after_s: float = 10.0
+    retry_share: float = 0.1
+    retry_burst: int = 32
+
+    def shed_threshold(self, priority: int) -> float:
+        """Load, from 0 to 1, from which on requests of this priority are turned away."""
+        if priority == 0:
+            return self.shed_at
+        if priority > 0:
+            return self.shed_high_at - self.shed_step * max(0, MAX_PRIORITY - priority)
+        return self.shed_low_at + self.shed_step * (max(priority, -MAX_PRIORITY) + 1)
 
 
 class Admission:

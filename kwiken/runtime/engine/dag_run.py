@@ -13,8 +13,7 @@ from typing import Any
 
 from kwiken.model.plan import REQUEST
 from kwiken.model.service import Partial
-from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after, settle
+from kwiken.runtime.base.event_loop import call_after, cancel_and_wait, settle
 from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
 from kwiken.runtime.engine.hedged_call import Request, Shared, StageVisit, call_stage, describe
 from kwiken.runtime.engine.utility import utility_of

@@ -35,13 +35,13 @@ from kwiken.runtime.decisions import (
     compile_program,
     retune,
 )
-from kwiken.runtime.engine.arms import Arms
+from kwiken.runtime.engine.counts import Arms, Counts, outcome_of
 from kwiken.runtime.engine.dag_run import run_dag
 from kwiken.runtime.engine.hedged_call import Request, Shared
 from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
-from kwiken.runtime.engine.status import Counts, outcome_of, status
+from kwiken.runtime.engine.status import status
 from kwiken.runtime.wire.transport import Replica, Transport, wire
 
 logger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from kwiken.runtime.decisions import (
     Program,
     StageState,
 )
+from kwiken.runtime.engine.counts import Counts
 from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.engine.line_gate import LineGate
-from kwiken.runtime.engine.status import Counts
 from kwiken.runtime.metrics import distribution
 
 _DENYING = range(BY_FLOOR + 1, len(VERDICTS))

@@ -1,88 +1,22 @@
-"""Numbers of an executor's requests, and its status as plain JSON types."""
+"""Status of an executor as plain JSON types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.base.errors import DeadlineError, UnavailableError
 from kwiken.runtime.decisions import (
-    RECENT_STEPS,
     LatencyHistogram,
     Program,
     RecentLatencies,
     ReplicaState,
     StageState,
 )
+from kwiken.runtime.engine.counts import Counts
 from kwiken.runtime.engine.hedged_call import Shared
 from kwiken.runtime.engine.line_gate import LineGate
-
-ANSWERED: Final = "answered"
-CHOSEN: Final = "chosen"  # by a stop rule
-BY_FAILURES: Final = "failures"
-OUTCOMES: Final = (ANSWERED, "failed", "deadline", "full", "cancelled")
-
-
-class Counts:
-    """Numbers of requests so far, and their latencies by outcome.
-
-    Attributes:
-        requests: requests that were admitted.
-        failed: requests that ended by an error.
-        cancelled: requests whose callers gave up.
-        partial: requests with partial answers.
-        control: requests of the control share.
-        lost_utility: utility that partial answers lacked, in whole answers, by its cause.
-        plans: plans put in force or removed.
-        latencies: latencies of ended requests, by outcome.
-        recent: those of requests answered in the last intervals.
-    """
-
-    __slots__ = (
-        "cancelled",
-        "control",
-        "failed",
-        "latencies",
-        "lost_utility",
-        "partial",
-        "plans",
-        "recent",
-        "requests",
-    )
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.failed = 0
-        self.cancelled = 0
-        self.partial = 0
-        self.control = 0
-        self.lost_utility = {CHOSEN: 0.0, BY_FAILURES: 0.0}
-        self.plans = 0
-        self.latencies = {outcome: LatencyHistogram() for outcome in OUTCOMES}
-        self.recent = RecentLatencies(self.latencies[ANSWERED], RECENT_STEPS)
-
-    def lose(self, utility: float, by_failures: float) -> None:
-        """Count what a partial answer lacks.
-
-        Args:
-            utility: lost utility, in whole answers.
-            by_failures: share of it that failures caused, 0 to 1; the rest was chosen.
-        """
-        self.lost_utility[BY_FAILURES] += utility * by_failures
-        self.lost_utility[CHOSEN] += utility * (1.0 - by_failures)
-
-
-def outcome_of(error: BaseException | None) -> str:
-    """Outcome of a request, one of `OUTCOMES`, by the error that it ended by; None for an answer."""
-    if error is None:
-        return ANSWERED
-    if isinstance(error, DeadlineError):
-        return "deadline"
-    if isinstance(error, UnavailableError) and error.full:
-        return "full"
-    return "failed" if isinstance(error, Exception) else "cancelled"
 
 
 def status(

@@ -26,9 +26,9 @@ import msgspec
 
 from kwiken.base.errors import KwikenError
 from kwiken.model.service import Service
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.malloc import give_memory_back
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec

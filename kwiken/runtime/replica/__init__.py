@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kwiken.base.lazy import lazy_names
-from kwiken.runtime.replica.cpu_meter import MeteredThreads as MeteredThreads
 from kwiken.runtime.replica.metrics import ReplicaMetrics as ReplicaMetrics
 from kwiken.runtime.replica.server import ReplicaServer as ReplicaServer
 from kwiken.runtime.replica.stage_calls import (
@@ -14,6 +13,7 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall as ReceivedCall,
     StageCalls as StageCalls,
 )
+from kwiken.runtime.replica.stage_runner import MeteredThreads as MeteredThreads
 
 if TYPE_CHECKING:
     from kwiken.runtime.replica.grpc_server import GrpcReplicaServer as GrpcReplicaServer

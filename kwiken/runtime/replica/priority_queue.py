@@ -17,7 +17,7 @@ import time
 from functools import partial
 from typing import Final
 
-from kwiken.runtime.base.timers import settle
+from kwiken.runtime.base.event_loop import settle
 
 SECONDS_PER_LEVEL: Final = 1.0  # earlier arrival that one level of priority is worth
 MAX_QUICK_STEP_S: Final = 0.0002  # a first step shorter than this lets hardly any call queue up

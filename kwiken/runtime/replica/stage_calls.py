@@ -19,9 +19,8 @@ from kwiken.model.service import Service, Stage
 from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
-from kwiken.runtime.replica.stage_runner import RanCall, StageRunner
+from kwiken.runtime.replica.stage_runner import CallOverhead, CpuMeter, RanCall, StageRunner, metered
 from kwiken.runtime.wire.transport import MAX_PRIORITY, setup_failed, wire
 
 LOG = logging.getLogger("kwiken.replica")

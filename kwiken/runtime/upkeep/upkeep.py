@@ -24,8 +24,8 @@ from kwiken.allocator.adaptation import (
 )
 from kwiken.allocator.provisioning import NodeOrder, NodeReturn
 from kwiken.base.errors import InputError, KwikenError
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.cluster import ReplicaPlace
 from kwiken.runtime.node_classes import Limit
 from kwiken.runtime.upkeep.assignment import Assignment

@@ -1,14 +1,21 @@
-"""Apportioner of reissue budgets for one objective, and the baselines to compare it with."""
+"""Apportioner of reissue budgets for one objective, and the baselines to compare it with.
+
+Gains count by their confidence (`Shrinkage`): the fewer the requests, the less an uncertain gain counts.
+
+Insurance (`insured`): curves are learned from the past, and faults move between stages: what has not stalled
+may stall tomorrow. So a small part of the budget gives every stage the same share of copies, for its slowest
+calls. The size of the part was chosen by blocks of time on recordings with faults; see "Plans on later
+requests" in `docs/reference/results.md`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from kwiken.model.profile import Profile
-from kwiken.tail.apportion.insurance import insured
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
-from kwiken.tail.apportion.objectives import with_coins
-from kwiken.tail.apportion.shrinkage import Shrinkage
+from kwiken.tail.apportion.notes import ApportionNote, GainsMayBeChance, GainsUncertain
 from kwiken.tail.apportion.sum_of_variances import (
     Allocation,
     HulledCurve,
@@ -16,8 +23,70 @@ from kwiken.tail.apportion.sum_of_variances import (
     equal_budget,
     sumvar,
     uniform_fraction,
+    with_coins,
 )
-from kwiken.tail.curves import Curve
+from kwiken.tail.curves import UNCERTAIN_GAIN_SHARE, Curve, CurveBounds, curve_bounds
+
+LOW_CERTAINTY = 0.5  # below this a stage is named in a note
+
+
+class Shrinkage:
+    """Shrunk curves to apportion by; computes confidence only for stages that would get any budget.
+
+    Args:
+        curves: curve of each stage that may be reissued, by its name.
+        seed: seed of the draws that replace cancelled calls.
+
+    Attributes:
+        bounds: confidence of the curve of each stage examined so far, by its name.
+    """
+
+    def __init__(self, profile: Profile, curves: Mapping[str, Curve], *, seed: int = 0) -> None:
+        self._profile, self._curves, self._seed = profile, curves, seed
+        self._hulls: dict[str, HulledCurve] = dict(curves)
+        self.bounds: dict[str, CurveBounds] = {}
+
+    def hulls(self, prices: Mapping[str, float], budget: float) -> Mapping[str, HulledCurve]:
+        """By stage: hull to apportion a budget by.
+
+        Unexamined stages keep their own curves, which gain at least as much as shrunk ones. So once SumVar
+        gives budget to examined stages only, the others would get none with shrunk curves either.
+
+        Args:
+            prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+            budget: the most that may be spent, 0 or more.
+        """
+        while True:
+            found = sumvar(self._hulls, prices, budget).fractions
+            fresh = [name for name, share in found.items() if share > 0 and name not in self.bounds]
+            if not fresh:
+                return self._hulls
+            self._examine(fresh)
+
+    def _examine(self, names: Iterable[str]) -> None:
+        some = {name: self._curves[name] for name in names}
+        found = curve_bounds(self._profile, some, seed=self._seed)
+        self.bounds.update(found)
+        self._hulls.update({name: found[name].shrunk(curve.hull) for name, curve in some.items()})
+
+
+def caution_notes(bounds: Mapping[str, CurveBounds]) -> tuple[ApportionNote, ...]:
+    """Notes on stages whose gains are uncertain.
+
+    Args:
+        bounds: confidence of the curves of the stages examined, by stage.
+    """
+    notes: list[ApportionNote] = []
+    unsure = tuple(name for name, each in bounds.items() if not each.certainty > 0)
+    if unsure:
+        notes.append(GainsMayBeChance(unsure, UNCERTAIN_GAIN_SHARE))
+    doubtful = {
+        name: float(each.certainty) for name, each in bounds.items() if 0 < each.certainty < LOW_CERTAINTY
+    }
+    if doubtful:
+        notes.append(GainsUncertain(doubtful))
+    return tuple(notes)
+
 
 Spread = Callable[[Mapping[str, HulledCurve], Mapping[str, float], float], Allocation]
 SPREADS: Mapping[str, Spread] = {
@@ -82,3 +151,29 @@ class Apportioner:
         by_tail = MeanVarianceApportioner(self._profile, self._curves)
         hulls = self.shrinkage.hulls(self._prices, budget)
         return with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)
+
+
+INSURANCE = 0.1  # share of a reissue budget
+
+
+def insured(
+    allocation: Allocation, curves: Mapping[str, Curve], prices: Mapping[str, float], premium: float
+) -> Allocation:
+    """Add the insurance to an allocation.
+
+    Args:
+        allocation: apportionment of what the insurance leaves of the budget.
+        curves: curve of each stage that may be reissued, by its name.
+        prices: by stage: cost of reissuing all of its calls, in the unit of the budget.
+        premium: budget to spread, 0 or more.
+
+    Returns:
+        The allocation with the same share of calls added at every stage, up to all of them. Stages with a
+        budget of their own keep their coins. All others copy their slowest calls without a coin: a stall
+        that has not come yet is not in the curve that would choose one, and a coin would leave most of it
+        without a copy.
+    """
+    spread = uniform_fraction(curves, prices, premium).fractions
+    fractions = {name: min(1.0, share + spread[name]) for name, share in allocation.fractions.items()}
+    coins = {name: allocation.coins.get(name, 1.0) for name, share in fractions.items() if share > 0}
+    return replace(allocation_of(curves, prices, fractions), path=allocation.path, coins=coins)

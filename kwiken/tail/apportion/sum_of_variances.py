@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.tail.curves import Curve
+from kwiken.tail.simulation import Choice
 
 CHUNKS_PER_STAGE = 3.0  # the source's gamma; with the hull its value hardly matters (2 to 4 in the source)
 
@@ -224,3 +226,31 @@ def _allocation(
         marginal={name: stages[name].slope(fraction) for name, fraction in given.items()},
         path=path,
     )
+
+
+OBJECTIVES: Final = ("tail", "variance")
+
+
+def with_coins(allocation: Allocation, curves: Mapping[str, Curve]) -> Allocation:
+    """The same allocation with the coin of each stage's best policy.
+
+    Args:
+        allocation: budget of each stage.
+        curves: curve of each stage that may be reissued, by its name.
+    """
+    coins = {name: curves[name].coin_at(share) for name, share in allocation.fractions.items() if share > 0}
+    return replace(allocation, coins=coins)
+
+
+def choices_of(curves: Mapping[str, Curve], allocation: Allocation) -> dict[str, Choice]:
+    """Share of calls and coin of each stage that gets any budget.
+
+    Args:
+        curves: curve of each stage that may be reissued, by its name.
+        allocation: budget of each stage; a stage without a coin takes that of its curve.
+    """
+    return {
+        name: (fraction, allocation.coins.get(name) or curves[name].coin_at(fraction))
+        for name, fraction in allocation.fractions.items()
+        if fraction > 0
+    }

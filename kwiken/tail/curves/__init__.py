@@ -8,12 +8,13 @@ from kwiken.tail.curves.confidence import (
     CurveBounds as CurveBounds,
     curve_bounds as curve_bounds,
 )
-from kwiken.tail.curves.convex_hull import lower_hull as lower_hull
 from kwiken.tail.curves.copies import copy_generator as copy_generator, correlated_copies as correlated_copies
 from kwiken.tail.curves.copy_correlation import known_correlation as known_correlation
-from kwiken.tail.curves.curve import Curve as Curve, reissue_curve as reissue_curve
-from kwiken.tail.curves.policies_compared import compare_policies as compare_policies
-from kwiken.tail.curves.profile_curves import (
+from kwiken.tail.curves.curve import (
     MIN_CALLS_FOR_CURVE as MIN_CALLS_FOR_CURVE,
+    Curve as Curve,
+    lower_hull as lower_hull,
+    reissue_curve as reissue_curve,
     stage_curves as stage_curves,
 )
+from kwiken.tail.curves.policies_compared import compare_policies as compare_policies

@@ -16,10 +16,10 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile import EmpiricalDistribution, Profile, call_distribution, complete_calls
 from kwiken.model.service import Reissue
-from kwiken.tail.curves.convex_hull import lower_hull
 from kwiken.tail.curves.copies import Races, races
+from kwiken.tail.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation
 
 _FINE = (0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1)
 GRID: tuple[float, ...] = (*_FINE, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -320,3 +320,68 @@ def _fan_out_points(
         for name in ("after_ms", "probability", "coin", "mean", "square", "fraction"):
             getattr(best, name)[np.flatnonzero(fits)[better]] = getattr(tried, name)[better]
     return _distinct(best)
+
+
+def lower_hull(x: Floats, y: Floats) -> tuple[Floats, Bools]:
+    """Greatest convex, non-increasing function below the points, evaluated at the points.
+
+    After Kwiken section 5.2.2. A raw curve is flat where many calls end at the same latency, and a greedy
+    search would stop there; the hull bridges the flat part.
+
+    Args:
+        x: (k,) strictly ascending values: shares of calls, or any unit.
+        y: (k,) finite values: variances, or any unit.
+
+    Returns:
+        (k,) values of the hull at `x`, in the unit of `y`, and (k,) whether the point is a vertex.
+    """
+    xs, ys = x.tolist(), y.tolist()
+    corners: list[int] = []
+    for i in range(len(xs)):
+        while len(corners) > 1 and _above_chord(xs, ys, corners[-2], corners[-1], i):
+            corners.pop()
+        corners.append(i)
+    lowest = min(range(len(corners)), key=lambda k: ys[corners[k]])
+    kept = corners[: lowest + 1]  # beyond its lowest point the hull stays flat
+    vertices = np.zeros(len(xs), dtype=np.bool_)
+    vertices[kept] = True
+    hull = np.interp(x, x[kept], y[kept])
+    hull[kept] = y[kept]
+    return np.minimum(hull, y), vertices
+
+
+def _above_chord(x: list[float], y: list[float], left: int, middle: int, right: int) -> bool:
+    rise = (y[right] - y[left]) * (x[middle] - x[left])
+    return (y[middle] - y[left]) * (x[right] - x[left]) >= rise
+
+
+MIN_CALLS_FOR_CURVE = 10  # fewer calls show no tail that copies could cut
+
+
+def stage_curves(
+    profile: Profile,
+    *,
+    grid: tuple[float, ...] = GRID,
+    seed: int = 0,
+    copy_correlation: float | None = None,
+) -> dict[str, Curve]:
+    """Variance-response curve of every stage that may be reissued and has enough calls, without gateway lag.
+
+    Args:
+        grid: shares of the calls to reissue, ascending from 0 to at most 1.
+        seed: seed of the draws that replace cancelled calls (`complete_calls`), 0 or more.
+        copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and
+            below 1; None to estimate it per stage. A stage with at least `MAX_USEFUL_CORRELATION` has no
+            curve, since its copies would be about as slow as their calls.
+    """
+    curves = {}
+    for i, stage in enumerate(profile.stages):
+        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE:
+            continue
+        raced = stage.without_lag()
+        distribution = call_distribution(raced)
+        rho = known_correlation(raced, distribution, copy_correlation)
+        if rho < MAX_USEFUL_CORRELATION:
+            calls = complete_calls(raced, distribution, np.random.default_rng([seed, i]))
+            curves[stage.name] = reissue_curve(calls, distribution, grid=grid, correlation=rho)
+    return curves

@@ -7,10 +7,10 @@ from kwiken.tail.partial.loss_budget import (
     PartialStudy as PartialStudy,
     fan_outs as fan_outs,
     loss_weights as loss_weights,
+    sequential_costs as sequential_costs,
     shortened as shortened,
     study_partial as study_partial,
 )
-from kwiken.tail.partial.loss_costs import sequential_costs as sequential_costs
 from kwiken.tail.partial.responders import Responders as Responders
 from kwiken.tail.partial.stop_rules import StopRule as StopRule, apply_rule as apply_rule
 from kwiken.tail.partial.tuning import (

@@ -22,7 +22,6 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan import PartialPolicy
 from kwiken.model.profile import Profile, StageProfile, call_distribution, complete_calls
 from kwiken.tail.apportion import Allocation, Rows, likely_mean, sumvar, tightened
-from kwiken.tail.partial.loss_costs import independent_costs, sequential_costs
 from kwiken.tail.partial.loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
@@ -37,6 +36,7 @@ from kwiken.tail.partial.notes import (
 from kwiken.tail.partial.stop_rules import StopRule
 from kwiken.tail.simulation import cut_at_stop
 
+NO_LOSS = Allocation({}, 0.0, {}, {})
 MIN_VISITS = 50  # visits below which a share of lost answers is not meaningful
 
 
@@ -55,7 +55,7 @@ class PartialStudy:
 
     policies: Mapping[str, PartialPolicy] = field(default_factory=dict)
     curves: Mapping[str, LossCurve] = field(default_factory=dict)
-    allocation: Allocation = field(default_factory=lambda: Allocation({}, 0.0, {}, {}))
+    allocation: Allocation = NO_LOSS
     apportioned: float = 1.0
     weights: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[PartialNote, ...] = ()
@@ -318,3 +318,37 @@ def _idle(name: str, fan_out: FanOut, budget: float) -> LossTooSmall | NoStopRul
     if fan_out.least_loss > budget:
         return LossTooSmall(name, fan_out.requests, budget, float(fan_out.least_loss))
     return NoStopRuleHelps(name)
+
+
+def sequential_costs(stages: Mapping[str, float]) -> dict[str, float]:
+    """Cost of a unit of loss at each stage, where every part is needed: 1 each, not normalised.
+
+    After Kwiken section 5.3.
+
+    The sum of losses bounds the loss of the whole answer from above, so a budget for the sum is safe.
+
+    Args:
+        stages: mapping with the stages' names as keys; its values, for example losses or weights, are
+            ignored.
+    """
+    return dict.fromkeys(stages, 1.0)
+
+
+def independent_costs(weights: Mapping[str, float]) -> dict[str, float]:
+    """Cost of a unit of loss at each stage, where parts count by weight: shares of the weights.
+
+    After Kwiken section 5.3.
+
+    Args:
+        weights: relative part of each stage in the utility of the whole answer, above 0.
+
+    Raises:
+        InputError: for a weight that is not a finite number above 0.
+    """
+    for name, weight in weights.items():
+        if not (np.isfinite(weight) and weight > 0):
+            raise InputError(
+                f"stage {name!r}: its utility weight must be a finite number above 0, not {weight}"
+            )
+    total = sum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}

@@ -53,8 +53,10 @@ class LeverPlanner:
 
     def plan(self, profile: Profile) -> Levers:
         """Plan copies and partial answers."""
-        partial = study_partial(profile, self.budgets.utility_loss, self.partial)
-        calls = shortened(profile, partial.policies, seed=self.partial.seed)
+        partial, calls = PartialStudy(), profile
+        if self.budgets.utility_loss > 0 or self.partial.stages or self.partial.weights:
+            partial = study_partial(profile, self.budgets.utility_loss, self.partial)
+            calls = shortened(profile, partial.policies, seed=self.partial.seed)
         reissues = study_reissues(calls, self.shares, self.budgets.reissue, self.reissue)
         if any(name in reissues.policies for name in partial.curves):
             partial = tuned_with_copies(

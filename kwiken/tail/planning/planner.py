@@ -7,10 +7,9 @@ from dataclasses import replace
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile
-from kwiken.tail.planning.settings import PlanSettings
-from kwiken.tail.planning.study import PlanStudy, study_latencies
+from kwiken.tail.planning.cuts_of_p99 import useless_budget_notes
+from kwiken.tail.planning.study import PlanSettings, PlanStudy, study_latencies
 from kwiken.tail.planning.under_load import plan_under_load
-from kwiken.tail.planning.useless_budget import useless_budget_notes
 from kwiken.tail.queueing.load import QUIET, LoadModel, known_utilisation, load_model
 
 MIN_REQUESTS = 10  # requests below which no quantile is meaningful

@@ -18,6 +18,7 @@ import msgspec
 from kwiken.model.plan import Expected, Intervals, Ladder, Plan, rounded
 from kwiken.model.profile import Profile
 from kwiken.model.service import Reissue
+from kwiken.tail.planning.cuts_of_p99 import no_gain_notes
 from kwiken.tail.planning.notes import (
     CopiesHurtAtHigherLoad,
     CopiesRefused,
@@ -29,7 +30,6 @@ from kwiken.tail.planning.notes import (
     StageLoad,
 )
 from kwiken.tail.planning.study import LoadStudy, PlanStudy
-from kwiken.tail.planning.useless_budget import no_gain_notes
 from kwiken.tail.queueing.load import (
     QUIET,
     CopiesAtLoad,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from kwiken.tail.simulation.block_race import BlockRace as BlockRace
-from kwiken.tail.simulation.bootstrap import (
-    INTERVAL_LEVEL as INTERVAL_LEVEL,
-    BlockBootstrap as BlockBootstrap,
-    interval as interval,
-)
 from kwiken.tail.simulation.common_random_numbers import (
     ROWS as ROWS,
     Choice as Choice,
     PairedSimulation as PairedSimulation,
     smooth_p99 as smooth_p99,
 )
-from kwiken.tail.simulation.expectation import expect as expect
+from kwiken.tail.simulation.expectation import (
+    INTERVAL_LEVEL as INTERVAL_LEVEL,
+    BlockBootstrap as BlockBootstrap,
+    expect as expect,
+    interval as interval,
+)
 from kwiken.tail.simulation.kept_budgets import kept_to as kept_to
 from kwiken.tail.simulation.stage_replay import (
     StageReplay as StageReplay,

@@ -31,7 +31,7 @@ from kwiken.runtime.wire.grpc.messages import (
     stage_answer_of,
     stage_inputs_of,
 )
-from kwiken.runtime.wire.http_server.connection_limit import SHARE_OF_FILES, max_connections
+from kwiken.runtime.wire.http_server.acceptor import SHARE_OF_FILES, max_connections
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.peers.raw_http2 import WINDOW, Http2Client
 from tests.support.runtime.door_processes import MIB, DoorProcess, gateway_process, replica_process

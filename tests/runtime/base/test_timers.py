@@ -11,7 +11,7 @@ import pytest
 import uvloop
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.base.timers import call_after
+from kwiken.runtime.base.event_loop import call_after
 
 LOOPS = pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]

@@ -26,7 +26,7 @@ from kwiken.runtime.decisions import (
 )
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL
-from kwiken.runtime.replica.cpu_meter import CallOverhead, CpuMeter, metered
+from kwiken.runtime.replica.stage_runner import CallOverhead, CpuMeter, metered
 from tests.support.runtime.replicas import plan_of, replicas_of, service_of
 
 LIMITS = Limits(requests=100, always=10)
@@ -296,7 +296,7 @@ def test_burst_always_fits_the_dearest_copy() -> None:
 
 def test_a_call_is_charged_its_share_of_the_cpu_time_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     burnt = iter([1_000_000, 2_500_000, 3_000_000, 5_500_000, 6_000_000])
-    monkeypatch.setattr("kwiken.runtime.replica.cpu_meter.time.thread_time_ns", lambda: next(burnt))
+    monkeypatch.setattr("kwiken.runtime.replica.stage_runner.time.thread_time_ns", lambda: next(burnt))
 
     async def work() -> None:
         return None

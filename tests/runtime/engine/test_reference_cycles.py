@@ -15,7 +15,7 @@ import pytest
 from kwiken.model.plan import CatchUpPolicy, PartialPolicy, Plan
 from kwiken.model.service import Reissue, Service, Stage
 from kwiken.runtime import DeadlineError, HandlerError, LostError, OverloadError, RefusedError, SystemClock
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway import Gateway
 from kwiken.runtime.wire.transport import Call, HttpTransport, LocalTransport, Replica, local_replicas

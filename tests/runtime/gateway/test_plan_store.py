@@ -14,7 +14,7 @@ import pytest
 from kwiken.model.plan import Plan
 from kwiken.runtime import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.gateway.control import Control, PlanStore, SharedPlan, SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of

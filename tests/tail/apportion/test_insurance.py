@@ -10,8 +10,8 @@ import pytest
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile, costs
 from kwiken.tail.apportion import sumvar
-from kwiken.tail.apportion.insurance import insured
-from kwiken.tail.apportion.objectives import with_coins
+from kwiken.tail.apportion.apportioner import insured
+from kwiken.tail.apportion.sum_of_variances import with_coins
 from kwiken.tail.curves import stage_curves
 from kwiken.tail.planning import PlanSettings, study_plan
 

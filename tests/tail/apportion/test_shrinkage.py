@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile, StageProfile
 from kwiken.tail.apportion import sumvar
+from kwiken.tail.apportion.apportioner import Shrinkage
 from kwiken.tail.apportion.notes import GainsMayBeChance
-from kwiken.tail.apportion.shrinkage import Shrinkage
 from kwiken.tail.apportion.sum_of_variances import allocation_of
 from kwiken.tail.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
 from kwiken.tail.planning import PlanSettings, study_plan

@@ -2,7 +2,7 @@
 
 Pure: moments and outcomes in, a replica out. Replicas that fail are ejected for a while that doubles each
 time, then tried with one call (Envoy's outlier detection works alike). A call that failed says nothing about
-latency, and a replica that fails calls which others answer gets a worse score (`outliers.py`): failing fast
+latency, and a replica that fails calls which others answer gets a worse score (`Outliers`): failing fast
 must not look like being fast.
 """
 
@@ -19,6 +19,7 @@ from kwiken.runtime.decisions.choice.rules import (
     MAX_SAMPLE_FACTOR,
     ChoiceContext,
     ChoiceRule,
+    LearningRule,
     LeastBySpeed,
 )
 from kwiken.runtime.wire.transport import Replica, Reply
@@ -43,13 +44,24 @@ class Picker:
         crowded: nodes without headroom, whose replicas get no copies of calls.
     """
 
-    __slots__ = ("_ejected", "_live", "_next_trial", "_outliers", "_rng", "_rule", "_stage", "crowded")
+    __slots__ = (
+        "_ejected",
+        "_learner",
+        "_live",
+        "_next_trial",
+        "_outliers",
+        "_rng",
+        "_rule",
+        "_stage",
+        "crowded",
+    )
 
     def __init__(
         self, replicas: Iterable[Replica], rng: random.Random, rule: ChoiceRule | None = None
     ) -> None:
         self._rng = rng
         self._rule = rule or LeastBySpeed()
+        self._learner = self._rule if isinstance(self._rule, LearningRule) else None
         self._stage = ChoiceContext(rng)
         self._live = [ReplicaState(replica) for replica in replicas]
         self._ejected: list[ReplicaState] = []
@@ -189,7 +201,8 @@ class Picker:
         target.trouble = None
         self._outliers.answered(target.record)
         self._learn(target, took, now)
-        self._rule.answered(target, now, took, reply)
+        if self._learner is not None:
+            self._learner.answered(target, now, took, reply)
         if target.ejected:
             self._readmit(target, now)
 

@@ -19,10 +19,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from math import exp2, inf
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from kwiken.runtime.decisions.choice.outliers import Outliers
-from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.choice.replica_state import Outliers, ReplicaState
 from kwiken.runtime.wire.transport import Reply
 
 MAX_CANDIDATES: Final = 16  # replicas among which one choice is made
@@ -76,6 +75,11 @@ class ChoiceRule(Protocol):
         """
         ...
 
+
+@runtime_checkable
+class LearningRule(ChoiceRule, Protocol):
+    """Rule that learns from answers beyond what the picker keeps of every replica."""
+
     def answered(self, target: ReplicaState, now: float, took: float, reply: Reply) -> None:
         """Learn from an answer, after the estimates of the replica and of the stage have.
 
@@ -113,9 +117,6 @@ class LeastBySpeed:
         latency = expected_latency(target, now, stage.typical or 1.0)
         score = max(latency, silence(target, now)) * (calls_in_flight(target, now) + 1)
         return score * stage.outliers.penalty(target.record, now) if target.record.share else score
-
-    def answered(self, target: ReplicaState, now: float, took: float, reply: Reply) -> None:
-        """Learn nothing more: the picker keeps latencies and reports."""
 
 
 def rotated(live: Sequence[ReplicaState], rng: random.Random) -> Sequence[ReplicaState]:

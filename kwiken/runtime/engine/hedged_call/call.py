@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from kwiken.runtime.base.caller_task import CallerTask
 from kwiken.runtime.base.errors import (
     AttemptTimeoutError,
     DeadlineError,
@@ -22,8 +21,7 @@ from kwiken.runtime.base.errors import (
     UnavailableError,
     UnfitError,
 )
-from kwiken.runtime.base.tasks import cancel_and_wait
-from kwiken.runtime.base.timers import call_after, settle
+from kwiken.runtime.base.event_loop import CallerTask, call_after, cancel_and_wait, settle
 from kwiken.runtime.decisions import (
     COPY,
     FINISH,

@@ -15,8 +15,8 @@ from typing import Final
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan import Plan
 from kwiken.otel.write import DecisionRecord, DecisionSpans
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.gateway.control import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
 from kwiken.runtime.gateway.steering.gateways import NO_ANSWER, Answers, Figures, Gateways
 from kwiken.runtime.gateway.steering.learning import learn

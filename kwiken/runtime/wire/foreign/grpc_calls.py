@@ -17,8 +17,8 @@ from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
 from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.grpc_ends import Operations, answer_of, end_call
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.foreign.grpc_answers import (
     MAX_MESSAGE,
     MAX_VALUES,

@@ -13,8 +13,8 @@ from kwiken.base.errors import DefinitionError, InputError
 from kwiken.model.service import GrpcCall, HttpCall, Service, Stage
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.foreign.http_calls import HttpCaller
 from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
 from kwiken.runtime.wire.tls import OutsideTls

@@ -13,8 +13,8 @@ from kwiken.base.errors import InputError
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, RefusedError
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.grpc_ends import answer_of
-from kwiken.runtime.base.tasks import cancel_and_wait
 from kwiken.runtime.wire.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.wire.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
 from kwiken.runtime.wire.grpc.statuses import failure_of, status_of

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.runtime.wire.http_server.acceptor import listen as listen, reserve as reserve
+    from kwiken.runtime.wire.http_server.acceptor import (
+        listen as listen,
+        max_connections as max_connections,
+        reserve as reserve,
+    )
     from kwiken.runtime.wire.http_server.byte_budget import (
         GATEWAY_SHARE as GATEWAY_SHARE,
         REPLICA_SHARE as REPLICA_SHARE,
@@ -15,7 +19,6 @@ if TYPE_CHECKING:
         ByteBudget as ByteBudget,
         share_of_memory as share_of_memory,
     )
-    from kwiken.runtime.wire.http_server.connection_limit import max_connections as max_connections
     from kwiken.runtime.wire.http_server.http1_server import (
         TEXT as TEXT,
         CallServer as CallServer,

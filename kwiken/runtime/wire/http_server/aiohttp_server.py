@@ -16,8 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.wire.http_server.acceptor import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
-from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from kwiken.runtime.wire.tls import is_tls

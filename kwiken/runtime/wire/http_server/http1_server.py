@@ -14,14 +14,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, cast
 
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen
+from kwiken.runtime.wire.http_server.acceptor import (
+    Acceptor,
+    ConnectionLimit,
+    listen,
+    max_connections,
+    max_lingering,
+)
 from kwiken.runtime.wire.http_server.byte_budget import (
     REPLICA_SHARE,
     UNCOUNTED_BYTES,
     ByteBudget,
     share_of_memory,
 )
-from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit, max_connections, max_lingering
 from kwiken.runtime.wire.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from kwiken.runtime.wire.tls import Certificates, is_tls

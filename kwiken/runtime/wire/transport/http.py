@@ -12,7 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
-from kwiken.runtime.base.tasks import cancel_and_wait
+from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply

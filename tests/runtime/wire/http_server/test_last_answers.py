@@ -10,8 +10,7 @@ import pytest
 import uvloop
 
 from kwiken.runtime.wire.http_server import listen
-from kwiken.runtime.wire.http_server.acceptor import Acceptor
-from kwiken.runtime.wire.http_server.connection_limit import ConnectionLimit
+from kwiken.runtime.wire.http_server.acceptor import Acceptor, ConnectionLimit
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from tests.support.runtime.waiting import until
 

@@ -1,4 +1,4 @@
-"""End-to-end latency and critical paths over a DAG, for many requests (Kwiken sections 2.1 and 5.4)."""
+"""End-to-end latency over a DAG of stages, its critical paths and its percentiles (Kwiken 2.1 and 5.4)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
+from kwiken.model.plan import Ladder
 
 
 class DagNode(Protocol):
@@ -131,3 +132,44 @@ def critical_path(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) -
             last = np.asarray(parents)[np.argmax(times[parents], axis=0)]
             on_path[last[on_path[i]], requests[on_path[i]]] = True
     return on_path
+
+
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+def percentile(latency_ms: Floats, at: float) -> float:
+    """One percentile of latencies, by the rule of `percentiles_of`, milliseconds.
+
+    Args:
+        latency_ms: (n,) latencies of calls or requests, milliseconds, one or more.
+        at: percentile, from 0 to 100.
+    """
+    return float(np.percentile(latency_ms, at))
+
+
+def percentiles_of(latency_ms: Floats, at: Sequence[float]) -> list[float]:
+    """Percentiles of latencies, milliseconds, by the rule of all verbs that show percentiles of requests.
+
+    The n latencies in rising order stand at the percentiles 0, 100/(n-1), ..., 100. Between two of them the
+    percentile is interpolated linearly.
+
+    Args:
+        latency_ms: (n,) latencies of calls or requests, milliseconds, one or more.
+        at: percentiles, each from 0 to 100.
+    """
+    return [float(each) for each in np.percentile(latency_ms, at)]
+
+
+def ladder(latency_ms: Floats) -> Ladder:
+    """Ladder of latency percentiles, milliseconds: p50, p90, p95, p99, p99.9.
+
+    Args:
+        latency_ms: (n,) latencies of requests, milliseconds.
+
+    Raises:
+        InputError: when there are none.
+    """
+    if not len(latency_ms):
+        raise InputError("there are no requests")
+    p50, p90, p95, p99, p999 = percentiles_of(latency_ms, PERCENTILES)
+    return Ladder(p50_ms=p50, p90_ms=p90, p95_ms=p95, p99_ms=p99, p999_ms=p999)
