@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.placement.bench_place import cluster, workload
 from kwiken.allocator.placement import Caution, NodeLedger, PlacementRequest, Sizing, request_for
-from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
+from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.lab.fleet import SCENARIOS, simulate
 
 SCENARIO = "cloud-low"  # 1,000 servers, 2,500 workloads

@@ -22,7 +22,7 @@ from kwiken.allocator.placement import (
     admit_all,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
+from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import (
     SOURCES,
     Estimate,

@@ -34,8 +34,8 @@ from kwiken.allocator.placement import (
     document,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.provisioning import NodeRenter, prices_from_toml
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import (
     SOURCES,
     Estimate,

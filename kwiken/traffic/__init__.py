@@ -22,13 +22,13 @@ from kwiken.traffic.generator import (
     generate_counts as generate_counts,
     generate_events as generate_events,
 )
-from kwiken.traffic.judgement import TrafficJudgement as TrafficJudgement, judge as judge
 from kwiken.traffic.learning import learn as learn
 from kwiken.traffic.maps import (
     MapLevel as MapLevel,
     TrafficMap as TrafficMap,
     levels_of as levels_of,
 )
+from kwiken.traffic.model_judgement import TrafficJudgement as TrafficJudgement, judge as judge
 from kwiken.traffic.temporal import (
     CurveFamily as CurveFamily,
     TemporalModel as TemporalModel,

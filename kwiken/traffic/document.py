@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 from kwiken.traffic.flows import (
     MAX_BIN_S,
     MAX_ENDPOINTS,
@@ -107,9 +107,8 @@ class TrafficModel(_Struct, frozen=True, kw_only=True):
                 version.
         """
         raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-        version = raw.get("version", VERSION) if isinstance(raw, dict) else VERSION
-        if version != VERSION or isinstance(version, bool | float):
-            raise InputError(f"version must be {VERSION}, not {version!r}", where=where)
+        if isinstance(raw, dict):
+            check_version(raw.get("version", VERSION), VERSION, where=where)
         found = convert(raw, cls, where=where)
         _check(found, where)
         return found

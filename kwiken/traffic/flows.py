@@ -18,7 +18,6 @@ MAX_PAIRS: Final = 4_000_000
 MAX_BINS: Final = 1_000_000
 MAX_INSTANT_S: Final = 4e9  # seconds since 1970, the year 2096
 MAX_BIN_S: Final = 366 * 86_400.0
-MAX_AMOUNT: Final = 1e18  # calls or bytes of one transfer
 OUTSIDE: Final = "(outside)"  # name of the one endpoint that stands for all that is not known
 _Name = Annotated[str, msgspec.Meta(max_length=500)]
 

@@ -10,7 +10,7 @@ import yaml
 
 from kwiken import Service
 from kwiken.allocator.placement import PLACED_GATE, NodeLedger, Placement, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.base.errors import InputError
 from kwiken.export.deployments import (

@@ -129,7 +129,7 @@ def test_a_class_that_is_no_label_is_refused() -> None:
     [
         ("{}", "is no provision"),
         ("[", "broken JSON"),
-        ('{"offers": [], "prices_of": ""}', "version: must be 1"),
+        ('{"offers": [], "prices_of": ""}', "version must be 1"),
     ],
 )
 def test_other_documents_are_refused(text: str, words: str) -> None:

@@ -119,7 +119,7 @@ def test_what_kubernetes_does_not_take_is_refused() -> None:
     [
         ("{}", "is no document of lines"),
         ("[", "broken JSON"),
-        ('{"version": 2, "source": "", "lines": []}', "version: must be 1"),
+        ('{"version": 2, "source": "", "lines": []}', "version must be 1"),
         ('{"version": 1, "source": "", "lines": []}', "lines"),
         ('{"version": 1, "source": "", "lines": [{"name": "a"}]}', "missing"),
     ],

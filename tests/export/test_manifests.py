@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kwiken.allocator.placement import Cluster, Node, NodeLedger, Placement, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.base.errors import InputError
 from kwiken.export.placements import MANIFESTS

@@ -48,7 +48,7 @@ PACKAGES: Final = (
     "kwiken.export.plans",
     "kwiken.allocator.workloads",
     "kwiken.allocator.placement",
-    "kwiken.allocator.placement.schedulers",
+    "kwiken.allocator.schedulers",
     "kwiken.lab.reproduction",
     "kwiken.otel",
     "kwiken.runtime",

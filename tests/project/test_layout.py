@@ -212,6 +212,24 @@ def test_no_file_is_in_a_circle_of_imports() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
+def room_of(module: str) -> str:
+    """Room of a module: the folder or module at the second level of `kwiken/`."""
+    return ".".join(module.split(".")[:3])
+
+
+def test_no_room_is_in_a_circle_of_imports() -> None:
+    """Faces are left out: they only pass names on."""
+    graph: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        if room_of(module) != module or path.name != "__init__.py":
+            targets = {room_of(target) for _, target, _ in imported(path)}
+            graph.setdefault(room_of(module), set()).update(targets - {room_of(module)})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
 def test_folders_are_small() -> None:
     def offences() -> Iterator[str]:
         for tree_of_rooms in (CODE, ROOT / "benchmarks", ROOT / "tests" / "support"):

@@ -19,7 +19,7 @@ import numpy as np
 from kwiken.allocator.distance.crossing import Crossings
 from kwiken.allocator.distance.demand import TrafficDemand
 from kwiken.allocator.placement import Newcomer, Scheduler, Sizing
-from kwiken.allocator.placement.schedulers import choose_by_price
+from kwiken.allocator.schedulers import choose_by_price
 
 SEED: Final = 0  # the same placement each time
 KICKS: Final = 60  # times that workloads are thrown into other zones

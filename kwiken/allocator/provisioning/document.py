@@ -28,7 +28,7 @@ from kwiken.allocator.provisioning.strategies import (
     paid,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 
 PROVISION_VERSION: Final = 1
 MAX_PROVISION_BYTES: Final = 16 << 20  # of a document
@@ -183,8 +183,7 @@ class Provision(_Struct, frozen=True, kw_only=True):
         raw = parse_json(text, where=where, max_bytes=MAX_PROVISION_BYTES)
         if not isinstance(raw, dict) or "offers" not in raw or "prices_of" not in raw:
             raise InputError("is no provision; kwiken provision -o writes one", where=where)
-        if raw.get("version") != PROVISION_VERSION:
-            raise InputError(f"version: must be {PROVISION_VERSION}, not {raw.get('version')!r}", where=where)
+        check_version(raw.get("version"), PROVISION_VERSION, where=where)
         return convert(raw, Provision, where=where)
 
 

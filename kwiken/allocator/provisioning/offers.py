@@ -119,11 +119,6 @@ class NodeOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Price of one core in an hour, in the currency's unit."""
         return self.price_per_hour / self.cores
 
-    @property
-    def boot_h(self) -> float:
-        """Boot time in units of hours."""
-        return self.boot_s / 3600.0
-
 
 def _between(name: str, value: float, least: float, most: float) -> None:
     """Raise ValueError unless a value is within bounds; NaN fails too."""

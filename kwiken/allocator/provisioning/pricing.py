@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,17 +86,6 @@ def break_even_weeks(ratio: float, cores: float, cores_on_demand: float) -> floa
     return WEEKS_PER_YEAR / ratio * cores / cores_on_demand
 
 
-def break_even_ratio(reserved_cores: float, base_cores: float, rented_cores: float) -> float:
-    """Ratio of prices at which reserving for the peak costs as much as a hybrid by the hour.
-
-    Args:
-        reserved_cores: number of cores reserved for the peak.
-        base_cores: number of cores that the hybrid reserves.
-        rented_cores: mean number of cores that the hybrid rents.
-    """
-    return (reserved_cores - base_cores) / rented_cores
-
-
 def sustained_use_factor(share: float) -> float:
     """Net price of a node used for a share of the month, as a factor of the base price.
 
@@ -113,16 +102,3 @@ def sustained_use_factor(share: float) -> float:
         paid += price * part
         left -= part
     return paid / share
-
-
-def sustained_use_cost(usage: Sequence[float], price_per_month: float) -> float:
-    """Cost of nodes of a type in a month, by their pooled usage.
-
-    Args:
-        usage: share of the month for which each node was up, 0 to 1.
-        price_per_month: cost of one node for a whole month at the base price.
-    """
-    total = sum(usage)
-    whole = int(total)
-    parts = [1.0] * whole + ([total - whole] if total > whole else [])
-    return sum(part * sustained_use_factor(part) for part in parts) * price_per_month

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 
 LINES_VERSION: Final = 1
 MAX_LINES_BYTES: Final = 16 << 20  # of a document
@@ -86,8 +86,7 @@ class LinesDocument(_Struct, frozen=True, kw_only=True):
         raw = parse_json(text, where=where, max_bytes=MAX_LINES_BYTES)
         if not isinstance(raw, dict) or "lines" not in raw:
             raise InputError("is no document of lines; kwiken place --lines writes one", where=where)
-        if raw.get("version") != LINES_VERSION:
-            raise InputError(f"version: must be {LINES_VERSION}, not {raw.get('version')!r}", where=where)
+        check_version(raw.get("version"), LINES_VERSION, where=where)
         found = convert(raw, LinesDocument, where=where)
         for kind, names in (
             ("line", [line.name for line in found.lines]),

@@ -25,7 +25,7 @@ from kwiken.allocator.placement import (
     nodes_from_toml,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import profiles_from_json, profiles_to_json, workloads_from_toml
 from kwiken.apps.demo_place.outcome import (
     DemoPlaceResult,

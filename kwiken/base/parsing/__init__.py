@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from kwiken.base.parsing.strict_json import convert as convert, parse_json as parse_json, to_str as to_str
+    from kwiken.base.parsing.strict_json import (
+        check_version as check_version,
+        convert as convert,
+        parse_json as parse_json,
+        to_str as to_str,
+    )
     from kwiken.base.parsing.strict_toml import parse_toml as parse_toml
     from kwiken.base.parsing.strict_yaml import parse_yaml as parse_yaml
 

@@ -115,6 +115,21 @@ def convert(raw: Any, kind: type[S], *, where: str) -> S:
         raise InputError("is nested too deep", where=where) from error
 
 
+def check_version(found: object, version: int, *, where: str) -> None:
+    """Check the version of a document's format, before the document is converted.
+
+    Args:
+        found: value of the field `version`, as it was parsed.
+        version: version that is read.
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: for any other value; true and 1.0 are no versions.
+    """
+    if found != version or isinstance(found, bool | float):
+        raise InputError(f"version must be {version}, not {found!r}", where=where)
+
+
 def field_error(error: msgspec.ValidationError) -> str:
     """Message of a msgspec error with the field in front instead of a path at the end."""
     message = str(error).replace("Object contains unknown", "unknown").replace("Object missing", "missing")

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 
 JOBS_VERSION: Final = 1
 MAX_JOBS_BYTES: Final = 1 << 30  # of a document
@@ -231,9 +231,7 @@ class BatchJobs(_Struct, frozen=True, kw_only=True):
                 f"has the field {strange!r}, so it is no document of jobs; kwiken batch fit -o writes one",
                 where=where,
             )
-        version = raw.get("version")
-        if version != JOBS_VERSION or isinstance(version, bool | float):
-            raise InputError(f"version: must be {JOBS_VERSION}, not {version!r}", where=where)
+        check_version(raw.get("version"), JOBS_VERSION, where=where)
         found = convert(raw, cls, where=where)
         if len(found.jobs) > MAX_JOBS:
             raise InputError(f"holds {len(found.jobs)} jobs; {MAX_JOBS} is the most", where=where)

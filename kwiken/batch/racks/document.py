@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 from kwiken.batch.racks.data_places import place_data
 from kwiken.batch.racks.planning import PlannedRacks
 from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_PLANNED_S, MAX_RACKS
@@ -88,9 +88,7 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         raw = parse_json(text, where=where, max_bytes=MAX_RACK_PLAN)
         if not isinstance(raw, dict) or "minimise" not in raw:
             raise InputError("is no plan of racks; kwiken batch plan -o writes one", where=where)
-        version = raw.get("version")
-        if version != RACK_PLAN_VERSION or isinstance(version, bool | float):
-            raise InputError(f"version: must be {RACK_PLAN_VERSION}, not {version!r}", where=where)
+        check_version(raw.get("version"), RACK_PLAN_VERSION, where=where)
         found = convert(raw, cls, where=where)
         known, names = set(found.racks), set()
         for place, job in enumerate(found.jobs):

@@ -194,7 +194,7 @@ def command(
     running = None if beside is None else _load_placement(beside)
     plan = None if plan_file is None else load_plan(plan_file)
     from kwiken.allocator.placement import Caution, explain_placement, nodes_from_toml
-    from kwiken.allocator.placement.schedulers import scheduler
+    from kwiken.allocator.schedulers import scheduler
     from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
 
     cluster = nodes_from_toml(texts[0], where=nodes)
@@ -322,7 +322,7 @@ def _check_sampled(
 def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> dict[str, AddedNodes | None]:
     """What would make room for each workload that waits, the highest priority first."""
     from kwiken.allocator.placement import nodes_to_add
-    from kwiken.allocator.placement.schedulers import scheduler
+    from kwiken.allocator.schedulers import scheduler
 
     best_effort = {one.request.name for one in admissions if one.request.workload.best_effort}
     # The exact scheduler moves nothing that runs, and takes seconds for each trial.
@@ -390,7 +390,7 @@ def _place(
     chosen: Scheduler | None = None,
 ) -> tuple[list[PlacedOrNot], NodeLedger, Placement]:
     from kwiken.allocator.placement import NodeLedger, admit_all, document, resume
-    from kwiken.allocator.placement.schedulers import scheduler
+    from kwiken.allocator.schedulers import scheduler
 
     ledger = NodeLedger(cluster)
     there = [] if running is None else resume(running, {one.name: one for one in requests}, ledger)

@@ -24,7 +24,6 @@ import msgspec
 import numpy as np
 
 from kwiken.allocator.placement import Cluster, PlacementRequest
-from kwiken.allocator.placement.schedulers import DEFAULT_GUARANTEE, SampledScheduler
 from kwiken.allocator.sampling import (
     ArrivalPlacer,
     Guarantee,
@@ -38,6 +37,7 @@ from kwiken.allocator.sampling import (
     restore,
     sampled_kind,
 )
+from kwiken.allocator.schedulers import DEFAULT_GUARANTEE, SampledScheduler
 from kwiken.apps.console import note, print_json, say
 from kwiken.base.errors import InputError
 from kwiken.base.machine import open_own, read_file

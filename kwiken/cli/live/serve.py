@@ -9,6 +9,7 @@ import click
 
 from kwiken.apps.console import note
 from kwiken.base.errors import InputError
+from kwiken.cli.live.gateway import AutopilotSettings, autopilot_command, autopilot_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -21,7 +22,6 @@ from kwiken.cli.live.server_options import (
     trace_options,
 )
 from kwiken.cli.shared import load_service
-from kwiken.cli.steering import AutopilotSettings, autopilot_command, autopilot_options
 
 if TYPE_CHECKING:
     from kwiken.model.service import Service

@@ -16,6 +16,7 @@ import click
 
 from kwiken.apps.console import note, say
 from kwiken.base.errors import DefinitionError, InputError
+from kwiken.cli.live.gateway import AutopilotSettings, autopilot_command, autopilot_options, steered
 from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes, placement_options
 from kwiken.cli.live.server_options import (
     MAX_PORT,
@@ -30,7 +31,6 @@ from kwiken.cli.live.server_options import (
     transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service
-from kwiken.cli.steering import AutopilotSettings, autopilot_command, autopilot_options, steered
 from kwiken.runtime.base.log_events import Event, about
 
 if TYPE_CHECKING:

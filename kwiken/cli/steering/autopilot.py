@@ -16,9 +16,8 @@ import click
 
 from kwiken.apps.console import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import token_file_option, token_of
+from kwiken.cli.live.gateway import AUTOPILOT_BUDGET, token_file_option, token_of
 from kwiken.cli.shared import Real, json_option, needs_extra, service_name
-from kwiken.cli.steering.options import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 @click.option(
     "--budget",
     type=Real(0, 1, above=True),
-    default=DEFAULT_BUDGET,
+    default=AUTOPILOT_BUDGET,
     show_default=True,
     help="Reissue budget that no plan exceeds, as a share of all work.",
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.lab.cloud.settings import FULL
 
 PERCENTILES = (5.0, 25.0, 75.0, 95.0)
 
@@ -100,8 +99,3 @@ class CloudOutcome:
         """Mean share of the reserved cores that are allocated, from minute 20 to 120."""
         kept = [share for at, share in self.utilisation if 1200 <= at <= 7200]  # noqa: PLR2004 - seconds
         return float(np.mean(kept)) if kept else 0.0
-
-    @property
-    def reserved_servers(self) -> int:
-        """Number of full servers that are reserved."""
-        return round(self.reserved_cores / FULL)

@@ -34,9 +34,6 @@ class CloudStrategy(StrEnum):
         return self in {CloudStrategy.HF, CloudStrategy.HM}
 
 
-STRATEGIES: Final = tuple(CloudStrategy)
-
-
 class Keeping(StrEnum):
     """Rule for idle nodes.
 

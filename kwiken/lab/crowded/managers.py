@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler, Sizing
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.base.arrays import Floats
 from kwiken.lab.crowded.knowledge import Insight
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.lab.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
 from kwiken.lab.fleet.simulator import DETECTION_S, FleetOutcome, FleetSimulation, Manager
 from kwiken.lab.fleet.world import World

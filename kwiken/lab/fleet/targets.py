@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import ROUNDING, SOURCE_CAUTION, request_for
-from kwiken.allocator.placement.schedulers import reservation
+from kwiken.allocator.schedulers import reservation
 from kwiken.allocator.workloads import Size, Target, Workload
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import Behaviour

@@ -21,7 +21,6 @@ from kwiken.lab.racks.flows import FlowTable, max_min_rates
 from kwiken.lab.racks.schedulers import JobPlace, JobScheduler
 
 Rates = Callable[[FlowTable, Floats, float], Floats]
-GRAIN: Final = 1e-3  # events within this share of the mean time between arrivals or tasks happen at once
 MAJORITY: Final = 0.5  # of a job's racks that may be lost before its hints are ignored
 LEAST_RATE: Final = 1e-6  # of a flow, bytes per second; less is standing still
 LEAST_BYTES: Final = 1.0  # of a flow; less counts as fetched

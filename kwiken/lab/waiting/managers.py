@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kwiken.allocator.placement import Scheduler
-from kwiken.allocator.placement.schedulers import ParagonScheduler, scheduler
+from kwiken.allocator.schedulers import ParagonScheduler, scheduler
 from kwiken.allocator.waiting import CLASSES, LineOrder, Slack, SwitchRule
 from kwiken.lab.fleet import Knowledge
 from kwiken.lab.waiting.rules import OVERSOLD

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.service import Reissue, Service
 
@@ -360,9 +360,7 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
 
 def _check_parts(raw: dict[str, Any], *, where: str) -> None:
     """Check the version, then each stage and cost alone, so that errors name the stage."""
-    version = raw.get("version", VERSION)
-    if version != VERSION or isinstance(version, bool | float):
-        raise InputError(f"version must be {VERSION}, not {version!r}", where=where)
+    check_version(raw.get("version", VERSION), VERSION, where=where)
     stages = raw.get("stages")
     for name, stage in stages.items() if isinstance(stages, dict) else ():
         convert(stage, StagePlan, where=f"{where}: stage {name!r}")

@@ -14,7 +14,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
-from kwiken.base.parsing import convert, parse_json, to_str
+from kwiken.base.parsing import check_version, convert, parse_json, to_str
 from kwiken.model.service.document_lines import DocumentLines
 from kwiken.model.service.remote import Remote
 from kwiken.model.service.request_kinds import RequestKinds
@@ -85,8 +85,7 @@ def service_from_dict(raw: Any, *, where: str = "service") -> Service:
 def _service(raw: Any, source: DocumentLines) -> Service:
     if not isinstance(raw, dict):
         raise InputError(f"must hold an object with the fields {_listed(_FIELDS)}", where=source.at())
-    if raw.get("version") != VERSION or not isinstance(raw["version"], int):
-        raise InputError(f"version must be {VERSION}, not {raw.get('version')!r}", where=source.at("version"))
+    check_version(raw.get("version"), VERSION, where=source.at("version"))
     for field in raw.keys() - _FIELDS:
         raise InputError(f"unknown field {field!r}; known: {_listed(_FIELDS)}", where=source.at(field))
     for field in _NEEDED - raw.keys():

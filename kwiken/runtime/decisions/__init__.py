@@ -11,6 +11,12 @@ from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from kwiken.runtime.decisions.admission import Admission as Admission, Limits as Limits
+    from kwiken.runtime.decisions.budget_ledger import (
+        Hold as Hold,
+        Ledger as Ledger,
+        RequestBudget as RequestBudget,
+        RetryAccount as RetryAccount,
+    )
     from kwiken.runtime.decisions.choice import ReplicaState as ReplicaState
     from kwiken.runtime.decisions.compiled_stage import (
         CompiledStage as CompiledStage,
@@ -23,12 +29,6 @@ if TYPE_CHECKING:
         LatencyHistogram as LatencyHistogram,
         RecentLatencies as RecentLatencies,
         TracedLatency as TracedLatency,
-    )
-    from kwiken.runtime.decisions.ledger import (
-        Hold as Hold,
-        Ledger as Ledger,
-        RequestBudget as RequestBudget,
-        RetryAccount as RetryAccount,
     )
     from kwiken.runtime.decisions.lines import (
         KindLine as KindLine,

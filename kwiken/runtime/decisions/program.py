@@ -15,8 +15,8 @@ from kwiken.model.plan import (
     Plan,
 )
 from kwiken.model.service import Reissue, Service, Stage
+from kwiken.runtime.decisions.budget_ledger import Ledger
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
-from kwiken.runtime.decisions.ledger import Ledger
 from kwiken.runtime.decisions.stage_state import StageState
 
 LATE_LEVELS = 1  # priority levels that a call of a late request gains

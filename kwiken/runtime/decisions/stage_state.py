@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from kwiken.model.plan import Account
+from kwiken.runtime.decisions.budget_ledger import RetryAccount
 from kwiken.runtime.decisions.choice import Picker
 from kwiken.runtime.decisions.delays import UsualLatency
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
-from kwiken.runtime.decisions.ledger import RetryAccount
 from kwiken.runtime.wire.transport import Replica
 
 RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Final
 
 from kwiken.runtime.base.event_loop import settle
+from kwiken.runtime.decisions.lines import SECONDS_PER_LEVEL
 
-SECONDS_PER_LEVEL: Final = 1.0  # earlier arrival that one level of priority is worth
 MAX_QUICK_STEP_S: Final = 0.0002  # a first step shorter than this lets hardly any call queue up
 
 

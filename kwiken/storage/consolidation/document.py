@@ -26,8 +26,6 @@ _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-_Point = tuple[_Share, _Positive]
-
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pass

@@ -20,7 +20,6 @@ MAX_ROWS: Final = 2_000_000  # of any table of the document
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _Real = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
-_Reals = Annotated[list[_Real], msgspec.Meta(max_length=10_000)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 

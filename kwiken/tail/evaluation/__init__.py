@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kwiken.tail.evaluation.blocks import judge_blocks as judge_blocks
 from kwiken.tail.evaluation.compared_plans import EVEN as EVEN, HINDSIGHT as HINDSIGHT, PLAN as PLAN
-from kwiken.tail.evaluation.judgement import Arm as Arm, Judgement as Judgement
 from kwiken.tail.evaluation.later_requests import judge as judge, judge_recordings as judge_recordings
+from kwiken.tail.evaluation.plan_judgement import Arm as Arm, Judgement as Judgement
 from kwiken.tail.evaluation.tried_plan import (
     MIN_TRIED as MIN_TRIED,
     corrected as corrected,

@@ -10,7 +10,6 @@ from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.plan import Budgets, LedgerTerms
 from kwiken.model.profile import CostModel, Profile, part_of
-from kwiken.tail.evaluation.judgement import Judgement
 from kwiken.tail.evaluation.later_requests import (
     CORRELATIONS,
     MIN_REQUESTS,
@@ -18,6 +17,7 @@ from kwiken.tail.evaluation.later_requests import (
     compared,
     judge_segments,
 )
+from kwiken.tail.evaluation.plan_judgement import Judgement
 from kwiken.tail.planning import PlanSettings, study_plan
 
 MIN_BLOCKS = 2

@@ -18,7 +18,7 @@ from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder, LedgerTerms, Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.evaluation.compared_plans import PLAN, rivals
-from kwiken.tail.evaluation.judgement import Arm, Cut, Judgement, Outcome, Stretch
+from kwiken.tail.evaluation.plan_judgement import Arm, Cut, Judgement, Outcome, Stretch
 from kwiken.tail.simulation import BlockBootstrap, interval, kept_to, replay
 
 CORRELATIONS: tuple[float | None, ...] = (None, 0.5)  # of copies with their calls, at which plans are judged

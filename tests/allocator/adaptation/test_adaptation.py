@@ -21,7 +21,7 @@ from kwiken.allocator.adaptation import (
 )
 from kwiken.allocator.adaptation.watch import COOL_DOWN_S, REGRET_S, Need, WorkloadWatch
 from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from tests.support.runtime.clusters import cluster, profile, requested
 

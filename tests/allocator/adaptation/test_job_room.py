@@ -6,7 +6,7 @@ import pytest
 
 from kwiken.allocator.adaptation import Adaptation, JobRoom
 from kwiken.allocator.placement import NodeLedger, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 
 

@@ -19,7 +19,7 @@ from kwiken.allocator.adaptation import (
 )
 from kwiken.allocator.packing import LateCount
 from kwiken.allocator.placement import Cluster, NodeLedger, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 

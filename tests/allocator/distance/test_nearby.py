@@ -10,7 +10,7 @@ import pytest
 from benchmarks.placement.joint.instances import FAMILIES, Family, cluster_of, instance
 from kwiken.allocator.distance import Crossings, NearbyScheduler, TrafficDemand
 from kwiken.allocator.placement import NodeLedger, PlacedOrNot, admit_all
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.traffic import TrafficUnit
 

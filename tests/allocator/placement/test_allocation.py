@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import NodeLedger, Sizing, by_cost, by_quality, contention_on, walk
 from kwiken.allocator.placement.quality import contention_loss
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.arrays import Floats, Ints
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

@@ -16,7 +16,7 @@ from kwiken.allocator.placement import (
     admit_all,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Measure, Target, Workload
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, profile

@@ -19,7 +19,7 @@ from kwiken.allocator.placement import (
     trim,
 )
 from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
-from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler
+from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

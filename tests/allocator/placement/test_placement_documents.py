@@ -21,7 +21,7 @@ from kwiken.allocator.placement import (
     nodes_from_toml,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Measure
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, profile, requested, workload

@@ -10,8 +10,6 @@ from kwiken.allocator.provisioning import Commitment, NodeOffer, Terms, break_ev
 from kwiken.allocator.provisioning.pricing import (
     best_by_weeks,
     bill,
-    break_even_ratio,
-    sustained_use_cost,
     sustained_use_factor,
 )
 from kwiken.allocator.provisioning.retention import idle_gaps_s, retention_cost_s, ski_rental_s
@@ -29,7 +27,6 @@ OFFER = NodeOffer(
 
 def test_break_evens_are_those_of_the_specification() -> None:
     assert break_even_weeks(2.74, 210, 221) == pytest.approx(18.1, abs=0.1)
-    assert break_even_ratio(1410, 210, 400) == pytest.approx(3.0)
     assert break_even_weeks(2.74, 1200, 400) == pytest.approx(57, abs=0.2)
     assert break_even_weeks(2.74, 800, 759) == pytest.approx(20, abs=0.1)
     assert break_even_weeks(2.74, 280, 213) == pytest.approx(25, abs=0.1)
@@ -50,11 +47,6 @@ def test_the_cheapest_changes_with_the_weeks() -> None:
 @pytest.mark.parametrize(("share", "factor"), [(0.25, 1.0), (0.5, 0.9), (0.75, 0.8), (1.0, 0.7)])
 def test_sustained_use(share: float, factor: float) -> None:
     assert sustained_use_factor(share) == pytest.approx(factor)
-
-
-def test_sustained_use_is_pooled() -> None:
-    assert sustained_use_cost([0.5, 0.5], 1.0) == pytest.approx(sustained_use_cost([1.0], 1.0))
-    assert sustained_use_cost([0.25, 0.25], 1.0) == pytest.approx(0.5 * 0.9)
 
 
 @pytest.mark.parametrize(("up_s", "billed_s"), [(0.0, 60), (59.2, 60), (60.2, 61), (3600.0, 3600)])

@@ -19,7 +19,7 @@ from kwiken.allocator.placement import (
     nodes_from_toml,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import (
     SOURCES,
     Estimate,

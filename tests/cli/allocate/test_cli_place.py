@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kwiken.allocator.placement import Placement, nodes_from_toml
-from kwiken.allocator.placement.schedulers import SCHEDULERS
+from kwiken.allocator.schedulers import SCHEDULERS
 from kwiken.allocator.waiting import LinesDocument
 from kwiken.cli.allocate import place
 from tests.support.project.commands import ROOT, refused, run

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.placement import SOURCE_CAUTION, Cluster, Node, NodeClass, PlacementRequest, request_for
-from kwiken.allocator.placement.schedulers import reservation, scheduler
+from kwiken.allocator.schedulers import reservation, scheduler
 from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet.application_world import applications

@@ -17,7 +17,7 @@ import pytest
 
 from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
 from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, admit_all, document, request_for
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread, Target, Workload
 from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
 from kwiken.runtime.node_classes import NodeLimits

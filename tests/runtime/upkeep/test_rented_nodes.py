@@ -17,8 +17,8 @@ import pytest
 
 from kwiken.allocator.adaptation import WINDOW_S, Adaptation
 from kwiken.allocator.placement import NodeLedger, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.provisioning import NodeRenter, RentalState, prices_from_toml
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.cli.shared import load_service
 from kwiken.runtime.cluster import Cluster, EmulatedNode, ReplicaPlace

@@ -14,7 +14,7 @@ import pytest
 
 from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.placement import NodeLedger, admit_all, document
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
 from kwiken.runtime.node_classes import NodeLimits

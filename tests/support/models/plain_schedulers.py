@@ -16,10 +16,10 @@ from kwiken.allocator.placement import (
     contention_on,
     walk,
 )
-from kwiken.allocator.placement.schedulers.baselines import reservation
-from kwiken.allocator.placement.schedulers.joint_improvement import put
-from kwiken.allocator.placement.schedulers.paragon import _tolerable
-from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.joint_improvement import put
+from kwiken.allocator.schedulers.paragon import _tolerable
+from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.allocator.workloads import Spread
 
 

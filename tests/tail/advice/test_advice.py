@@ -30,7 +30,7 @@ from kwiken.tail.advice import (
 )
 from kwiken.tail.advice.worth import useful_plan
 from kwiken.tail.evaluation import Judgement, judge
-from kwiken.tail.evaluation.judgement import Cut
+from kwiken.tail.evaluation.plan_judgement import Cut
 from kwiken.tail.planning import PlanSettings
 from tests.support.models.profiles import small_profile
 

@@ -6,7 +6,7 @@ from kwiken.apps.report.charts.curves import CurveView as CurveView, draw_curve 
 from kwiken.apps.report.charts.dag import MAX_BOXES as MAX_BOXES, StageBox as StageBox, draw_dag as draw_dag
 from kwiken.apps.report.charts.gantt import GanttRequest as GanttRequest, draw_gantt as draw_gantt
 from kwiken.apps.report.charts.heat_map import LEGEND as LEGEND, draw_heat as draw_heat
-from kwiken.apps.report.charts.judgement import (
+from kwiken.apps.report.charts.judgement_chart import (
     JUDGEMENT_LEGEND as JUDGEMENT_LEGEND,
     draw_judgement as draw_judgement,
 )

@@ -1,4 +1,4 @@
-"""Client of a running gateway for the verbs: requests to its control routes, and its status."""
+"""Client of a running gateway for the verbs: its control routes, its status, and an autopilot beside it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from kwiken.cli.live.gateway.autopilot_beside import (
+        AUTOPILOT_BUDGET as AUTOPILOT_BUDGET,
+        AutopilotSettings as AutopilotSettings,
+        autopilot_command as autopilot_command,
+        autopilot_options as autopilot_options,
+        steered as steered,
+    )
     from kwiken.cli.live.gateway.client import NO_ANSWER as NO_ANSWER, request_control as request_control
     from kwiken.cli.live.gateway.figures import figures_of as figures_of
     from kwiken.cli.live.gateway.remote import (

@@ -81,7 +81,8 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
     """
     return [
         (
-            each["replica"].partition(" at ")[0],  # a foreign one is named by its address, which has a column
+            # A replica elsewhere is named by its address, which has a column of its own.
+            each["replica"].removesuffix(f" at {each['address']}"),
             number(each["pid"]),
             state_of(each),
             number(each["inflight"]),

@@ -16,8 +16,8 @@ from kwiken.allocator.placement import (
     nodes_from_toml,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
 from kwiken.allocator.provisioning import NodeRenter, prices_from_toml
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Workload, profiles_from_json, workloads_from_toml
 from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError

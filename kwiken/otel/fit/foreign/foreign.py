@@ -13,7 +13,7 @@ from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.calls import build
 from kwiken.otel.fit.foreign.callees import Callees
-from kwiken.otel.fit.foreign.child_calls import Children
+from kwiken.otel.fit.foreign.calls_by_stage import Children
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, Step, stages_below
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below

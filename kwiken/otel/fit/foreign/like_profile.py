@@ -10,7 +10,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.profile import Origin, Profile, StageProfile
 from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
 from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
-from kwiken.otel.fit.foreign.child_calls import LOOP, Calls, Children, merged_loops, sorted_out
+from kwiken.otel.fit.foreign.calls_by_stage import LOOP, Calls, Children, merged_loops, sorted_out
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.read import Ints

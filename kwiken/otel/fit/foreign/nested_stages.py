@@ -21,7 +21,7 @@ from kwiken.otel.fit.calls import (
     reduction,
 )
 from kwiken.otel.fit.foreign.callees import Callees
-from kwiken.otel.fit.foreign.child_calls import (
+from kwiken.otel.fit.foreign.calls_by_stage import (
     LOOP,
     Calls,
     Children,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kwiken.runtime.decisions.lines.request_lines import (
+    SECONDS_PER_LEVEL as SECONDS_PER_LEVEL,
     KindLine as KindLine,
     RequestLines as RequestLines,
     Ticket as Ticket,

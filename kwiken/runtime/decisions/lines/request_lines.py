@@ -21,7 +21,9 @@ from kwiken.model.service import OTHER
 from kwiken.runtime.decisions.lines.concurrency import ConcurrencyLearner
 
 MAX_KINDS: Final = 32  # lines; further kinds share the line of `OTHER`
-SECONDS_PER_LEVEL: Final = 1.0  # earlier arrival that one level of priority is worth, as at the replicas
+SECONDS_PER_LEVEL: Final = (
+    1.0  # earlier arrival that one level of priority is worth, here and at the replicas
+)
 WAIT_SHARE: Final = 0.8  # of the time that a request may take, which it may spend in a line
 GUARD_WAITS: Final = 4.0  # mean waits of the heaviest kind that make the handicap of the heaviest kind
 GUARD_SHARE: Final = 0.5  # of the longest wait that a request may bear, which bounds its handicap

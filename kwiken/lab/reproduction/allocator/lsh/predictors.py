@@ -14,7 +14,6 @@ from kwiken.base.arrays import Floats, Ints
 
 RANKS: Final = (1, 2, 3, 6, 10)  # of the published factors, from which held-out error chooses
 RIDGES: Final = (1e-3, 1e-2, 1e-1)
-MIN_KNOWN: Final = 3  # rows for which a method can be chosen
 
 # Predicted rows, from known rows, columns that are measured, and the measured entries of new rows.
 Predictor = Callable[[Floats, Ints, Floats], Floats]

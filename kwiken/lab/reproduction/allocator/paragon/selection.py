@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import Caution, NodeLedger, Sizing, request_for
-from kwiken.allocator.placement.schedulers import colocation_quality
 from kwiken.allocator.sampling import draws_for
+from kwiken.allocator.schedulers import colocation_quality
 from kwiken.lab.fleet import SCENARIOS
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds, row
 

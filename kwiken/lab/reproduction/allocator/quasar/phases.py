@@ -20,7 +20,7 @@ from kwiken.allocator.placement import (
     document,
     request_for,
 )
-from kwiken.allocator.placement.schedulers import scheduler
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
 

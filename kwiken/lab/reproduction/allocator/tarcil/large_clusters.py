@@ -14,7 +14,6 @@ from kwiken.lab.tasks import POLICIES, TaskKind, TaskLoad, UnitCluster, drawn_ki
 SIZES: Final = (4, 8, 8, 16, 32)
 PLATFORMS: Final = 10
 KINDS: Final = 40
-SHORT_S: Final = 10.0  # up to which a job is short
 SCALE: Final = 0.95  # tasks of a job, as a factor of those that the classes name
 NEAR: Final = 0.9  # of the best performance, from which on a job is near optimal
 # Share, tasks and range of the run time of the classes of jobs: short ones, batch, and services. The last two

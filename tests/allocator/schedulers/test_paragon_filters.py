@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import NodeLedger, Sizing, contention_on, node_scores
 from kwiken.allocator.placement.quality import FEW_NODES
-from kwiken.allocator.placement.schedulers import scheduler
-from kwiken.allocator.placement.schedulers.paragon import STEP_OF_TOLERANCE, _tolerable
+from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, _tolerable
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

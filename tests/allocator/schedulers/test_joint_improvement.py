@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.placement.joint.instances import FAMILIES, TRIAL_SEEDS, cluster_of, instance
 from kwiken.allocator.placement import Newcomer, NodeLedger, Sizing, admit_all, contention_on
-from kwiken.allocator.placement.schedulers import scheduler, solve
-from kwiken.allocator.placement.schedulers.joint_improvement import improve, put
-from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
+from kwiken.allocator.schedulers import scheduler, solve
+from kwiken.allocator.schedulers.joint_improvement import improve, put
+from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Floats
 
 

@@ -15,7 +15,7 @@ from kwiken.base.errors import InputError
 from kwiken.cli.shared import Real
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT_BUDGET: Final = 0.05
+AUTOPILOT_BUDGET: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def autopilot_options(callback: F) -> F:
     def with_settings(*, autopilot: bool, budget: float | None, **values: Any) -> Any:
         if budget is not None and not autopilot:
             raise InputError("goes with --autopilot", where="--budget")
-        settings = AutopilotSettings(autopilot, DEFAULT_BUDGET if budget is None else budget)
+        settings = AutopilotSettings(autopilot, AUTOPILOT_BUDGET if budget is None else budget)
         return callback(autopilot=settings, **values)
 
     decorated: Callable[..., Any] = with_settings
@@ -66,7 +66,7 @@ def autopilot_options(callback: F) -> F:
             "--budget",
             type=Real(0, 1, above=True),
             help="Reissue budget of the autopilot's plans, as a share of all work.  "
-            f"[default: {DEFAULT_BUDGET}]",
+            f"[default: {AUTOPILOT_BUDGET}]",
         ),
         click.option(
             "--autopilot",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
-from kwiken.allocator.placement.schedulers import scheduler
-from kwiken.allocator.placement.schedulers.nearest_server import NearestServerScheduler
+from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.schedulers.nearest_server import NearestServerScheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import Cluster, DrawKind, NodeLedger, PlacementRequest, Sizing
-from kwiken.allocator.placement.schedulers import scheduler
-from kwiken.allocator.placement.schedulers.node_queue import first_places
-from kwiken.allocator.placement.schedulers.paragon import MARGIN
+from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.schedulers.node_queue import first_places
+from kwiken.allocator.schedulers.paragon import MARGIN
 from kwiken.allocator.workloads import SOURCES, Spread
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, profile, requested

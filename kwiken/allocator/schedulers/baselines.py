@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kwiken.allocator.placement import PlacementRequest, Sizing
-from kwiken.allocator.placement.schedulers.node_queue import fill, nodes_with_room
+from kwiken.allocator.schedulers.node_queue import fill, nodes_with_room
 
 # Mean by which reservations exceed the need in the source's model of users (Quasar section 3.13).
 MEAN_OVER_RESERVATION: Final = 2.94

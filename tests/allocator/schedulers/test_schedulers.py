@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from kwiken.allocator.placement import Caution, Cluster, NodeLedger, PlacementRequest, Sizing, admit_all
-from kwiken.allocator.placement.schedulers import SCHEDULERS, scheduler, solve
-from kwiken.allocator.placement.schedulers.baselines import reservation
-from kwiken.allocator.placement.schedulers.paragon import (
+from kwiken.allocator.sampling import draws_for
+from kwiken.allocator.schedulers import SCHEDULERS, scheduler, solve
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.paragon import (
     StatisticalScheduler,
     colocation_quality,
 )
-from kwiken.allocator.sampling import draws_for
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

@@ -1,4 +1,4 @@
-"""Quasar's scheduler: sizes and places jointly, on the nodes ranked best for the workload."""
+"""Default scheduler (Quasar's): sizes and places a workload jointly, on the nodes ranked best for it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kwiken.allocator.placement import (
     take,
     walk,
 )
-from kwiken.allocator.placement.schedulers.joint_improvement import improve, put
-from kwiken.allocator.placement.schedulers.priced_choice import priced_choices
+from kwiken.allocator.schedulers.joint_improvement import improve, put
+from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Bools, Floats
 
 MIN_SHORTLIST: Final = 64  # nodes by each ranking

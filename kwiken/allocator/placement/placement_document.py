@@ -14,7 +14,7 @@ from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, Sizing
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing import check_version, convert, parse_json
 from kwiken.model.nodes import Cluster
 
 VERSION: Final = 1
@@ -129,9 +129,8 @@ class Placement(_Struct, frozen=True, kw_only=True):
                 version.
         """
         raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-        version = raw.get("version", VERSION) if isinstance(raw, dict) else VERSION
-        if version != VERSION or isinstance(version, bool | float):
-            raise InputError(f"version must be {VERSION}, not {version!r}", where=where)
+        if isinstance(raw, dict):
+            check_version(raw.get("version", VERSION), VERSION, where=where)
         found = convert(raw, cls, where=where)
         _check(found, where)
         return found

@@ -101,7 +101,7 @@ def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limi
     size = sum(nodes * (len(one.cores) + 1) + len(one.efficiency) for one in requests)
     if size > MAX_VARIABLES:
         raise InputError(f"exact placement takes at most {MAX_VARIABLES} variables; these are {size}")
-    with needs("kwiken.allocator.placement.schedulers", "plan"):
+    with needs("kwiken.allocator.schedulers", "plan"):
         from scipy.optimize import Bounds, LinearConstraint, milp
     program = _Program()
     replicas, present = [], []

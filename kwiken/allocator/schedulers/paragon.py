@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import ROUNDING, Sizing
-from kwiken.allocator.placement.schedulers.baselines import Reservation, reservation
-from kwiken.allocator.placement.schedulers.node_queue import fill, nodes_with_room
+from kwiken.allocator.schedulers.baselines import Reservation, reservation
+from kwiken.allocator.schedulers.node_queue import fill, nodes_with_room
 from kwiken.base.arrays import Bools, Floats, Ints
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share

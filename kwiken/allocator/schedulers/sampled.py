@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import ROUNDING, Sizing
-from kwiken.allocator.placement.schedulers.baselines import reservation
-from kwiken.allocator.placement.schedulers.node_queue import nodes_with_room
 from kwiken.allocator.sampling import Guarantee, qualities, sampled_kind
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.node_queue import nodes_with_room
 from kwiken.base.arrays import Floats, Ints
 
 DEFAULT_GUARANTEE: Final = Guarantee(0.9, 0.001)

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.placement import Scheduler
-from kwiken.allocator.placement.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
-from kwiken.allocator.placement.schedulers.exact import ExactScheduler
-from kwiken.allocator.placement.schedulers.nearest_server import NearestServerScheduler
-from kwiken.allocator.placement.schedulers.paragon import MARGIN, ParagonScheduler, StatisticalScheduler
-from kwiken.allocator.placement.schedulers.quasar import QuasarScheduler, ThriftyScheduler
-from kwiken.allocator.placement.schedulers.sampled import SampledScheduler
+from kwiken.allocator.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
+from kwiken.allocator.schedulers.default_scheduler import QuasarScheduler, ThriftyScheduler
+from kwiken.allocator.schedulers.exact import ExactScheduler
+from kwiken.allocator.schedulers.nearest_server import NearestServerScheduler
+from kwiken.allocator.schedulers.paragon import MARGIN, ParagonScheduler, StatisticalScheduler
+from kwiken.allocator.schedulers.sampled import SampledScheduler
 
 _Maker = Callable[[int], Scheduler]
 

@@ -193,7 +193,7 @@ class RetryAccount:
         """Record a success."""
         # Whole micro-units rather than floats: millions of small additions would drift.
         level = self._level + self._ppm
-        self._level = level if level < self._full else self._full
+        self._level = min(self._full, level)
 
     def charge(self) -> bool:
         """Pay for one retry, if the bucket holds one."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from kwiken.allocator.neighbours import HashedIndex
 from kwiken.allocator.placement import ROUNDING, NodeLedger, Sizing
-from kwiken.allocator.placement.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats, Ints
 
