@@ -19,7 +19,6 @@ from kwiken.base.arrays import Floats
 from kwiken.base.extras import needs
 
 MAX_CURVES: Final = 12
-MIN_BINS: Final = 12
 FLOOR_QUANTILE: Final = 0.05
 MEDIAN_OF: Final = 3  # bins
 MIN_GAIN: Final = 10.0  # of the criterion, by which a further curve must be better
@@ -129,7 +128,7 @@ def fit_server(series: Floats) -> TemporalModel:
     """Find the curves of one server's load.
 
     Args:
-        series: (b,) load by time bin, `MIN_BINS` or more, 0 or more.
+        series: (b,) load by time bin, 12 bins or more, each 0 or more.
     """
     time = np.arange(len(series), dtype=np.float64)
     smooth = _smoothed(series)

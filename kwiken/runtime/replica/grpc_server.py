@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from math import inf
@@ -12,16 +11,14 @@ import grpc
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
-    CallObserver,
     EndedCall,
     Ending,
     ReceivedCall,
-    StageCalls,
 )
+from kwiken.runtime.replica.stage_server import Port, StageServer
 from kwiken.runtime.wire.grpc import (
     CALL_METHOD,
     FAILURE,
@@ -31,7 +28,6 @@ from kwiken.runtime.wire.grpc import (
     stage_inputs_of,
 )
 from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, max_connections, share_of_memory
-from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_PRIORITY, ReplicaLoad, wire
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
@@ -44,79 +40,33 @@ CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
 }
 
 
-class GrpcReplicaServer:
-    """gRPC server of one stage.
+class GrpcReplicaServer(StageServer[GrpcServer]):
+    """gRPC server of one stage; see `StageServer` for its settings."""
 
-    Args:
-        port: port to listen on; 0 for any free port.
-        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
-            refused, to be served by other replicas.
-        max_body: longest inputs of a call, bytes.
-        max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
-            share of the memory.
-        observer: receives every call that ran; None for none.
-        tls: certificates for connections over TLS; None for connections without.
-
-    Attributes:
-        calls: the calls of the stage.
-
-    Raises:
-        DefinitionError: unknown stage, or one that cannot be served.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        stage: str,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        max_inflight: int = 64,
-        max_body: int = wire.MAX_BODY,
-        max_bodies: int | None = None,
-        observer: CallObserver | None = None,
-        tls: Certificates | None = None,
-    ) -> None:
-        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
-        self._server = GrpcServer(
+    def _serving(self, at: Port) -> GrpcServer:
+        return GrpcServer(
             CALL_METHOD,
             self._call,
-            host=host,
-            port=port,
-            max_body=max_body,
+            host=at.host,
+            port=at.port,
+            max_body=at.max_body,
             connections=max_connections(),
-            budget=ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE)),
-            tls=tls,
+            budget=ByteBudget(at.max_bodies if at.max_bodies is not None else share_of_memory(REPLICA_SHARE)),
+            tls=at.tls,
         )
 
-    @property
-    def url(self) -> str:
-        """URL of the server, once started."""
-        return self._server.url
+    def _send_elsewhere(self) -> None:
+        self._server.report_stopping()
 
     async def start(self) -> None:
-        """Listen, run the stage's setup, and become ready.
+        """Listen, run the stage's setup, and report to be ready.
 
         Raises:
             InputError: the address cannot be bound to.
             DefinitionError: the setup raises; names the place.
         """
-        await self._server.start()
-        await self.calls.set_up()
+        await super().start()
         self._server.report_ready()
-
-    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
-        """Refuse new calls, finish those in flight, then close.
-
-        Args:
-            grace_s: seconds that calls in flight may still take; then they are cancelled.
-            linger_s: seconds for which calls are refused, so that they go to other replicas.
-        """
-        self.calls.refuse_all()
-        self._server.report_stopping()
-        await asyncio.sleep(min(linger_s, grace_s))
-        await self.calls.emptied(max(0.0, grace_s - linger_s))
-        await self._server.stop()
 
     async def _call(self, incoming: IncomingCall) -> bytes:
         """Run a call. One whose message has not come, for want of room or of time, did not run."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from math import inf
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
 from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
-    CallObserver,
     EndedCall,
     Ending,
     ReceivedCall,
-    StageCalls,
 )
+from kwiken.runtime.replica.stage_server import Port, StageServer
 from kwiken.runtime.wire.http_server import TEXT, CallServer, Request, Response
-from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -57,84 +53,28 @@ def _deadline_of(request: Request) -> float:
     return inf if remaining_ms is None else request.came + remaining_ms / 1e3
 
 
-class ReplicaServer:
-    """HTTP server of one stage.
+class ReplicaServer(StageServer[CallServer]):
+    """HTTP server of one stage; see `StageServer` for its settings."""
 
-    Args:
-        port: port to listen on; 0 for any free port.
-        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
-            refused, to be served by other replicas.
-        max_body: longest body of a call, bytes.
-        max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
-            share of the memory.
-        observer: receives every call that ran; None for none.
-        tls: certificates for connections over TLS; None for connections without.
+    _page: MetricsPage | None = None
 
-    Attributes:
-        calls: the calls of the stage.
-
-    Raises:
-        DefinitionError: unknown stage, or one that cannot be served.
-    """
-
-    def __init__(
-        self,
-        service: Service,
-        stage: str,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        max_inflight: int = 64,
-        max_body: int = wire.MAX_BODY,
-        max_bodies: int | None = None,
-        observer: CallObserver | None = None,
-        tls: Certificates | None = None,
-    ) -> None:
-        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
-        self._page: MetricsPage | None = None
-        self._server = CallServer(
+    def _serving(self, at: Port) -> CallServer:
+        return CallServer(
             self._answer,
-            host=host,
-            port=port,
-            max_body=max_body,
-            max_bodies=max_bodies,
+            host=at.host,
+            port=at.port,
+            max_body=at.max_body,
+            max_bodies=at.max_bodies,
             full=FULL,
-            tls=tls,
+            tls=at.tls,
         )
 
-    @property
-    def url(self) -> str:
-        """URL of the server, once started."""
-        return self._server.url
+    def _send_elsewhere(self) -> None:
+        self._server.stop_accepting()
 
     def show(self, page: MetricsPage) -> None:
         """Show metrics at `/metrics`."""
         self._page = page
-
-    async def start(self) -> None:
-        """Listen, run the stage's setup, and become ready.
-
-        Raises:
-            InputError: the address cannot be bound to.
-            DefinitionError: the setup raises; names the place.
-        """
-        await self._server.start()
-        await self.calls.set_up()
-
-    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
-        """Refuse new calls, finish those in flight, then close.
-
-        Args:
-            grace_s: seconds that calls in flight may still take; then they are cancelled.
-            linger_s: seconds for which calls on open connections are refused, so that they go to other
-                replicas; a connection closed during a call would leave the caller in doubt whether the call
-                ran.
-        """
-        self.calls.refuse_all()
-        self._server.stop_accepting()
-        await asyncio.sleep(min(linger_s, grace_s))
-        await self.calls.emptied(max(0.0, grace_s - linger_s))
-        await self._server.stop()
 
     async def _answer(self, request: Request) -> Response:
         method, path = request.method, request.path
