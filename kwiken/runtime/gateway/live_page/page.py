@@ -39,7 +39,7 @@ class LivePage:
         self._executor = executor
         self._clock = clock
         self._steered = steered
-        self._history = History()
+        self._history = History(list(service.stages))
         self._slow: SlowRequestTable | None = None
         self._asked_at = 0.0
         self._started_s = clock.time_ns() / NS_PER_S

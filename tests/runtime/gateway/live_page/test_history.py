@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
+import tracemalloc
 from typing import Any
 
 from kwiken.runtime.gateway.live_page.history import MAX_PLANS, MAX_SAMPLES, History
+
+STAGES = ("parse", "look")
 
 
 def status_with(**changes: Any) -> dict[str, Any]:
@@ -18,13 +22,13 @@ def status_with(**changes: Any) -> dict[str, Any]:
         "load": 0.25,
         "recent": recent,
         **{lever: dict(account) for lever in ("ledger", "catch_up", "utility")},
-        "stages": {name: copy.deepcopy(stage) for name in ("parse", "look")},
+        "stages": {name: copy.deepcopy(stage) for name in STAGES},
         **changes,
     }
 
 
 def test_samples_are_numbered_and_read_from_a_number_on() -> None:
-    history = History()
+    history = History(STAGES)
     for second in range(3):
         history.add(status_with(requests=second), at_s=100.0 + second)
     assert [sample["number"] for sample in history.after(0)] == [100, 101, 102]
@@ -36,15 +40,50 @@ def test_samples_are_numbered_and_read_from_a_number_on() -> None:
 
 
 def test_old_samples_are_forgotten() -> None:
-    history = History()
+    history = History(STAGES)
     for second in range(MAX_SAMPLES + 7):
         history.add(status_with(), at_s=float(second + 1))
     kept = history.after(0)
     assert (len(kept), kept[0]["number"], kept[-1]["number"]) == (MAX_SAMPLES, 8, MAX_SAMPLES + 7)
 
 
+def test_a_sample_is_read_as_the_document_that_was_added() -> None:
+    history = History(STAGES)
+    unknown = {"answered": 0, "rate_per_s": None, "p50_ms": None, "p99_ms": None}
+    history.add(status_with(recent=unknown, failed=3), at_s=100.0)
+    (sample,) = history.after(0)
+    levers, recent = sample["levers"], {"rate_per_s": 2.5, "p50_ms": 10.0, "p99_ms": 80.0}
+    assert sample == {
+        "number": 100,
+        "at_s": 100.0,
+        "load": 0.25,
+        "rate_per_s": None,
+        "p50_ms": None,
+        "p99_ms": None,
+        "counts": {"requests": 0, "failed": 3, "partial": 0, "shed": 0, "reissues": 0, "retries": 0},
+        "levers": dict.fromkeys(levers, status_with()["ledger"]),
+        "stages": {name: {**recent, "inflight": 3} for name in STAGES},
+    }
+    text = json.dumps(sample)  # whole numbers stay whole
+    assert '"failed": 3,' in text
+    assert '"denied": 2,' in text
+    assert '"inflight": 3}' in text
+
+
+def test_samples_take_no_memory_beyond_their_place() -> None:
+    history = History(STAGES)
+    history.add(status_with(), at_s=1.0)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for second in range(2 * MAX_SAMPLES):
+        history.add(status_with(load=second / 3, failed=1000 + second), at_s=float(second + 2))
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 20 * MAX_SAMPLES  # a document has more than a thousand bytes
+
+
 def test_a_plan_is_noted_when_it_changes() -> None:
-    history = History()
+    history = History(STAGES)
     for second, digest in enumerate([None, None, "aaa", "aaa", "bbb", None]):
         history.add(status_with(plan=digest), at_s=float(second))
     assert [(plan["digest"], plan["since_s"]) for plan in history.plans] == [
