@@ -11,7 +11,18 @@ import numpy as np
 
 from benchmarks.plans.autopilot.day import STAGES, Step
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.model.plan import BY_FLOOR, REQUEST, RESERVE_SHARE, Account, Floor, Plan, grant
+from kwiken.model.plan import (
+    BY_FLOOR,
+    REQUEST,
+    RESERVE_SHARE,
+    Account,
+    ArmAccounts,
+    Floor,
+    LedgerBounds,
+    Plan,
+    grant,
+    grant_in_arm,
+)
 from kwiken.model.service import Reissue
 
 QUARTER_S: Final = 0.25  # width of the ledger's buckets
@@ -38,37 +49,74 @@ class Played:
 
 @dataclass
 class SimulatedLedger:
-    """Account of the service over the whole day; a change of plans buys no second burst."""
+    """Account of the service over the whole day; a change of plans buys no second burst.
+
+    Attributes:
+        arms: accounts of the arms of a trial, by the arm's number; empty without a trial.
+    """
 
     account: Account = field(default_factory=Account)
     floor: Floor = field(default_factory=Floor)
+    arms: Mapping[int, ArmAccounts] = field(default_factory=dict)
 
     def retune(self, plan: Plan | None) -> None:
-        """Set the bounds of a plan; without one nothing may be spent."""
+        """Set the bounds of a plan, which has all requests; without one nothing may be spent."""
+        self.arms = {}
         if plan is None:
             return
         self.floor.retune(plan.ledger.floor_per_s)
-        self.account.retune(plan.ledger.service_bounds(plan.budgets.reissue * (1 - RESERVE_SHARE)))
+        self.account.retune(_bounds(plan))
 
-    def granted(self, wanted: Floats, started_s: Floats) -> Bools:
+    def split(self, plans: Mapping[int, tuple[Plan | None, float]], now: float) -> None:
+        """Give the arms of a trial accounts of their own.
+
+        Args:
+            plans: plan of each arm, None for none, and the arm's share of the requests.
+            now: present time, seconds.
+        """
+        left = self.account.left(now)
+        self.arms = {
+            number: ArmAccounts(
+                _bounds(plan), {}, share=share, floor_per_s=plan.ledger.floor_per_s, left=left
+            )
+            for number, (plan, share) in plans.items()
+            if plan is not None
+        }
+
+    def granted(self, wanted: Floats, started_s: Floats, arm: Ints) -> Bools:
         """(n,): whether each request gets its copies: all of them or none, in order of time.
 
         Args:
             wanted: (n,) cost of each request's copies, as a share of an average request's cost.
             started_s: (n,) starts of the requests, seconds, ascending.
+            arm: (n,) number of the arm of each request.
         """
         found = np.ones(len(wanted), dtype=np.bool_)
         costs = np.rint(wanted * REQUEST).astype(np.int64)
         buckets = np.floor(started_s / QUARTER_S)
         ends = np.flatnonzero((costs > 0) | (np.diff(buckets, append=np.inf) > 0))
         counts = np.diff(ends, prepend=-1)
-        for row, count, now, cost in zip(
+        by_arm = {number: np.diff(np.cumsum(arm == number)[ends], prepend=0).tolist() for number in self.arms}
+        rows = zip(
             ends.tolist(), counts.tolist(), started_s[ends].tolist(), costs[ends].tolist(), strict=True
-        ):
+        )
+        for place, (row, count, now, cost) in enumerate(rows):
             self.account.earn(count * REQUEST, now)
+            for number, own in self.arms.items():
+                own.service.earn(by_arm[number][place] * REQUEST, now)
             if cost:
-                found[row] = grant(self.account, cost, now, floor=self.floor) <= BY_FLOOR
+                found[row] = self._grant(int(arm[row]), cost, now) <= BY_FLOOR
         return found
+
+    def _grant(self, number: int, cost: int, now: float) -> int:
+        own = self.arms.get(number)
+        if own is None:
+            return grant(self.account, cost, now, floor=self.floor)
+        return grant_in_arm(own, self.account, cost, now, floor=self.floor)
+
+
+def _bounds(plan: Plan) -> LedgerBounds:
+    return plan.ledger.service_bounds(plan.budgets.reissue * (1 - RESERVE_SHARE))
 
 
 def play(
@@ -94,7 +142,7 @@ def play(
                 after[name][mine] = np.where(coins < policy.probability, policy.after_ms, inf)
                 cost[name][mine] = plan.cost.stages[name]
     wanted = sum((step.calls_ms[name] > after[name]) * cost[name] for name in STAGES)
-    granted = ledger.granted(np.asarray(wanted), step.started_s)
+    granted = ledger.granted(np.asarray(wanted), step.started_s, arm)
     ends: dict[str, Floats] = {}
     calls, censored, pairs, cut = {}, {}, {}, {}
     for name, kind in STAGES.items():

@@ -160,7 +160,7 @@ class AutopilotWay:
             decision = self._proposed(seen)
         if decision.action != "wait":
             self.decisions.append((now_s, decision))
-        self._follow()
+        self._follow(now_s)
 
     def _seen(self, now_s: float) -> Seen:
         plan, trial, share = self._set
@@ -185,13 +185,18 @@ class AutopilotWay:
             return Decision(action="wait", reason=str(error))
         return self.pilot.consider(found, seen)
 
-    def _follow(self) -> None:
+    def _follow(self, now_s: float) -> None:
         record = self.pilot.record
         wanted = record.in_force, record.trial, record.trial_share
-        if wanted != self._set:
-            self._set = wanted
-            self._counts = [ArmCounts() for _ in range(3)]
-            self.ledger.retune(record.trial or record.in_force)
+        if wanted == self._set:
+            return
+        self._set = wanted
+        self._counts = [ArmCounts() for _ in range(3)]
+        self.ledger.retune(record.trial or record.in_force)
+        if record.trial is not None:
+            share = record.trial_share
+            others = 1.0 - CONTROL_SHARE - share
+            self.ledger.split({PLANNED: (record.in_force, others), TRIED: (record.trial, share)}, now_s)
 
 
 def _counted(latency_ms: Floats) -> ArmCounts:

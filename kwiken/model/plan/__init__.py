@@ -15,6 +15,7 @@ from kwiken.model.plan.accounts import (
     LedgerBounds as LedgerBounds,
     grant as grant,
 )
+from kwiken.model.plan.arm_accounts import ArmAccounts as ArmAccounts, grant_in_arm as grant_in_arm
 from kwiken.model.plan.ledger_terms import (
     RESERVE_SHARE as RESERVE_SHARE,
     STAGE_SLACK as STAGE_SLACK,

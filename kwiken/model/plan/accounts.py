@@ -294,6 +294,13 @@ class Account:
         horizon = self._horizon
         horizon.refund(cost, head // horizon.steps)
 
+    def endow(self, amount: int) -> None:
+        """Let an amount be spent beside what is earned, in micro-units; a negative one is earned first.
+
+        It counts as earned at the beginning of the account, and never expires.
+        """
+        self._credit += amount * MILLION
+
     # Time.
 
     def _turn(self, now: float) -> None:
