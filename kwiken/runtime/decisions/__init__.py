@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from kwiken.runtime.decisions.program import (
         Program as Program,
+        arm_accounts as arm_accounts,
         compile_program as compile_program,
         retune as retune,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kwiken.model.plan import BY_FLOOR, NODE, OWN_COST, Account, Floor, grant
+from kwiken.model.plan import BY_FLOOR, NODE, OWN_COST, Account, ArmAccounts, Floor, grant, grant_in_arm
 
 MILLION = 1_000_000  # micro-units of a retry
 
@@ -71,6 +71,8 @@ class Ledger:
         *,
         denied: int = 0,
         spare: float = inf,
+        arm: ArmAccounts | None = None,
+        name: str = "",
     ) -> bool:
         """Charge a copy of one call to its request, stage and service: to all, or to none.
 
@@ -85,6 +87,8 @@ class Ledger:
             now: present time, seconds.
             denied: number of earlier denials of the call, 0 or more.
             spare: spare capacity of the load, as a share of the work; none at 0.
+            arm: accounts of the request's arm, which pay as well while a plan is tried; None for none.
+            name: name of the stage, if an arm pays.
         """
         # Three accounts in two steps. The request's budget first: it bounds the cost of one request whatever
         # the accounts hold, and is not refilled. Then stage and service at once, by `grant`, so that a denial
@@ -93,15 +97,22 @@ class Ledger:
             self.service.denied[OWN_COST] += 1
             stage.denied[OWN_COST] += 1
             return False
-        verdict = grant(
-            self.service,
-            cost,
-            now,
-            floor=self.floor,
-            stage=stage,
-            denied=denied,
-            spare=spare,
-        )
+        if arm is None:
+            verdict = grant(
+                self.service, cost, now, floor=self.floor, stage=stage, denied=denied, spare=spare
+            )
+        else:
+            verdict = grant_in_arm(
+                arm,
+                self.service,
+                cost,
+                now,
+                floor=self.floor,
+                stage=stage,
+                name=name,
+                denied=denied,
+                spare=spare,
+            )
         if verdict > BY_FLOOR:
             return False
         budget.left -= cost

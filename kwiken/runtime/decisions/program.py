@@ -10,6 +10,7 @@ from kwiken.model.plan import (
     REQUEST,
     RESERVE_SHARE,
     UNSTATED_SHARE,
+    ArmAccounts,
     CatchUpPolicy,
     LedgerTerms,
     Plan,
@@ -201,6 +202,27 @@ def retune(ledger: Ledger, states: Mapping[str, StageState], *programs: Program,
     for name, state in states.items():
         bounds = [terms.stage_bounds(reissue_of(service, program.plan, name)) for program in programs]
         state.account.retune(max(bounds, key=lambda each: (each.fraction, each.peak)))
+
+
+def arm_accounts(program: Program, *, service: Service, share: float, left: int) -> ArmAccounts:
+    """Accounts of one arm of a trial, with the bounds that its program has when all requests run under it.
+
+    Args:
+        program: program of the arm's requests.
+        share: share of the requests in the arm, 0 to 1.
+        left: what the service's account has left, in micro-units.
+    """
+    terms = program.plan.ledger if program.plan is not None else LedgerTerms()
+    return ArmAccounts(
+        terms.service_bounds(_reissue_budget(program), least_burst=program.dearest_copy),
+        {
+            stage.name: terms.stage_bounds(reissue_of(service, program.plan, stage.name))
+            for stage in program.stages
+        },
+        share=share,
+        floor_per_s=terms.floor_per_s,
+        left=left,
+    )
 
 
 def _reissue_budget(program: Program) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kwiken.model.plan import ArmAccounts
 from kwiken.runtime.base.errors import DeadlineError, UnavailableError
 from kwiken.runtime.decisions import FIRST_INDEX, RECENT_STEPS, LatencyHistogram, Program, RecentLatencies
 
@@ -23,17 +24,26 @@ class Arms:
         trial: program of the trial; None for none.
         trial_share: share of the requests that run under the trial's program, 0 to 1.
         control_share: share of the requests that run without any plan, 0 to 1.
+        accounts: accounts of the requests with the plan, and of those with the tried one, which pay for
+            copies beside those of the service; None without a trial.
     """
 
-    __slots__ = ("control_share", "failed", "latencies", "program", "trial", "trial_share")
+    __slots__ = ("accounts", "control_share", "failed", "latencies", "program", "trial", "trial_share")
 
     def __init__(
-        self, program: Program, trial: Program | None, *, trial_share: float, control_share: float
+        self,
+        program: Program,
+        trial: Program | None,
+        *,
+        trial_share: float,
+        control_share: float,
+        accounts: tuple[ArmAccounts, ArmAccounts] | None = None,
     ) -> None:
         self.program = program
         self.trial = trial
         self.trial_share = trial_share
         self.control_share = control_share
+        self.accounts = accounts
         self.latencies = [LatencyHistogram() for _ in ARMS]
         self.failed = [0 for _ in ARMS]
 

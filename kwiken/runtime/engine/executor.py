@@ -32,6 +32,7 @@ from kwiken.runtime.decisions import (
     Ticket,
     TracedLatency,
     TraceSampler,
+    arm_accounts,
     compile_program,
     retune,
 )
@@ -141,7 +142,15 @@ class Executor:
         tried = compile_program(self._service, trial, self._states) if trial is not None else None
         programs = [program] if tried is None else [program, tried]
         retune(self._shared.ledger, self._states, *programs, service=self._service)
-        return Arms(program, tried, trial_share=trial_share, control_share=control_share)
+        if tried is None:
+            return Arms(program, None, trial_share=trial_share, control_share=control_share)
+        left = self._shared.ledger.service.left(self._now())
+        others = max(0.0, 1.0 - control_share - trial_share)
+        accounts = (
+            arm_accounts(program, service=self._service, share=others, left=left),
+            arm_accounts(tried, service=self._service, share=trial_share, left=left),
+        )
+        return Arms(program, tried, trial_share=trial_share, control_share=control_share, accounts=accounts)
 
     def apply(
         self,
@@ -154,7 +163,8 @@ class Executor:
         """Put a plan in force, or none, for new requests; requests in context keep theirs.
 
         Spends and earnings so far still count, so that changing plans buys no extra budget. While a second
-        plan is tried, both spend from the same accounts, whose bounds are the wider ones of both.
+        plan is tried, the accounts have the wider bounds of both, and each plan spends only what its own
+        requests earn.
 
         Args:
             plan: plan to put in force; None for none.
@@ -360,12 +370,14 @@ class Executor:
         self, deadline: float, priority: int, parent: wire.Parent | None, *, recording: bool, now: float
     ) -> Request:
         arms = self._arms
-        program, trial, control = arms.program, arms.trial, False
+        program, trial, control, own = arms.program, arms.trial, False, None
         if program.levers or trial is not None:
             draw = self._rng.random()
             control = draw < arms.control_share
             if trial is not None and not control and draw < arms.control_share + arms.trial_share:
                 program = trial
+            if arms.accounts is not None and not control:
+                own = arms.accounts[program is trial]
         self._counts.control += control
         asked = parent is not None and parent.sampled
         trace_id, span_id = (parent.trace_id, parent.span_id) if parent is not None else NO_TRACE
@@ -394,6 +406,7 @@ class Executor:
             sampling,
             [] if recording else None,
             start_ns,
+            arm=own,
         )
 
     def _record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import Any
 
@@ -164,6 +165,42 @@ def test_same_plan_again_and_again_buys_no_second_burst() -> None:
             await asyncio.gather(*(executor.run("q") for _ in range(30)))
             executor.apply(plan)
         assert 8 < executor.status()["reissues"] <= BURST_COPIES + 100 * stage_share(policy)
+
+    simulate(main)
+
+
+def test_a_plan_in_force_that_wants_more_than_it_earns_takes_nothing_from_a_tried_one() -> None:
+    """Both stay within the budget together, and the tried plan copies what it would copy alone."""
+
+    async def main() -> None:
+        service = one_stage(replicas=4)
+        numbers = itertools.count()
+
+        async def serve(_: Replica, call: Call) -> str:
+            await asyncio.sleep(0.2 if call.attempt == 0 and next(numbers) % 40 == 0 else 0.01)
+            return "ok"
+
+        executor = executor_of(service, Script(serve))
+        terms = LedgerTerms(floor_per_s=0.0)
+        greedy = plan_of(service, {"s": Reissue(after_ms=5, fraction=0.05)}, ledger=terms)
+        tried = plan_of(service, {"s": Reissue(after_ms=50, fraction=0.05)}, ledger=terms)
+        executor.apply(greedy)
+        runs = []
+        for number in range(12_000):
+            if number == 4_000:  # the account is empty
+                executor.apply(greedy, trial=tried, trial_share=0.5, control_share=0.05)
+            runs.append(asyncio.ensure_future(executor.run("q")))
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*runs)
+        status = executor.status()
+        assert status["ledger"]["spent"] <= 0.05 * status["ledger"]["work"] + 5
+        slow = {
+            name: sum(count for cell, count in arm["cells"].items() if 2 ** (int(cell) / 16) > 0.1)
+            / sum(arm["cells"].values())
+            for name, arm in status["arms"].items()
+        }
+        assert slow["tried"] < 0.003, slow
+        assert slow["planned"] > 0.015, slow
 
     simulate(main)
 

@@ -71,7 +71,14 @@ class CallBudget(msgspec.Struct, eq=False):
             self.levels = stage.catch_up.levels
             return True
         if not shared.ledger.charge(
-            request.budget, state.account, stage.cost, now, denied=denials, spare=spare
+            request.budget,
+            state.account,
+            stage.cost,
+            now,
+            denied=denials,
+            spare=spare,
+            arm=request.arm,
+            name=stage.name,
         ):
             return False
         assert step == COPY
@@ -104,6 +111,9 @@ class CallBudget(msgspec.Struct, eq=False):
         refill = rule.refill if rule.followed is None else rule.follow(took)
         state.account.earn(CALL, now, refill=took < refill)
         ledger.service.earn(stage.cost, now)
+        if (arm := request.arm) is not None:
+            arm.stages[stage.name].earn(CALL, now, refill=took < refill)
+            arm.service.earn(stage.cost, now)
         prompt = request.program.prompt
         if prompt < inf:
             earn = (

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kwiken.model.plan import ArmAccounts
 from kwiken.otel.write import ExceptionRecord
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
 from kwiken.runtime.decisions import (
@@ -84,6 +85,7 @@ class Request(msgspec.Struct, eq=False):
         failed_weight: the part of it that failures caused; the rest was chosen by a stop rule.
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
+        arm: accounts of its arm while a plan is tried; None for none.
     """
 
     program: Program
@@ -106,6 +108,7 @@ class Request(msgspec.Struct, eq=False):
     lost_weight: float = 0.0
     failed_weight: float = 0.0
     lost: dict[str, set[ReplicaState]] | None = None
+    arm: ArmAccounts | None = None
 
     def next_span_id(self) -> int:
         """Id of a further span, 64 bits: derived from that of the request's, which is random."""
