@@ -30,7 +30,7 @@ from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
-from kwiken.runtime.process.malloc import give_memory_back
+from kwiken.runtime.process.malloc import give_memory_back, return_freed
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 
@@ -102,7 +102,11 @@ async def _with_signals(main: Callable[[asyncio.Event], Awaitable[None]]) -> Non
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await main(stop)
+    returning = loop.create_task(return_freed())
+    try:
+        await main(stop)
+    finally:
+        await cancel_and_wait((returning,))
 
 
 async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Announce) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.process import GatewaySpec
+from kwiken.runtime.process.malloc import MUCH, FreedMemory, return_freed
+from tests.support.runtime.waiting import until
 from tests.support.services import bodies
 
 TARGET = "tests.support.services.bodies:service"
@@ -52,3 +56,38 @@ async def test_settings_of_the_environment_stay(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert await kept() > bodies.BODY
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def test_what_is_free_between_blocks_that_stay_goes_back() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
+    size, every = 20_000, 100  # bytes of a block, and number of blocks between two that stay
+    returning = asyncio.create_task(return_freed(0.05))
+    await asyncio.sleep(0)
+    blocks = [libc.malloc(size) for _ in range(6 * MUCH // size)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    for number, block in enumerate(blocks):
+        if number % every:
+            libc.free(block)
+    held = resident()
+    await until(lambda: held - resident() > 4 * MUCH)
+    returning.cancel()
+    for block in blocks[::every]:
+        libc.free(block)
+
+
+def test_memory_is_returned_once_for_each_growth() -> None:
+    memory = FreedMemory(100 * MUCH)
+    assert not memory.is_much(100 * MUCH, 50 * MUCH)  # it has not grown
+    assert not memory.is_much(102 * MUCH, MUCH // 2)  # what it holds is in use
+    assert memory.is_much(102 * MUCH, 2 * MUCH)
+    memory.returned(101 * MUCH)
+    assert not memory.is_much(101 * MUCH, 2 * MUCH)
+    assert not memory.is_much(90 * MUCH, 2 * MUCH)
+    assert memory.is_much(92 * MUCH, 2 * MUCH)  # it has grown from its least since

@@ -20,6 +20,7 @@ from kwiken.hedge import HedgedUnaryCalls, Hedger
 from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
 from kwiken.model.service import Reissue
 from kwiken.runtime import DeadlineError, GrpcTransport
+from kwiken.runtime.process.malloc import MallocUsage
 from tests.support.peers.foreign_grpc import Ask as Question, Stock, grpc_server
 from tests.support.peers.protocols import GRPC, call_of
 from tests.support.peers.raw_http2 import Http2Client
@@ -45,23 +46,11 @@ Round = Callable[[], Awaitable[None]]
 Way = Callable[[], contextlib.AbstractAsyncContextManager[Round]]
 
 
-class MallInfo(ctypes.Structure):
-    """What `mallinfo2` of glibc returns."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
-            "keepcost",
-        )
-    ]  # fmt: skip
-
-
 def in_use() -> int:
     """Bytes of the C heap in use."""
     gc.collect()
     libc = ctypes.CDLL("libc.so.6")
-    libc.mallinfo2.restype = MallInfo
+    libc.mallinfo2.restype = MallocUsage
     found: int = libc.mallinfo2().uordblks
     return found
 
