@@ -1,36 +1,36 @@
-"""Judgement of a model on a trace, or on the part of a trace that it was not trained on.
+"""Judgement of a model on a trace, or on parts of a trace that it was not trained on.
 
-Two parts are judged where a model was trained on the trace itself: every second of `STRETCHES` stretches,
-which asks whether the model describes the workload, and the later half, which asks in addition whether the
-workload stayed as it was. Beside each error stand the distance of the trained part itself, which no model
-of that part can be expected to beat, and the distance that two parts of as many I/Os have by chance, which
-no way to cut the trace can be expected to beat.
+A trace that a model was trained on is cut: into every second slice, at four phases, which asks whether the
+model describes the workload, and into the earlier and the later half, which asks in addition whether the
+workload stayed as it was. Beside each error stand the model's own error, which is its distance from the part
+that it was trained on, the distance of the two parts, which no model of the one part can be expected to beat,
+and the distance that two parts of as many I/Os have by chance, which no way to cut can be expected to beat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats, Ints
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.storage.model.baselines import BASELINES, baseline
 from kwiken.storage.model.document import StorageModel, digest_of
 from kwiken.storage.model.gap_laws import ks_distance
-from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.generator import IODrawing, generate, tree_of
+from kwiken.storage.model.slices import MIN_JUDGED, cuts, quarter_of, ranges_of
+from kwiken.storage.model.states import BRANCHES
 from kwiken.storage.model.training import train
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
 
-STRETCHES: Final = 100  # of a trace, every second of which is trained on
 RUNS: Final = 32  # drawn traces whose mean is judged
 SHUFFLES: Final = 2000  # of the I/Os of a trace, after which it is cut in two
 BY_CHANCE: Final = 0.95  # quantile of the distance of two parts over those
 CACHES: Final = (0.01, 0.05, 0.20)  # sizes of LRU caches, as shares of the touched blocks
-MIN_JUDGED: Final = 100  # I/Os of a part
-SPLITS: Final = ("alternate", "later")
+FITTING_RUNS: Final = 4  # drawn traces of each setting of a baseline
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,8 @@ class TraceFeatures:
 
     Attributes:
         quarters: (4,) share of the I/Os in each quarter of the addressed space.
-        states: (v * 4,) share of the I/Os in each quarter of each volume.
+        firsts: (v * 4,) share of the I/Os in each quarter of each volume, the states of level 1.
+        states: (s,) share of the I/Os in each state of the model.
         sizes: (k,) share of the I/Os of each size.
         read: share of reads.
         sequential: share of I/Os that go on where their stream's last one ended.
@@ -50,6 +51,7 @@ class TraceFeatures:
     """
 
     quarters: Floats
+    firsts: Floats
     states: Floats
     sizes: Floats
     read: float
@@ -70,9 +72,13 @@ class JudgedFeature:
         judged: value of the judged part.
         generated: mean value of the drawn traces.
         error: distance of the drawn traces from the judged part.
+        own: distance of the drawn traces from the trained part, the model's own error; None where that part
+            is not known.
         apart: distance of the trained part from the judged part; None where it is not known.
         by_chance: distance that two parts of as many I/Os exceed in 5 of 100 cases if the I/Os of the trace
             come in random order; None where order matters, or the trained part is not known.
+        holds_by_chance: share of such cases in which two parts are within the bound; None likewise, or
+            where no bound is set.
         bound: largest error that is right; None where none is set.
         others: error of each baseline, in their order.
     """
@@ -82,8 +88,10 @@ class JudgedFeature:
     judged: float
     generated: float
     error: float
+    own: float | None
     apart: float | None
     by_chance: float | None
+    holds_by_chance: float | None
     bound: float | None
     others: tuple[float, ...]
 
@@ -118,71 +126,34 @@ def judge(trace: BlockTrace, model: StorageModel, rng: np.random.Generator) -> l
     if model.trained.digest != digest_of(trace):
         return [_judged("the whole trace", None, trace, trace, model, rng)]
     found = []
-    for split in SPLITS:
-        trained, held = halves(trace, split)
+    for name, trained, held in cuts(trace):
         again = train(trained, levels=model.trained.levels, window_s=model.window_s)
-        found.append(_judged(PARTS[split], trained, held, trace, again, rng))
+        found.append(_judged(name, trained, held, trace, again, rng))
     return found
 
 
-PARTS: Final = {
-    "alternate": f"every second of {STRETCHES} stretches",
-    "later": "the later half",
-}
-
-
-def halves(trace: BlockTrace, split: str) -> tuple[BlockTrace, BlockTrace]:
-    """Part to train on and part to judge on.
-
-    Args:
-        split: how the trace is cut, one of `SPLITS`.
-
-    Raises:
-        InputError: too few I/Os to judge on.
-    """
-    count = len(trace)
-    if count < 2 * MIN_JUDGED:
-        raise InputError(
-            f"holds {count} I/Os; to train on one half and judge on the other, {2 * MIN_JUDGED} are needed",
-            where="trace",
-        )
-    stretch = np.arange(count) * (2 if split == "later" else STRETCHES) // count
-    return _part(trace, stretch, 0), _part(trace, stretch, 1)
-
-
-def _part(trace: BlockTrace, stretch: Ints, odd: int) -> BlockTrace:
-    """Every second stretch; the time that passes in the others is left out."""
-    chosen = np.flatnonzero(stretch % 2 == odd)
-    found = trace.taken(chosen)
-    gaps = np.diff(found.t_s)
-    inside = np.diff(chosen) == 1
-    if inside.any():
-        gaps = np.where(inside, gaps, gaps[inside].mean())
-    return replace(found, t_s=np.concatenate(([0.0], np.cumsum(gaps))))
-
-
-def features_of(trace: BlockTrace, whole: BlockTrace) -> TraceFeatures:
-    """Features of a trace, with states and sizes as those of another, which holds it.
+def features_of(trace: BlockTrace, whole: BlockTrace, model: StorageModel) -> TraceFeatures:
+    """Features of a trace, with ranges, sizes and states as those of others.
 
     Args:
         whole: trace whose addressed ranges and sizes count; volumes are matched by name.
+        model: model whose states count.
     """
     index = {name: number for number, name in enumerate(whole.volumes)}
     volume = np.array([index.get(name, -1) for name in trace.volumes])[trace.volume]
-    known = volume >= 0
-    low = np.full(len(whole.volumes), np.iinfo(np.int64).max)
-    high = np.zeros(len(whole.volumes), dtype=np.int64)
-    np.minimum.at(low, whole.volume, whole.start)
-    np.maximum.at(high, whole.volume, whole.end)
+    known = np.flatnonzero(volume >= 0)
+    low, high = ranges_of(whole)
     gaps = np.diff(trace.t_s) * 1e3
     sizes = np.unique(whole.size)
     of_size = np.searchsorted(sizes, trace.size)
     exact = (of_size < len(sizes)) & (sizes[np.minimum(of_size, len(sizes) - 1)] == trace.size)
-    own = _quarter(trace.start[known], low[volume[known]], high[volume[known]])
+    first = volume[known] * BRANCHES + quarter_of(trace.start[known], low[volume[known]], high[volume[known]])
+    quarter = quarter_of(trace.start, int(low.min()), int(high.max()))
     mean = float(gaps.mean()) if len(gaps) else 0.0
     return TraceFeatures(
-        quarters=np.bincount(_quarter(trace.start, low.min(), high.max()), minlength=4) / len(trace),
-        states=np.bincount(volume[known] * 4 + own, minlength=4 * len(index)) / len(trace),
+        quarters=np.bincount(quarter, minlength=BRANCHES) / len(trace),
+        firsts=np.bincount(first, minlength=BRANCHES * len(index)) / len(trace),
+        states=_shares_of_states(trace, model),
         sizes=np.bincount(of_size[exact], minlength=len(sizes)) / len(trace),
         read=float(trace.read.mean()),
         sequential=float(trace.sequential.mean()),
@@ -193,10 +164,16 @@ def features_of(trace: BlockTrace, whole: BlockTrace) -> TraceFeatures:
     )
 
 
-def _quarter(start: Ints, low: Ints | int, high: Ints | int) -> Ints:
-    width = np.maximum(np.asarray(high - low), 1)
-    found: Ints = np.clip(4 * ((start - low) / width), 0, 3).astype(np.int64)
-    return found
+def _shares_of_states(trace: BlockTrace, model: StorageModel) -> Floats:
+    """(s,) share of the I/Os in each state of all of a model's volumes, which are matched by name."""
+    index = {name: number for number, name in enumerate(trace.volumes)}
+    found = []
+    for volume in model.volumes:
+        tree = tree_of(volume)
+        start = trace.start[trace.volume == index.get(volume.name, -1)]
+        found.append(np.bincount(tree.leaf_of(start), minlength=len(tree)))
+    shares: Floats = np.concatenate(found) / len(trace)
+    return shares
 
 
 def _judged(
@@ -210,27 +187,55 @@ def _judged(
     if len(held) < MIN_JUDGED:
         raise InputError(f"holds {len(held)} I/Os; a judgement needs {MIN_JUDGED} or more", where="trace")
     drawing = IODrawing(ios=len(held))
-    drawn = [features_of(generate(model, rng, drawing), whole) for _ in range(RUNS)]
+    drawn = [features_of(generate(model, rng, drawing), whole, model) for _ in range(RUNS)]
     known = held if trained is None else trained
-    rivals = [
-        [features_of(baseline(name, known, len(held), rng), whole) for _ in range(RUNS)] for name in BASELINES
-    ]
-    right = features_of(held, whole)
-    before = None if trained is None else features_of(trained, whole)
+    fitted = features_of(known, whole, model)
+    rivals = []
+    for name in BASELINES:
+        setting = _nearest_setting(name, known, fitted, whole, model, rng)
+        traces = (baseline(name, setting, known, len(held), rng) for _ in range(RUNS))
+        rivals.append([features_of(each, whole, model) for each in traces])
+    right = features_of(held, whole, model)
+    before = None if trained is None else fitted
     chance = _Chance(0 if trained is None else len(trained), len(held), rng)
     features = tuple(_compared(right, before, [drawn, *rivals], chance))
-    bounded = [each for each in features if each.bound]
-    nearness = tuple(
-        float(
-            np.mean([each / found.bound for each, found in zip(errors, bounded, strict=True) if found.bound])
-        )
-        for errors in zip(*((each.error, *each.others) for each in bounded), strict=True)
-    )
     return StorageJudgement(
-        part, 0 if trained is None else len(trained), len(held), model.states, features, nearness
+        part, 0 if trained is None else len(trained), len(held), model.states, features, _nearness(features)
     )
 
 
+def _nearness(features: tuple[JudgedFeature, ...]) -> tuple[float, ...]:
+    """Mean of error over bound, of the model first and then of each other."""
+    ratios = [[error / each.bound for error in (each.error, *each.others)] for each in features if each.bound]
+    return tuple(np.mean(ratios, axis=0).tolist())
+
+
+def _nearest_setting(
+    name: str,
+    known: BlockTrace,
+    fitted: TraceFeatures,
+    whole: BlockTrace,
+    model: StorageModel,
+    rng: np.random.Generator,
+) -> float:
+    """Setting of a baseline whose traces are nearest to the part that it may know."""
+    settings = BASELINES[name]
+    if len(settings) == 1:
+        return settings[0]
+    drawn = [
+        [features_of(baseline(name, each, known, len(known), rng), whole, model) for _ in range(FITTING_RUNS)]
+        for each in settings
+    ]
+    errors = _nearness(tuple(_compared(fitted, None, drawn, _Chance(0, len(known), rng))))
+    return settings[int(np.argmin(errors))]
+
+
+SHARES: Final = (  # features that are many shares: name, field, largest error of one of them
+    ("largest difference of a quarter, points", "quarters", 1.0),
+    ("largest difference of a state of level 1, points", "firsts", 1.0),
+    ("largest difference of a state of the model, points", "states", 1.0),
+    ("largest difference of a size, points", "sizes", 1.0),
+)
 ORDERLESS: Final = ("read share, %", "sequential share, %")  # shares of I/Os, whatever their order
 
 
@@ -260,8 +265,8 @@ class _Chance:
     judged: int
     rng: np.random.Generator
 
-    def distance(self, trained: Floats, judged: Floats) -> float:
-        """Largest difference of a share, points, that few shuffled traces exceed.
+    def distances(self, trained: Floats, judged: Floats) -> Floats:
+        """(n,) largest difference of a share between two parts of shuffled I/Os, points.
 
         Args:
             trained: (k,) share of the trained part's I/Os of each kind.
@@ -269,8 +274,8 @@ class _Chance:
         """
         counts = np.rint(trained * self.trained + judged * self.judged).astype(np.int64)
         first = self.rng.multivariate_hypergeometric(counts, self.trained, size=SHUFFLES, method="marginals")
-        apart = np.abs(first / self.trained - (counts - first) / self.judged).max(axis=1)
-        return 100 * float(np.quantile(apart, BY_CHANCE))
+        apart: Floats = 100 * np.abs(first / self.trained - (counts - first) / self.judged).max(axis=1)
+        return apart
 
 
 def _compared(
@@ -278,11 +283,7 @@ def _compared(
 ) -> list[JudgedFeature]:
     """Features with their errors, in points of a percent where they are shares."""
     found = []
-    for name, field, bound in (
-        ("largest difference of a quarter, points", "quarters", 1.0),
-        ("largest difference of a state, points", "states", 1.0),
-        ("largest difference of a size, points", "sizes", 1.0),
-    ):
+    for name, field, bound in SHARES:
         means = [np.mean([getattr(each, field) for each in runs], axis=0) for runs in drawn]
         wanted = getattr(right, field)
         errors = [100 * float(np.abs(mean - wanted).max()) for mean in means]
@@ -295,46 +296,65 @@ def _compared(
                 100 * float(wanted[at]),
                 100 * float(means[0][at]),
                 errors[0],
+                None if old is None else 100 * float(np.abs(means[0] - old).max()),
                 None if old is None else 100 * float(np.abs(old - wanted).max()),
-                None if old is None else chance.distance(old, wanted),
+                *_by_chance(None if old is None else chance.distances(old, wanted), bound),
                 bound,
                 tuple(errors[1:]),
             )
         )
     for name, pick, scale, limit in _scalars():
-        means = [scale * float(np.mean([pick(each) for each in runs])) for runs in drawn]
+        values = [scale * float(np.mean([pick(each) for each in runs])) for runs in drawn]
         wanted = scale * float(pick(right))
         old = None if before is None else scale * float(pick(before))
+        shuffled = None
+        if before is not None and name in ORDERLESS:
+            shuffled = chance.distances(*(np.array([pick(each), 1 - pick(each)]) for each in (before, right)))
         found.append(
             JudgedFeature(
                 name,
                 old,
                 wanted,
-                means[0],
-                abs(means[0] - wanted),
+                values[0],
+                abs(values[0] - wanted),
+                None if old is None else abs(values[0] - old),
                 None if old is None else abs(old - wanted),
-                None
-                if before is None or name not in ORDERLESS
-                else chance.distance(*(np.array([pick(each), 1 - pick(each)]) for each in (before, right))),
+                *_by_chance(shuffled, limit),
                 limit,
-                tuple(abs(mean - wanted) for mean in means[1:]),
+                tuple(abs(value - wanted) for value in values[1:]),
             )
         )
+    found.append(_gaps_compared(right, before, drawn))
+    return found
+
+
+def _by_chance(apart: Floats | None, bound: float | None) -> tuple[float | None, float | None]:
+    """Distance that few shuffled parts exceed, and share of them that are within a bound."""
+    if apart is None:
+        return None, None
+    return float(np.quantile(apart, BY_CHANCE)), None if bound is None else float((apart <= bound).mean())
+
+
+def _gaps_compared(
+    right: TraceFeatures, before: TraceFeatures | None, drawn: list[list[TraceFeatures]]
+) -> JudgedFeature:
     distances = [
         float(np.mean([ks_distance(right.gaps_ms, each.gaps_ms) for each in runs])) for runs in drawn
     ]
-    old = None if before is None else ks_distance(right.gaps_ms, before.gaps_ms)
-    found.append(
-        JudgedFeature(
-            "Kolmogorov-Smirnov distance of gaps",
-            old,
-            0.0,
-            distances[0],
-            distances[0],
-            old,
-            None,
-            None,
-            tuple(distances[1:]),
-        )
+    apart = own = None
+    if before is not None:
+        apart = ks_distance(right.gaps_ms, before.gaps_ms)
+        own = float(np.mean([ks_distance(before.gaps_ms, each.gaps_ms) for each in drawn[0]]))
+    return JudgedFeature(
+        "Kolmogorov-Smirnov distance of gaps",
+        apart,
+        0.0,
+        distances[0],
+        distances[0],
+        own,
+        apart,
+        None,
+        None,
+        None,
+        tuple(distances[1:]),
     )
-    return found

@@ -1,7 +1,8 @@
 """States: ranges of a volume's bytes, leaves of a 4-way tree that is refined where accesses are.
 
-A range is split while its accesses are not spread evenly over its quarters, or over the quarters of those, by
-a chi-square test. A tree of equal depth is the hierarchy of the published model; its number of transitions is
+A range is split while its accesses are less even over its quarters, or over the quarters of those, than even
+ones are in the mean, by chi-square: a state that hides uneven accesses puts them on the wrong side of any
+border in it. A tree of equal depth is the hierarchy of the published model; its number of transitions is
 `transitions_of_tree`.
 """
 
@@ -19,7 +20,10 @@ BRANCHES: Final = 4
 DEPTH: Final = 8  # of the deepest state: 65,536 ranges of a volume
 MIN_ACCESSES: Final = 16  # in a range that is split
 MAX_SHARE_LEAVES: Final = 512  # a range that is split holds at least this part of the accesses
-EVEN_4, EVEN_16 = 5.45, 20.48  # chi-square with 3 and 15 degrees of freedom: its mean and one deviation
+EVEN_4, EVEN_16 = (
+    3.0,
+    15.0,
+)  # chi-square with 3 and 15 degrees of freedom: what even accesses have in the mean
 
 
 def transitions_of_tree(levels: int) -> int:

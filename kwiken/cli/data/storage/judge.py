@@ -24,7 +24,8 @@ def command(*, trace: str, model: str, seed: int, as_json: bool) -> None:
     """Compare I/Os drawn from MODEL with TRACE.
 
     A trace that the model was trained on is cut in two parts; a model of the one part, trained anew in the
-    same way, is judged on the other one. fio's own generators are judged beside it.
+    same way, is judged on the other one: on every second slice, at four phases, and on the later half, which
+    adds what has drifted. fio's own generators, fitted on the same part, are judged beside it.
     """
     records, learned = load_trace(trace), load_model(model)
     import numpy as np
@@ -36,30 +37,46 @@ def command(*, trace: str, model: str, seed: int, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    for place, each in enumerate(found):
-        _show(each, apart=place > 0)
+    first, *others = found
+    _show(first)
+    if not others:
+        return
+    say("")
+    _show_cuts([first, *others[:-1]])
+    say("", "drift: what a model of the past misses")
+    _show(others[-1])
 
 
-def _show(found: StorageJudgement, *, apart: bool) -> None:
+def _show(found: StorageJudgement) -> None:
     from kwiken.storage.model import BASELINES
 
-    if apart:
-        say("")
     trained = f"trained on {found.trained_ios:,} I/Os, " if found.trained_ios else ""
     say(f"{found.part}: {trained}judged on {found.judged_ios:,}; {found.states:,} states")
     print_table(
         "",
-        ("feature", "trained", "judged", "drawn", "error", "parts differ", "by chance", "bound", ""),
+        (
+            "feature",
+            "trained",
+            "judged",
+            "drawn",
+            "error",
+            "own error",
+            "parts differ",
+            "by chance",
+            "bound",
+            "",
+        ),
         (
             (
                 each.name,
-                "-" if each.trained is None else f"{each.trained:.4g}",
-                f"{each.judged:.4g}",
-                f"{each.generated:.4g}",
-                f"{each.error:.3g}",
-                "-" if each.apart is None else f"{each.apart:.3g}",
-                "-" if each.by_chance is None else f"{each.by_chance:.3g}",
-                "-" if each.bound is None else f"{each.bound:g}",
+                _number(each.trained, 4),
+                _number(each.judged, 4),
+                _number(each.generated, 4),
+                _number(each.error, 3),
+                _number(each.own, 3),
+                _number(each.apart, 3),
+                _number(each.by_chance, 3),
+                _number(each.bound, 3),
                 _verdict(each),
             )
             for each in found.features
@@ -70,6 +87,46 @@ def _show(found: StorageJudgement, *, apart: bool) -> None:
         "mean of error over bound, lower is nearer: "
         + ", ".join(f"{name} {value:.2f}" for name, value in zip(names, found.nearness, strict=True))
     )
+
+
+def _show_cuts(found: list[StorageJudgement]) -> None:
+    """Print errors with slices at each phase: whether a bound holds is not to hang on where slices begin."""
+    from kwiken.storage.model import BASELINES
+
+    rows = []
+    for each in zip(*(cut.features for cut in found), strict=True):
+        bound = each[0].bound
+        if bound is None:
+            continue
+        chances = [one.holds_by_chance for one in each if one.holds_by_chance is not None]
+        rows.append(
+            (
+                each[0].name,
+                *(f"{one.error:.3g}" for one in each),
+                f"{bound:g}",
+                f"{sum(one.error <= bound for one in each)} of {len(each)}",
+                f"{sum(chances) / len(chances):.0%}" if chances else "-",
+            )
+        )
+    print_table(
+        "errors with slices that begin a quarter of a period later each",
+        (
+            "feature",
+            *(f"cut {number}" for number in range(1, len(found) + 1)),
+            "bound",
+            "holds",
+            "shuffled parts hold",
+        ),
+        rows,
+    )
+    for name, values in zip(
+        ("kwiken", *BASELINES), zip(*(cut.nearness for cut in found), strict=True), strict=True
+    ):
+        say(f"{name}, error over bound: " + ", ".join(f"{value:.2f}" for value in values))
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def _verdict(each: JudgedFeature) -> str:
