@@ -7,6 +7,7 @@ what follows what, what is touched again, and how gaps vary; all but the zones l
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -74,10 +75,17 @@ def _places(name: str, setting: float, ios: int, rng: np.random.Generator) -> Fl
     if name == "fio pareto":
         rank = (rng.random(ios) ** (np.log(setting) / np.log(1 - setting)) * MAX_RANKS).astype(np.int64)
     else:
-        weights = np.arange(1, MAX_RANKS + 1) ** -setting
-        rank = np.searchsorted(np.cumsum(weights) / weights.sum(), rng.random(ios))
+        rank = np.searchsorted(_zipf(setting), rng.random(ios))
     scattered: Floats = (rank * 2654435761 % (1 << 32)) / (1 << 32)
     return scattered
+
+
+@cache
+def _zipf(theta: float) -> Floats:
+    """(r,) chance of ranks up to each one by Zipf's law."""
+    weights: Floats = np.arange(1, MAX_RANKS + 1, dtype=np.float64) ** -theta
+    shares: Floats = np.cumsum(weights) / weights.sum()
+    return shares
 
 
 def _zoned(zones: int, trace: BlockTrace, volume: Ints, rng: np.random.Generator) -> Floats:

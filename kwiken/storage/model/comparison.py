@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.storage.model.baselines import BASELINES, baseline
 from kwiken.storage.model.document import StorageModel, digest_of
@@ -27,10 +27,9 @@ from kwiken.storage.model.training import train
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
 
 RUNS: Final = 32  # drawn traces whose mean is judged
-SHUFFLES: Final = 2000  # of the I/Os of a trace, after which it is cut in two
+SHUFFLES: Final = 500  # of the I/Os of a trace, after which it is cut in two
 BY_CHANCE: Final = 0.95  # quantile of the distance of two parts over those
 CACHES: Final = (0.01, 0.05, 0.20)  # sizes of LRU caches, as shares of the touched blocks
-FITTING_RUNS: Final = 4  # drawn traces of each setting of a baseline
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +43,7 @@ class TraceFeatures:
         sizes: (k,) share of the I/Os of each size.
         read: share of reads.
         sequential: share of I/Os that go on where their stream's last one ended.
+        stays: share of I/Os in the state of level 1 of the one before on their volume.
         hits: (3,) share of block accesses that LRU caches of `CACHES` serve.
         gap_ms: mean gap, milliseconds.
         gap_spread: coefficient of variation of the gaps, a ratio.
@@ -56,6 +56,7 @@ class TraceFeatures:
     sizes: Floats
     read: float
     sequential: float
+    stays: float
     hits: Floats
     gap_ms: float
     gap_spread: float
@@ -128,7 +129,7 @@ def judge(trace: BlockTrace, model: StorageModel, rng: np.random.Generator) -> l
     found = []
     for name, trained, held in cuts(trace):
         again = train(trained, levels=model.trained.levels, window_s=model.window_s)
-        found.append(_judged(name, trained, held, trace, again, rng))
+        found.append(_judged(name, trained, held, trace, again, rng.spawn(1)[0]))
     return found
 
 
@@ -157,11 +158,18 @@ def features_of(trace: BlockTrace, whole: BlockTrace, model: StorageModel) -> Tr
         sizes=np.bincount(of_size[exact], minlength=len(sizes)) / len(trace),
         read=float(trace.read.mean()),
         sequential=float(trace.sequential.mean()),
+        stays=_stays(volume[known], first),
         hits=hit_ratios(block_accesses(trace)[0], np.array(CACHES)),
         gap_ms=mean,
         gap_spread=float(gaps.std()) / mean if mean > 0 else 0.0,
         gaps_ms=gaps,
     )
+
+
+def _stays(volume: Ints, first: Ints) -> float:
+    order = np.argsort(volume, kind="stable")
+    same = first[order[1:]] == first[order[:-1]]
+    return float(same.sum() / max(len(order), 1))
 
 
 def _shares_of_states(trace: BlockTrace, model: StorageModel) -> Floats:
@@ -222,10 +230,7 @@ def _nearest_setting(
     settings = BASELINES[name]
     if len(settings) == 1:
         return settings[0]
-    drawn = [
-        [features_of(baseline(name, each, known, len(known), rng), whole, model) for _ in range(FITTING_RUNS)]
-        for each in settings
-    ]
+    drawn = [[features_of(baseline(name, each, known, len(known), rng), whole, model)] for each in settings]
     errors = _nearness(tuple(_compared(fitted, None, drawn, _Chance(0, len(known), rng))))
     return settings[int(np.argmin(errors))]
 
@@ -252,6 +257,7 @@ def _scalars() -> list[tuple[str, Callable[[TraceFeatures], float], float, float
             (f"hits of an LRU cache of {100 * share:g}%, %", hits_of(at), 100.0, 5.0)
             for at, share in enumerate(CACHES)
         ),
+        ("I/Os in the state of the one before on their volume, %", lambda each: each.stays, 100.0, None),
         ("mean gap, ms", lambda each: each.gap_ms, 1.0, None),
         ("coefficient of variation of gaps", lambda each: each.gap_spread, 1.0, None),
     ]

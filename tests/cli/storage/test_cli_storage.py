@@ -45,7 +45,9 @@ def test_an_iolog_is_read_again(files: Path) -> None:
 def test_a_judgement_names_what_holds(files: Path) -> None:
     result = run("storage", "judge", str(files / "trace.csv"), str(files / "model.json"))
     assert result.exit_code == 0, result.stderr
-    assert "the later half" in result.stdout
+    assert "every second slice" in result.stdout
+    assert "drift: what a model of the past misses\nthe later half" in result.stdout
+    assert "4 of 4" in result.stdout
     assert "holds" in result.stdout
     assert "fio random" in result.stdout
 
@@ -137,6 +139,8 @@ def quarters(trace: BlockTrace, high: int) -> np.ndarray[tuple[int], np.dtype[np
     return np.bincount(np.minimum(4 * trace.start // high, 3), minlength=4) / len(trace)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["wsrch", "tpcc"])
 def test_real_traces_are_nearer_than_fio(tmp_path: Path, name: str) -> None:
     trace = REAL / f"{name}-small.trace"
@@ -145,12 +149,18 @@ def test_real_traces_are_nearer_than_fio(tmp_path: Path, name: str) -> None:
     model = tmp_path / "model.json"
     assert run("storage", "fit", str(trace), "-o", str(model)).exit_code == 0
     result = run("storage", "judge", str(trace), str(model), "--json")
-    for part in json.loads(result.stdout):
-        assert part["nearness"][0] < min(part["nearness"][1:]) / 1.5
+    *slices, later = json.loads(result.stdout)
+    for feature in slices[0]["features"]:
+        # Of all volumes together, which are no states of the model; parts of so few I/Os differ by more.
+        if feature["bound"] is not None and "quarter" not in feature["name"]:
+            assert feature["error"] <= feature["bound"], feature
+    for part in (*slices, later):
+        without_places = part["nearness"][1:-1]
+        assert part["nearness"][0] < min(without_places) / 2
         for feature in part["features"]:
             if feature["bound"] is not None and feature["error"] > feature["bound"]:
-                # what no model of the trained part can be nearer to, and the noise of two such parts
-                assert feature["error"] < feature["apart"] + 1.0, feature
+                # What no model of the trained part can be nearer to, and the model's own error.
+                assert feature["error"] <= feature["apart"] + feature["own"], feature
 
 
 NODES = """

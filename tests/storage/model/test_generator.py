@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import erf
 
 import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.model import IODrawing, generate, judge, stride_order, train
+from kwiken.storage.model import IODrawing, StorageJudgement, generate, judge, stride_order, train
 from kwiken.storage.model.gap_laws import draw_family
 from kwiken.storage.model.reuse import matched
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
@@ -102,22 +103,40 @@ def test_threads_mode_has_the_shares_of_the_walk() -> None:
     assert np.bincount(walk.size)[[4096, 8192]].tolist() == np.bincount(threads.size)[[4096, 8192]].tolist()
 
 
-def test_a_trace_that_was_trained_on_is_judged_in_two_ways() -> None:
+@pytest.fixture(scope="module")
+def judged() -> list[StorageJudgement]:
     trace = log_and_hot_zone(4000)
-    found = judge(trace, train(trace), np.random.default_rng(1))
-    assert [each.judged_ios for each in found] == [2000, 2000]
-    assert all(each.nearness[0] < min(each.nearness[1:]) for each in found)
+    return judge(trace, train(trace), np.random.default_rng(1))
 
 
-def test_chance_tells_how_far_parts_of_shuffled_ios_are_apart() -> None:
-    trace = log_and_hot_zone(4000)
-    first, _ = judge(trace, train(trace), np.random.default_rng(1))
-    by_chance = {each.name: each.by_chance for each in first.features}
-    share = trace.read.mean()
-    # Of two halves of n I/Os without replacement: a normal deviation of 2 * sqrt(p (1 - p) / 2n).
-    wanted = 1.96 * 2 * 100 * float(np.sqrt(share * (1 - share) / len(trace)))
-    assert by_chance["read share, %"] == pytest.approx(wanted, rel=0.1)
-    assert by_chance["hits of an LRU cache of 1%, %"] is None
+def test_a_trace_that_was_trained_on_is_judged_by_slices_and_by_time(judged: list[StorageJudgement]) -> None:
+    *slices, later = judged
+    assert len(slices) == 4
+    assert len({each.part for each in slices}) == 1
+    assert later.part == "the later half"
+    assert later.judged_ios == 2000
+    for each in judged:
+        assert each.trained_ios + each.judged_ios == 4000
+        assert each.nearness[0] < min(each.nearness[1:])
+
+
+def test_chance_tells_how_far_parts_of_shuffled_ios_are_apart(judged: list[StorageJudgement]) -> None:
+    features = {each.name: each for each in judged[-1].features}
+    share = log_and_hot_zone(4000).read.mean()
+    # Of two halves of n I/Os without replacement: a normal deviation of sqrt(p (1 - p) * 4 / n).
+    deviation = 100 * float(np.sqrt(share * (1 - share) * 4 / 4000))
+    read = features["read share, %"]
+    assert read.by_chance == pytest.approx(1.96 * deviation, rel=0.1)
+    assert read.holds_by_chance == pytest.approx(erf(1 / deviation / 2**0.5), abs=0.05)
+    assert features["hits of an LRU cache of 1%, %"].by_chance is None
+
+
+def test_the_own_error_is_the_distance_from_the_trained_part(judged: list[StorageJudgement]) -> None:
+    for each in judged[0].features:
+        if each.name in {"read share, %", "sequential share, %", "mean gap, ms"}:
+            assert each.trained is not None
+            assert each.own == pytest.approx(abs(each.generated - each.trained))
+            assert each.apart == pytest.approx(abs(each.judged - each.trained))
 
 
 def test_another_trace_is_judged_whole() -> None:
@@ -125,7 +144,8 @@ def test_another_trace_is_judged_whole() -> None:
     (found,) = judge(log_and_hot_zone(3000, seed=8), train(trace), np.random.default_rng(1))
     assert found.trained_ios == 0
     assert found.judged_ios == 3000
-    assert all(each.by_chance is None and each.apart is None for each in found.features)
+    for each in found.features:
+        assert each.by_chance is each.holds_by_chance is each.apart is each.own is None
 
 
 def test_too_few_are_not_judged() -> None:

@@ -82,10 +82,17 @@ def _show(found: StorageJudgement) -> None:
             for each in found.features
         ),
     )
-    names = ("kwiken", *BASELINES)
-    say(
-        "mean of error over bound, lower is nearer: "
-        + ", ".join(f"{name} {value:.2f}" for name, value in zip(names, found.nearness, strict=True))
+    say("")
+    print_table(
+        "errors of the model and of fio's generators, fitted on the same part",
+        ("feature", "kwiken", *BASELINES),
+        [
+            *(
+                (each.name, *(f"{error:.3g}" for error in (each.error, *each.others)))
+                for each in found.features
+            ),
+            ("mean of error over bound", *(f"{value:.2f}" for value in found.nearness)),
+        ],
     )
 
 
@@ -119,10 +126,15 @@ def _show_cuts(found: list[StorageJudgement]) -> None:
         ),
         rows,
     )
-    for name, values in zip(
-        ("kwiken", *BASELINES), zip(*(cut.nearness for cut in found), strict=True), strict=True
-    ):
-        say(f"{name}, error over bound: " + ", ".join(f"{value:.2f}" for value in values))
+    say("")
+    print_table(
+        "mean of error over bound, lower is nearer",
+        ("generator", *(f"cut {number}" for number in range(1, len(found) + 1))),
+        [
+            (name, *(f"{value:.2f}" for value in values))
+            for name, *values in zip(("kwiken", *BASELINES), *(cut.nearness for cut in found), strict=True)
+        ],
+    )
 
 
 def _number(value: float | None, digits: int) -> str:
