@@ -113,6 +113,14 @@ def _compared(name: str, packed: Floats, later: Floats) -> list[Row]:
                     target=most,
                 )
             )
+    half = packed.shape[1] // 2
+    for told, seen, after in (
+        ("halves of the day", packed, later),
+        ("quarters of the packed half", packed[:, :half], packed[:, half:]),
+    ):
+        rows.append(
+            Row(name=f"{name}: correlation of covariances, {told}", ours=_persistence(seen, after), unit="")
+        )
     levels = [
         _outcome(levelled(use.mean, use.variance, nodes), later)
         for nodes in range(min(count for count, _ in sums.values()) // 2, len(packed) // int(CAPACITY))
@@ -134,6 +142,12 @@ def _compared(name: str, packed: Floats, later: Floats) -> list[Row]:
             )
         )
     return rows
+
+
+def _persistence(seen: Floats, after: Floats) -> float:
+    """Correlation of the tasks' covariances in two times: what of their common use comes again."""
+    pairs = np.triu_indices(len(seen), 1)
+    return float(np.corrcoef(np.cov(seen)[pairs], np.cov(after)[pairs])[0, 1])
 
 
 def _inner_risk(packed: Floats, percentile: int, best: bool) -> float:  # noqa: FBT001 - a pair of a choice

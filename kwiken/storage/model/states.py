@@ -18,7 +18,7 @@ from kwiken.base.arrays import Bools, Ints
 
 BRANCHES: Final = 4
 DEPTH: Final = 8  # of the deepest state: 65,536 ranges of a volume
-MIN_ACCESSES: Final = 16  # in a range that is split
+MIN_ACCESSES: Final = 8  # in a range that is split
 MAX_SHARE_LEAVES: Final = 512  # a range that is split holds at least this part of the accesses
 EVEN_4, EVEN_16 = (
     3.0,
