@@ -355,11 +355,12 @@ class Adaptation:
         load = self._rates[name]
         base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
         belief = self._drifts[name].belief
+        loaded = stated.at_load(base) if base else stated
         needed = dataclasses.replace(
-            stated,
+            loaded,
             required=base * self._factors[name],
             base=stated.base * belief,
-            rate=stated.rate * belief,
+            rate=loaded.rate * belief,
         )
         self._sizings[name].renew(needed)
 

@@ -14,13 +14,12 @@ import numpy as np
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
 from kwiken.allocator.workloads import (
-    MIN_SHARE,
     UNKNOWN_VARIATION,
     Measure,
     Workload,
     WorkloadProfile,
     deviations_at,
-    rate_within,
+    spare_within,
 )
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
@@ -28,7 +27,10 @@ from kwiken.model.nodes import Cluster
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
 REL_ROUNDING: Final = 1e-9  # of performance
-MAX_AMPLIFIED: Final = 4.0  # factor by which the room for waiting enlarges an error of the capacity
+# Factor of the capacity that quick replicas need for a rate and a latency. A replica with which more is
+# needed is too slow: its calls leave too little time to wait.
+MAX_NEEDED: Final = 1.15
+MIN_SHARE: Final = 1e-6  # of its rate, for a replica that is too slow for the latency
 MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
 
 
@@ -48,8 +50,9 @@ class PlacementRequest:
         class_factor: (c,) performance by class of the cluster, as a factor of the reference class.
         capacity: (k, c) performance of one replica alone that is never idle, by size and class of the
             cluster, work per second.
-        rate: (k, c) the same of one replica that keeps the latency of its target, work per second; equal to
-            the capacity where performance was measured at the latency, or no latency is promised.
+        rate: (k, c) the part of it that may be in use while calls keep the latency of the target, work per
+            second; equal to the capacity where performance was measured at the latency, or no latency is
+            promised.
         cost: (k, c) cost of one replica in an hour, by size and class.
         efficiency: (m,) share of the sum of rates that n = 1 ... m replicas reach together.
         base_deviation: standard deviation of the log of all rates together, in log units.
@@ -58,6 +61,8 @@ class PlacementRequest:
         count_deviation: (m,) the same of the efficiency of n replicas, in log units.
         tolerated: (s,) pressure that costs a replica 5% of its performance, a share, over `SOURCES`.
         caused: (s,) pressure that a replica exerts, a share, over `SOURCES`.
+        spare: capacity of all replicas together that stays idle at `required` so that calls keep the latency
+            of the target, work per second; infinite where no replica keeps the latency at any rate.
         corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
             where it was measured to depart from the product.
         shares: extra work of each replica by kind, as shares of its own.
@@ -82,6 +87,7 @@ class PlacementRequest:
     count_deviation: Floats
     tolerated: Floats
     caused: Floats
+    spare: float = 0.0
     corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
     reserved: int | None = None
@@ -99,7 +105,18 @@ class PlacementRequest:
     @cached_property
     def keeps_latency(self) -> bool:
         """Whether some replica keeps the latency of the target at any rate at all."""
-        return bool(np.any(self.rate > 2.0 * MIN_SHARE * self.capacity))
+        return math.isfinite(self.spare)
+
+    def at_load(self, required: float) -> PlacementRequest:
+        """The same workload at another rate, which needs the same spare capacity.
+
+        Args:
+            required: performance that meets the target, work per second, above 0.
+        """
+        if not self.spare or not self.keeps_latency:
+            return replace(self, required=required)
+        share = _share(required, self.spare) / _share(self.required, self.spare)
+        return replace(self, required=required, rate=self.rate * share)
 
     @cached_property
     def rates(self) -> list[list[float]]:
@@ -255,13 +272,11 @@ def request_for(
     cores = np.array([size.cores for size in profile.sizes])
     het, class_deviation = _by_class(profile, cluster, where)
     rate = capacity = profile.base * np.exp(profile.up.mean[:, None] + het[None, :])
-    amplified, kept = np.ones(len(cores)), np.zeros(len(cores))
+    spare, kept = 0.0, np.zeros(len(cores))
     if profile.measure is Measure.CAPACITY and target is not None and target.p99_ms is not None:
         variation = UNKNOWN_VARIATION if profile.work_variation is None else profile.work_variation
         servers = np.maximum(1.0, np.floor(cores))[:, None] * np.ones(len(het))
-        rate = rate_within(capacity, servers, target.p99_ms, variation)
-        # An error of the capacity is a larger share of what the waiting leaves of it.
-        amplified = np.minimum(np.median(capacity / rate, axis=1), MAX_AMPLIFIED)
+        spare, rate = _within(servers / capacity, capacity, target.required, target.p99_ms, variation)
         # More cores that are slower each may serve more calls, and yet keep the latency at a lower rate.
         kept = np.median(rate, axis=1)
     order = np.lexsort((memory_gb, cores, profile.up.mean, kept))
@@ -292,20 +307,40 @@ def request_for(
         cost=_costs(cluster, cores[order], memory_gb[order]),
         efficiency=efficiency,
         base_deviation=profile.base_deviation,
-        size_deviation=_size_deviation(profile, order, amplified[order]),
+        size_deviation=profile.up.deviation[order],
         class_deviation=class_deviation,
         count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
         tolerated=tolerated,
         caused=caused,
+        spare=spare,
         corrections=_corrections(profile, cluster, order),
         shares=dict(shares or {}),
     )
 
 
-def _size_deviation(profile: WorkloadProfile, order: Ints, amplified: Floats) -> Floats:
-    """(k,) deviation by size, in log units, with what amplifies the errors of base and size alike."""
-    own, common = profile.up.deviation[order] ** 2, profile.base_deviation**2
-    return np.asarray(np.sqrt(amplified**2 * (own + common) - common))
+def _within(
+    call_s: Floats, capacity: Floats, required: float, p99_ms: float, variation: float
+) -> tuple[float, Floats]:
+    """Spare capacity for a latency, and the part of each replica's capacity that may be in use.
+
+    A mixture of replicas is taken to need what its slowest ones need, so that replicas which are much slower
+    than the best ones are as good as left out.
+
+    Args:
+        call_s: (k, c) time of a call on a replica that has nothing else to do, seconds.
+    """
+    spares = spare_within(call_s, required, p99_ms, variation)
+    least = float(spares.min())
+    if not math.isfinite(least):
+        return math.inf, MIN_SHARE * capacity
+    quick = required + spares <= MAX_NEEDED * (required + least)
+    spare = float(spares[quick].max())
+    return spare, np.where(quick, 1.0, MIN_SHARE) * _share(required, spare) * capacity
+
+
+def _share(required: float, spare: float) -> float:
+    """Share of the capacity that is in use."""
+    return required / (required + spare)
 
 
 def _heaviest(profile: WorkloadProfile) -> float:

@@ -25,9 +25,8 @@ from kwiken.allocator.workloads.completion import (
 )
 from kwiken.allocator.workloads.identity import KnownProfiles as KnownProfiles
 from kwiken.allocator.workloads.latency_limit import (
-    MIN_SHARE as MIN_SHARE,
     UNKNOWN_VARIATION as UNKNOWN_VARIATION,
-    rate_within as rate_within,
+    spare_within as spare_within,
 )
 from kwiken.allocator.workloads.measurements import (
     Measured as Measured,

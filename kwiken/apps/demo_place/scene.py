@@ -37,9 +37,9 @@ SMALL_CORES: Final = 0.25  # the smallest replica
 CALL_MS: Final = 8.0  # processor time of a call of middle size on this machine
 MIX: Final = (0.6, 1.0, 1.4)  # rounds of calls, as factors of the middle one; in equal parts
 REQUESTS: Final = 48  # lines of a file of requests
-TARGET_OVER_CALL: Final = 8.0  # p99 to keep, as a multiple of the time of a call on the smallest replica
+TARGET_OVER_CALL: Final = 4.5  # p99 to keep, as a multiple of the time of a call on the smallest replica
 # Rate to keep, as a factor of what one smallest replica on a quick node serves while it is never idle.
-LOADS: Final = {"digest": 0.65, "pack": 0.85, "order": 1.0}
+LOADS: Final = {"digest": 0.8, "pack": 1.0, "order": 1.2}
 GROWING: Final = "digest"  # service whose load doubles
 GROWTH: Final = 2.0
 

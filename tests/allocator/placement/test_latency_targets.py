@@ -1,8 +1,7 @@
-"""Latency targets of workloads that were measured while never idle: room for waiting is left on each replica."""
+"""Latency targets of workloads that were measured while never idle: capacity is kept idle for waiting."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from kwiken.allocator.placement import (
     request_for,
 )
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Measure, Target, Workload
+from kwiken.allocator.workloads import Measure, Target, Workload, spare_within
 from kwiken.base.errors import InputError
 from tests.support.runtime.clusters import cluster, profile
 
@@ -25,27 +24,52 @@ RATES = {1.0: 100.0, 2.0: 190.0}
 NODES = cluster({"top": 8}, cores=4)
 
 
-def request(measure: Measure, p99_ms: float, variation: float | None = None) -> PlacementRequest:
+def request(
+    measure: Measure, p99_ms: float, variation: float | None = None, rate_per_s: float = 250.0
+) -> PlacementRequest:
     found = replace(profile(RATES, {"top": 1.0}, deviation=0.05), measure=measure, work_variation=variation)
-    target = Target(p99_ms=p99_ms, rate_per_s=250.0)
+    target = Target(p99_ms=p99_ms, rate_per_s=rate_per_s)
     return request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
 
 
 def test_a_capacity_leaves_room_for_waiting_and_a_rate_is_taken_as_it_is() -> None:
     assert request(Measure.RATE, 100.0).rate[:, 0].tolist() == [100.0, 190.0]
     found = request(Measure.CAPACITY, 100.0)
-    lost = math.log(100.0) / 0.1
-    assert found.rate[:, 0] == pytest.approx([100.0 - lost, 190.0 - 2 * lost])
+    calls_s = np.array([[1 / 100.0], [2 / 190.0]])  # two cores serve two calls at the same time
+    spare = float(spare_within(calls_s, 250.0, 100.0, 1.0).max())
+    assert found.rate[:, 0] == pytest.approx(np.array([100.0, 190.0]) * 250.0 / (250.0 + spare))
     assert found.capacity[:, 0].tolist() == [100.0, 190.0]
+    assert found.spare == pytest.approx(spare)
     steady = request(Measure.CAPACITY, 100.0, variation=0.0)
     assert (steady.rate > found.rate).all()
 
 
-def test_an_error_of_the_capacity_weighs_more_where_little_is_left() -> None:
-    plain = request(Measure.RATE, 100.0).size_deviation
-    tight, loose = (request(Measure.CAPACITY, p99_ms).size_deviation for p99_ms in (60.0, 1e4))
-    assert (tight > loose).all()
-    assert loose == pytest.approx(plain, abs=0.01)
+def test_the_spare_capacity_is_that_of_all_replicas_together() -> None:
+    """Twice the rate needs twice the replicas less what one load has in common."""
+    found = request(Measure.CAPACITY, 100.0)
+    twice = found.at_load(500.0)
+    assert twice.required == 500.0
+    assert (500.0 / twice.rate < 2 * 250.0 / found.rate).all()
+    assert 500.0 / twice.rate[0, 0] * 100.0 == pytest.approx(500.0 + found.spare)
+    plain = request(Measure.RATE, 100.0)
+    assert (plain.at_load(500.0).rate == plain.rate).all()
+
+
+def test_replicas_that_are_too_slow_for_the_latency_are_as_good_as_left_out() -> None:
+    """On the slow class a call takes 40 of 60 ms, which leaves others too little time to wait."""
+    nodes = cluster({"top": 4, "low": 4}, cores=4)
+    found = replace(profile(RATES, {"top": 1.0, "low": 0.25}), measure=Measure.CAPACITY, work_variation=0.3)
+    target = Target(p99_ms=60.0, rate_per_s=150.0)
+    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, nodes, SOURCE_CAUTION)
+    top, low = (place.name for place in nodes.classes)
+    assert (top, low) == ("top", "low")
+    assert (one.rate[:, 1] < 1e-3 * one.rate[:, 0]).all()
+    (placed,) = admit_all([one], NodeLedger(nodes), scheduler("thrifty"))
+    assert placed.status is PlacingStatus.MET
+    assert all(nodes.class_of[replica.node] == 0 for replica in placed.sizing.replicas)
+    loose = Target(p99_ms=400.0, rate_per_s=150.0)
+    both = request_for(Workload(name="w", memory_gb=1.0, target=loose), found, nodes, SOURCE_CAUTION)
+    assert both.rate[:, 1] == pytest.approx(0.25 * both.rate[:, 0])
 
 
 def test_more_replicas_are_placed_for_a_tighter_latency() -> None:
@@ -71,7 +95,7 @@ def test_sizes_are_in_order_of_the_rate_that_keeps_the_latency() -> None:
         measure=Measure.CAPACITY,
         work_variation=1.0,
     )
-    target = Target(p99_ms=60.0, rate_per_s=60.0)
+    target = Target(p99_ms=80.0, rate_per_s=60.0)
     one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
     assert one.cores.tolist() == [1.0, 2.0]
     assert (np.diff(one.rate[:, 0]) > 0).all()
@@ -84,7 +108,7 @@ def test_sizes_are_in_order_of_the_rate_that_keeps_the_latency() -> None:
 @pytest.mark.parametrize("name", ["thrifty", "quasar", "sampled", "hashed", "least-loaded", "reservation"])
 def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) -> None:
     """A call of exponential work takes 46 ms at p99 even alone, so 20 ms is out of reach at any rate."""
-    one = replace(request(Measure.CAPACITY, 20.0), required=1e-6)
+    one = request(Measure.CAPACITY, 20.0, rate_per_s=1e-6)
     assert not one.keeps_latency
     assert request(Measure.CAPACITY, 60.0).keeps_latency
     (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
