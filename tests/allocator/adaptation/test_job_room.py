@@ -54,5 +54,7 @@ def test_what_a_job_held_on_a_lost_node_stays_blocked() -> None:
     room.release("job")
     assert "slow-0" not in {one.node for one in room.rooms()}
     assert not room.suits("slow-0", 0.5, 0.0, {})
+    assert adaptation.prepare(0.0, {"w": 120.0}) != []
+    assert {node for _, node, _ in adaptation.keys["w"]} == {"quick-0"}  # and nothing else is placed there
     adaptation.node_back("slow-0")
     assert {one.node: one.cores for one in room.rooms()}["slow-0"] > 0

@@ -68,12 +68,13 @@ class Machine:
         *,
         late: float = 0.0,
         fail: float = 0.0,
+        p99_ms: float = 9.0,
         rng: random.Random | None = None,
     ) -> list[Action]:
         """One window; starts fail with a probability."""
         self.now_s += WINDOW_S
         rng = rng or random.Random(0)
-        calm = {"front": Observation(requests=500, rate_per_s=100.0, p99_ms=9.0)}
+        calm = {"front": Observation(requests=500, rate_per_s=100.0, p99_ms=p99_ms)}
         self.apply(self.adaptation.observe(self.now_s, calm), fail, rng)
         self.lines += self.repacking.observe(self.now_s, used, {"echo": LateCount(500, 500 * late)})
         least = len(self.of("front"))
@@ -138,6 +139,18 @@ def test_idle_nodes_are_freed_one_move_of_a_workload_at_a_time() -> None:
     assert len(machine.nodes_in_use()) < len(before)
     assert len(machine.nodes_in_use()) >= 2  # of a stage that stands on two nodes
     assert any("repack at dial 5 frees" in action.reason for action in machine.moves)
+
+
+def test_a_workload_is_not_moved_in_a_window_in_which_it_misses_its_target() -> None:
+    """One slow window is no reason to give it more, and no moment to move it either."""
+    machine = Machine(6)
+    moved = {9.0: 0, 20.0: 0}
+    for window in range(240):
+        p99_ms = 20.0 if window % 2 else 9.0
+        actions = machine.window(idle(machine), p99_ms=p99_ms)
+        moved[p99_ms] += sum(isinstance(one, Start) and one.workload == "front" for one in actions)
+    assert moved[9.0] > 0
+    assert moved[20.0] == 0
 
 
 def test_nothing_is_packed_before_use_is_known() -> None:

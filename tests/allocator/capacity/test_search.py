@@ -15,8 +15,9 @@ from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.tail.queueing.load import QueueSettings, load_model
 from tests.allocator.capacity.test_supply import NODES
+from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.models.stragglers import straggling_profile
 
 MAX_GAP = 1.2  # cost of the search over that of the optimum, for any target
@@ -90,6 +91,25 @@ def test_nothing_can_be_given_back(search: Search) -> None:
             assert search.p99_ms(tuple(fewer)) > 0.7 * slowest
 
 
+def test_the_largest_saving_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target allows one replica less, and a replica of the second stage costs more."""
+    profile = straggling_profile(seed=1)
+    names = [stage.name for stage in profile.stages]
+    needs = {names[0]: StageNeed(memory_gb=0.1), names[1]: StageNeed(memory_gb=4.0)}
+    supply = Supply(names, needs, nodes_from_toml(NODES, where="nodes.toml"))
+    trials = StageTrials(load_model(profile), 20.0, supply, seed=0, requests=1000)
+    search = Search(trials, costs(profile), 0.0)
+    start = (StageSize(3), StageSize(3))
+
+    def p99_ms(sizes: Sizes) -> float:
+        missing = sum(max(0, 3 - size.replicas) + 10 * size.node_class for size in sizes)
+        return 10.0 + 10.0 * missing
+
+    monkeypatch.setattr(search, "p99_ms", p99_ms)
+    kept = search.trim(search.found(start), 20.0)
+    assert [size.replicas for size in kept.sizes] == [3, 2]
+
+
 def test_copies_stay_within_their_budget(search: Search) -> None:
     for most in (0.0, 0.01, 0.05):
         bound = Search(search.trials, costs(search.trials.model.profile), most)
@@ -141,6 +161,22 @@ def test_replicas_are_never_busier_than_allowed(search: Search) -> None:
         assert 0 < trial.utilisation <= MAX_BUSY + 1e-9
         if fewest > 1:
             assert search.trials.trial(stage, StageSize(fewest - 1)) is None
+
+
+def test_background_work_takes_its_part_of_the_replicas() -> None:
+    profile = queue_profile(rate_of(0.3), requests=3000)
+    names = [stage.name for stage in profile.stages]
+    stage = names.index("rank")
+    used = []
+    for settings in (QueueSettings(), QueueSettings(utilisation={"rank": 0.6})):
+        model = load_model(profile, settings)
+        trials = StageTrials(model, model.rate_per_s, Supply(names, {}), seed=0, requests=1000)
+        replicas = model.stages["rank"].station.replicas
+        assert replicas is not None
+        trial = trials.trial(stage, StageSize(replicas))
+        assert trial is not None
+        used.append(trial.utilisation)
+    assert used[1] - used[0] == pytest.approx(0.3, abs=0.02)
 
 
 def test_a_faster_node_works_less_long() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kwiken.allocator.capacity import DEFAULT_MEMORY_GB, StageNeed, StageSize
@@ -78,6 +80,33 @@ def test_replicas_of_all_stages_draw_from_the_same_nodes() -> None:
     assert sorted(places[0]) == [0, 1]
     counts = [sum(stage.count(node) for stage in places) for node in range(5)]
     assert counts == [4, 4, 0, 0, 0]
+
+
+def test_replicas_that_may_not_share_a_node_do_not_where_other_stages_fill_the_nodes() -> None:
+    """On two of three nodes there is room for one replica, and for three on the last one."""
+    text = """
+[[classes]]
+name = "one"
+cores = 3
+memory_gb = 8
+speed = 1.0
+
+[[nodes]]
+name = "node"
+class = "one"
+count = 3
+"""
+    needs = {"a": StageNeed(spread=Spread.NODE, memory_gb=2.0), "b": StageNeed(spread=Spread.NODE)}
+    supply = Supply(["a", "b", "c"], {**needs, "c": StageNeed(spread=Spread.NODE)}, cluster(text))
+    full = [StageSize(2), StageSize(2), StageSize(2)]
+    places = supply.packed(full)
+    assert places is not None
+    assert all(len(set(stage)) == 2 for stage in places)
+    tight = Supply(["a", "b"], {"a": replace(needs["a"], memory_gb=7.5), "b": needs["b"]}, cluster(text))
+    assert tight.packed([StageSize(2), StageSize(1)]) is not None
+    assert not tight.fits(
+        [StageSize(2), StageSize(2)]
+    )  # the third node has room for both, which may not share
 
 
 def test_memory_bounds_replicas_too() -> None:

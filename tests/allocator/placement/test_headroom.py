@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -27,9 +30,11 @@ def test_law_of_the_source() -> None:
     assert SOURCE_CAUTION.headroom(SIGMA) == 0.0
 
 
-@given(st.floats(0.5, 0.999), st.floats(0, 0.3), st.floats(0.001, 0.5))
-def test_headroom_gives_the_confidence(confidence: float, shortfall: float, deviation: float) -> None:
-    caution = Caution(confidence=confidence, shortfall=shortfall, later_loss=0.0)
+@given(st.floats(0.5, 0.999), st.floats(0, 0.3), st.floats(0.001, 0.5), st.sampled_from([1.0, 3.0, math.inf]))
+def test_headroom_gives_the_confidence(
+    confidence: float, shortfall: float, deviation: float, freedom: float
+) -> None:
+    caution = Caution(confidence=confidence, shortfall=shortfall, later_loss=0.0, freedom=freedom)
     chance = caution.probability(1 + caution.headroom(deviation), deviation)
     assert chance >= confidence - 1e-9
     if caution.headroom(deviation) > 0:
@@ -42,6 +47,22 @@ def test_headroom_gives_the_confidence(confidence: float, shortfall: float, devi
 def test_caution_out_of_range_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields))):
         Caution(**fields)
+
+
+def test_errors_of_a_size_and_of_a_class_are_common_to_the_replicas_that_have_it() -> None:
+    """Two replicas alike err alike; two of different sizes, or on different classes, err by half the variance."""
+    found = profile({1.0: 100.0, 2.0: 100.0, 4.0: 200.0}, {"top": 1.0, "low": 1.0}, deviation=0.01)
+    nodes = cluster({"top": 3, "low": 3})
+    for part, apart in (("up", ((0, 0), (1, 1))), ("het", ((0, 0), (3, 0)))):
+        estimate = getattr(found, part)
+        uncertain = replace(found, **{part: replace(estimate, deviation=np.full(len(estimate.mean), SIGMA))})
+        sized = requested(150.0, uncertain, nodes)
+        for places, variance in (((apart[0], (1, apart[0][1])), SIGMA**2), (apart, SIGMA**2 / 2)):
+            sizing = Sizing(sized, NodeLedger(nodes))
+            for node, size in places:
+                sizing.add(node, size)
+            total = sizing.forecast()
+            assert total.deviation**2 == pytest.approx(variance + 0.01**2)
 
 
 def test_placed_workloads_meet_targets_as_often_as_promised() -> None:

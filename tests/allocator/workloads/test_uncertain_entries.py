@@ -189,8 +189,7 @@ def test_an_unsure_score_moves_a_classification_less() -> None:
     assert moved[0] > moved[1] > moved[2]
 
 
-def test_an_unsure_run_leaves_the_prediction_unsure() -> None:
-    history = """
+SIZES = """
 [history.up]
 sizes = [{ cores = 1, memory_gb = 1 }, { cores = 2, memory_gb = 1 }, { cores = 4, memory_gb = 1 }]
 [history.up.rows]
@@ -201,11 +200,25 @@ four = [5, 8.0, 12]
 [[workloads]]
 name = "new"
 measure = "rate"
-runs = [{ performance = 10, deviation = 0 }, { cores = 2, performance = 18, deviation = DEVIATION }]
+runs = [{ performance = 10, deviation = 0 }, RUNS]
 """
-    spread = []
-    for deviation in ("0.01", "0.5"):
-        told = measurements_from_text(HEAD + history.replace("DEVIATION", deviation), where="m")
-        profile = Classifier(told).classify(told.workloads[0]).profile()
-        spread.append(profile.up.deviation[1:].tolist())
-    assert all(unsure > sure for sure, unsure in zip(*spread, strict=True))
+
+
+def deviation_of_sizes(*runs: str) -> list[float]:
+    """Deviation of the prediction for two and for four cores, after runs with two cores."""
+    entries = ", ".join(f"{{ cores = 2, performance = 18, {run} }}" for run in runs)
+    told = measurements_from_text(HEAD + SIZES.replace("RUNS", entries), where="m")
+    deviations: list[float] = Classifier(told).classify(told.workloads[0]).profile().up.deviation.tolist()
+    return deviations[1:]
+
+
+def test_an_unsure_run_leaves_the_prediction_unsure() -> None:
+    sure, unsure = deviation_of_sizes("deviation = 0.01"), deviation_of_sizes("deviation = 0.5")
+    assert all(more > less for less, more in zip(sure, unsure, strict=True))
+
+
+def test_two_runs_with_a_stated_deviation_count_as_one_with_half_the_variance() -> None:
+    twice = deviation_of_sizes("deviation = 0.2", "deviation = 0.2")
+    once = deviation_of_sizes(f"deviation = {0.2 / 2**0.5}")
+    assert twice == pytest.approx(once, rel=0.01)  # the noise that was learned is less for two as well
+    assert twice[0] < deviation_of_sizes("deviation = 0.2")[0]
