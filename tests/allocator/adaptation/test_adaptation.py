@@ -366,6 +366,16 @@ def test_what_was_given_back_and_missed_is_given_back_later_the_next_time() -> N
     assert waited == [192, 192, 96]
 
 
+def test_a_miss_at_the_foreseen_load_asks_for_15_percent_more_than_was_given() -> None:
+    nodes = cluster({"quick": 4})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for number in range(3):
+        given = adaptation.performance("w")[0]
+        for window in range(2):
+            adaptation.observe(100.0 * number + 5.0 * window, {"w": seen(50.0, 200.0)})
+        assert adaptation.performance("w")[1] == pytest.approx(1.15 * given)
+
+
 def test_giving_back_takes_a_whole_minute_of_quiet() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 200, nodes))

@@ -160,6 +160,25 @@ def test_too_few_nodes_leave_a_workload_short_and_counts_that_make_no_sense_are_
         ask("a", 5e3, nodes, min_nodes=101, max_replicas=200)
 
 
+@pytest.mark.parametrize("tolerated", [0.5, 1.0])
+def test_evicted_work_goes_back_only_where_the_newcomer_bears_it(tolerated: float) -> None:
+    """There is room for both by cores; the filler presses more than the newcomer may tolerate."""
+    nodes = cluster({"top": 1})
+    loud = profile({2: 1.0}, SPEEDS, name="filler", caused=over_sources(0.0, disk=0.8))
+    filler = requested(None, loud, nodes, spread=Spread.NONE, max_replicas=4)
+    quiet = profile(RATES, SPEEDS, name="new", tolerated=over_sources(1.0, disk=tolerated))
+    new = requested(10e3, quiet, nodes)
+    ledger = NodeLedger(nodes)
+    (before,) = admit_all([filler], ledger, QUASAR)
+    there = len(before.sizing.replicas)
+    assert there > 1
+    (placed,) = admit_all([new], ledger, QUASAR, [before.sizing])
+    assert placed.status is PlacingStatus.MET
+    left = len(before.sizing.replicas)
+    assert len(placed.evicted) == there - left
+    assert left == (1 if tolerated == 1.0 else 0)
+
+
 def test_the_lowest_priority_is_evicted_first_whatever_its_place() -> None:
     nodes = cluster({"top": 1})
     half = {4.0: 11e3}  # two of them fill the node

@@ -201,6 +201,9 @@ def test_the_first_proposal_lowers_the_variance_most(world: World) -> None:
             )
         )
     assert left == sorted(left)
+    proposed = {replace(REFERENCE, **{fields[one.kind]: one.label}) for one in runs}
+    assert len(proposed) == len(runs)
+    assert proposed.isdisjoint({REFERENCE, *FEW})  # what was measured is not asked for again
     assert all(0 <= proposal.share <= 1 for proposal in found.proposals())
     sources = [proposal.label for proposal in found.proposals() if proposal.kind == "source"]
     assert sorted(sources) == ["disk", "network"]

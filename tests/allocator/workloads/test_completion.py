@@ -107,6 +107,18 @@ def test_the_scalability_law_beats_rows_on_curves_that_follow_the_law() -> None:
     assert errors[0] < 0.9 * errors[1]
 
 
+def test_what_the_scalability_law_does_not_fit_widens_its_intervals() -> None:
+    rng = np.random.default_rng(6)
+    rows = replica_rows(rng, 90, 0.005)
+    rows[:, 1:] += rng.normal(0, 0.1, (len(rows), rows.shape[1] - 1))
+    columns = np.array([0, 3])
+    law = Scalability(tuple(range(1, 101)), 2.5e-5).fit(rows[:30], level=True)
+    mean, deviation = law.predict(columns, rows[30:, columns])
+    hidden = np.delete(np.arange(rows.shape[1]), columns)
+    within = np.abs(mean - rows[30:])[:, hidden] <= 1.645 * deviation[:, hidden]
+    assert 0.8 <= within.mean() <= 0.97
+
+
 def test_the_published_descent_comes_to_its_closed_form() -> None:
     rows = score_rows(np.random.default_rng(2), 14, 1)
     columns = np.array([1, 7])
