@@ -91,14 +91,34 @@ def test_nothing_can_be_given_back(search: Search) -> None:
             assert search.p99_ms(tuple(fewer)) > 0.7 * slowest
 
 
-def test_the_largest_saving_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target allows one replica less, and a replica of the second stage costs more."""
+def search_at_prices(*memory_gb: float) -> Search:
+    """Search over two stages whose replicas cost more the more memory they have; without copies."""
     profile = straggling_profile(seed=1)
     names = [stage.name for stage in profile.stages]
-    needs = {names[0]: StageNeed(memory_gb=0.1), names[1]: StageNeed(memory_gb=4.0)}
+    needs = {name: StageNeed(memory_gb=one) for name, one in zip(names, memory_gb, strict=True)}
     supply = Supply(names, needs, nodes_from_toml(NODES, where="nodes.toml"))
     trials = StageTrials(load_model(profile), 20.0, supply, seed=0, requests=1000)
-    search = Search(trials, costs(profile), 0.0)
+    return Search(trials, costs(profile), 0.0, SizeLevers(reissues=False, classes=False))
+
+
+def test_gain_beyond_the_target_does_not_choose_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of either stage meets the target; the first stage's would gain more, for more."""
+    search = search_at_prices(1.75, 1.0)
+    start = (StageSize(2), StageSize(2))
+
+    def p99_ms(sizes: Sizes) -> float:
+        first, second = sizes
+        return 40.0 if first.replicas > 2 else 60.0 if second.replicas > 2 else 100.0
+
+    monkeypatch.setattr(search, "p99_ms", p99_ms)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    walked = search._walk(search.found(start), 60.0)
+    assert [size.replicas for size in walked.sizes] == [2, 3]
+
+
+def test_the_largest_saving_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target allows one replica less, and a replica of the second stage costs more."""
+    search = search_at_prices(0.1, 4.0)
     start = (StageSize(3), StageSize(3))
 
     def p99_ms(sizes: Sizes) -> float:
