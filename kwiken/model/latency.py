@@ -75,17 +75,18 @@ def finish_times(stages: Sequence[DagNode], latency_ms: Mapping[str, Floats]) ->
     return ends
 
 
-def start_times(stage: DagNode, ends: Mapping[str, Floats]) -> Floats | None:
+def start_times(stage: DagNode, ends: Mapping[str, Floats], *, out: Floats | None = None) -> Floats | None:
     """(n,): start of a stage, milliseconds: the end of its last parent; None for a source, which starts at 0.
 
     Args:
         ends: by stage: (n,) ends, milliseconds; at least those of the parents.
+        out: (n,) array to use for the starts of a stage of several parents; None for a fresh one.
     """
     if not stage.after:
         return None
     start = ends[stage.after[0]]
     for parent in stage.after[1:]:
-        start = np.maximum(start, ends[parent])
+        start = np.maximum(start, ends[parent], out=out)
     return start
 
 

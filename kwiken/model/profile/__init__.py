@@ -29,11 +29,7 @@ from kwiken.model.profile.cost_models import (
     spent_by_model as spent_by_model,
 )
 from kwiken.model.profile.decay import decayed as decayed
-from kwiken.model.profile.distribution import (
-    EmpiricalDistribution as EmpiricalDistribution,
-    call_distribution as call_distribution,
-    complete_calls as complete_calls,
-)
+from kwiken.model.profile.distribution import EmpiricalDistribution as EmpiricalDistribution
 from kwiken.model.profile.idempotence import (
     Evidence as Evidence,
     idempotence_notes as idempotence_notes,
@@ -48,6 +44,7 @@ from kwiken.model.profile.profile import (
     Origin as Origin,
     Profile as Profile,
     StageProfile as StageProfile,
+    complete_calls as complete_calls,
 )
 from kwiken.model.profile.subset import part_of as part_of
 from kwiken.model.profile.weighting import KEPT_OF_SAMPLED as KEPT_OF_SAMPLED, weighted as weighted

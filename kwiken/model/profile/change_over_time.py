@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.profile.distribution import EmpiricalDistribution, call_distribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.model.profile.profile import Profile, StageProfile
 
 # Name of a count of profiles whose requests, and the times of these, were drawn at random from histograms.
@@ -82,7 +82,7 @@ def _factor(one: float, other: float) -> float:
 
 def _tested(stage: StageProfile, order: Ints, after_ms: float | None) -> Drift | None:
     """Test of one stage, with its uncorrected p-value; None where there are too few late calls."""
-    distribution = call_distribution(stage)
+    distribution = stage.distribution
     if not len(distribution):
         return None
     age = float(distribution.quantile(np.array([1 - LATE_SHARE]))[0]) if after_ms is None else after_ms

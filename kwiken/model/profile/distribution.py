@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.model.profile.profile import StageProfile
 
 # A time-out whose reissue share is within this relative distance of the wanted share is used without a coin.
 # Farther off (tied latencies, or many calls ended by a truncating time-out), a coin picks among the late
@@ -186,38 +185,3 @@ def kaplan_meier(latencies: Floats, censored: Bools) -> EmpiricalDistribution:
     weights[-1] += survivors[-1]
     kept = weights > 0
     return EmpiricalDistribution(values[kept], weights[kept])
-
-
-def call_distribution(stage: StageProfile) -> EmpiricalDistribution:
-    """Latency distribution of a stage's calls, over all its shards; Kaplan-Meier where some were cancelled.
-
-    Args:
-        stage: profile of the stage; the result is empty when the stage was never called.
-    """
-    if not stage.censored.any():
-        return EmpiricalDistribution.of(stage.calls_ms)
-    there = ~np.isnan(stage.calls_ms)
-    return kaplan_meier(stage.calls_ms[there], stage.censored[there])
-
-
-def complete_calls(stage: StageProfile, calls: EmpiricalDistribution, rng: np.random.Generator) -> Floats:
-    """Calls of a stage with a drawn latency in place of every censored one.
-
-    A call cancelled at `c` gets a draw from the distribution conditional on more than `c`. The rows then
-    follow the distribution and stay joint with the other stages. A call cancelled beyond the largest value
-    keeps `c`.
-
-    Args:
-        calls: Kaplan-Meier distribution of the stage's calls (`call_distribution`), milliseconds.
-
-    Returns:
-        (n, width) latencies, milliseconds; NaN where there was no call.
-    """
-    if not stage.censored.any():
-        return stage.calls_ms
-    filled = stage.calls_ms.copy()
-    cut = stage.censored & ~np.isnan(filled)
-    bounds = filled[cut]
-    floor = 1.0 - calls.tail(bounds)
-    filled[cut] = np.maximum(bounds, calls.quantile(floor + (1.0 - rng.random(len(bounds))) * (1.0 - floor)))
-    return filled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.plan import SpanMatch
+from kwiken.model.profile.distribution import EmpiricalDistribution, kaplan_meier
 
 OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time
 WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
@@ -136,9 +138,23 @@ class StageProfile:
         A caller that is late to read an answer is late to send a copy and to read the copy's answer too. So
         time-outs, and the latencies of copies, are those of this stage; `lag_ms` is added after the race.
         """
-        if self.lag_ms is None:
-            return self
+        return self if self.lag_ms is None else self._without_lag
+
+    @cached_property
+    def _without_lag(self) -> StageProfile:
+        assert self.lag_ms is not None
         return replace(self, calls_ms=np.maximum(0.0, self.calls_ms - self.lag_ms), lag_ms=None)
+
+    @cached_property
+    def distribution(self) -> EmpiricalDistribution:
+        """Latency distribution of the calls of all shards; Kaplan-Meier's estimate where some were cancelled.
+
+        Sorted once for each profile: a plan and each replay need it. Empty when the stage was never called.
+        """
+        if not self.censored.any():
+            return EmpiricalDistribution.of(self.calls_ms)
+        there = ~np.isnan(self.calls_ms)
+        return kaplan_meier(self.calls_ms[there], self.censored[there])
 
     @property
     def latency_ms(self) -> Floats:
@@ -160,7 +176,7 @@ class StageProfile:
         """Share of the requests that called the stage, 0 to 1."""
         return float(self.visited.mean()) if len(self.calls_ms) else 0.0
 
-    @property
+    @cached_property
     def calls_per_request(self) -> float:
         """Mean number of primary calls per request; a request that skipped the stage counts as 0."""
         return float((~np.isnan(self.calls_ms)).sum() / max(1, len(self.calls_ms)))
@@ -250,3 +266,26 @@ class Profile:
 def to_microseconds(milliseconds: Floats) -> Floats:
     """Times rounded to whole microseconds, in milliseconds, as a contiguous array of the same shape."""
     return np.ascontiguousarray(np.round(milliseconds, 3))
+
+
+def complete_calls(stage: StageProfile, calls: EmpiricalDistribution, rng: np.random.Generator) -> Floats:
+    """Calls of a stage with a drawn latency in place of every censored one.
+
+    A call cancelled at `c` gets a draw from the distribution conditional on more than `c`. The rows then
+    follow the distribution and stay joint with the other stages. A call cancelled beyond the largest value
+    keeps `c`.
+
+    Args:
+        calls: Kaplan-Meier distribution of the stage's calls (`StageProfile.distribution`), milliseconds.
+
+    Returns:
+        (n, width) latencies, milliseconds; NaN where there was no call.
+    """
+    if not stage.censored.any():
+        return stage.calls_ms
+    filled = stage.calls_ms.copy()
+    cut = stage.censored & ~np.isnan(filled)
+    bounds = filled[cut]
+    floor = 1.0 - calls.tail(bounds)
+    filled[cut] = np.maximum(bounds, calls.quantile(floor + (1.0 - rng.random(len(bounds))) * (1.0 - floor)))
+    return filled

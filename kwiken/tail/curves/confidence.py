@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile, complete_calls
-from kwiken.tail.curves.copies import races
+from kwiken.model.profile import Profile, StageProfile, complete_calls
 from kwiken.tail.curves.curve import Curve
+from kwiken.tail.curves.left_out import variance_without_each
 
 JACKKNIFE_BLOCKS = 10
 INTERVAL_LEVEL = 0.9
@@ -111,8 +111,7 @@ def curve_bounds(
     Returns:
         By stage: intervals from the delete-a-group jackknife of the log of the variance, and of the gain. The
         groups are blocks of time, since requests close in time are correlated: few requests, or slowness in
-        one burst, widen the intervals. The curve's policies are evaluated on each group, which costs about
-        as much as one more curve per stage.
+        one burst, widen the intervals. The curve's policies are evaluated on each group.
     """
     order = np.argsort(profile.started_s, kind="stable")
     groups = [group for group in np.array_split(order, JACKKNIFE_BLOCKS) if len(group)]
@@ -132,7 +131,7 @@ def _bounds(
         return _interval(curve, gain, np.full(k, np.log(MAX_BOUND_FACTOR)), np.full(k, np.inf), level)
     calls = complete_calls(stage.without_lag(), curve.distribution, rng)
     points = np.unique(np.r_[np.arange(0, k, POINT_STEP), k - 1])
-    variance = np.maximum(_without_each(calls, curve, points, groups), MIN_VARIANCE_MS2)
+    variance = np.maximum(variance_without_each(calls, curve, points, groups), MIN_VARIANCE_MS2)
     scale = len(groups) - 1
     errors = np.sqrt(scale * np.log(variance).var(axis=0))
     gain_errors = np.sqrt(scale * (variance[:, :1] - variance).var(axis=0))
@@ -156,57 +155,3 @@ def _interval(curve: Curve, gain: Floats, spread: Floats, gain_error: Floats, le
 def _deviations(level: float) -> float:
     """Half-width of an interval of that level, in standard errors (Student's t)."""
     return float(stdtrit(JACKKNIFE_BLOCKS - 1, (1 + level) / 2))
-
-
-def _without_each(calls: Floats, curve: Curve, points: Ints, groups: list[Ints]) -> Floats:
-    """(groups, points): variance, ms², at the curve's shares with each group left out in turn.
-
-    To first order a group contributes in three ways:
-    1. Its own calls.
-    2. Copies drawn from its calls for calls of the other groups.
-    3. Its share of the budget: without it the time-out would be another.
-    """
-    each = len(groups)
-    thin = calls[::each]
-    as_calls, as_copies, taken = [], [], []
-    for rows in groups:
-        part = calls[rows]
-        as_calls.append(_moments(part, curve, points, curve.distribution))
-        lent = EmpiricalDistribution.of(part)
-        as_copies.append(_moments(thin, curve, points, lent if len(lent) else curve.distribution))
-        taken.append(_late(part, curve, points))
-    weight = np.array([len(rows) for rows in groups], dtype=float)[:, None]
-    moments = _leaving_out(np.array(as_calls), weight[:, None])
-    moments += _leaving_out(np.array(as_copies), weight[:, None]) - np.mean(as_copies, axis=0)
-    variance = moments[:, 1] - moments[:, 0] ** 2
-    number = np.array(taken)  # (groups, points, 2): late calls, and calls
-    left = number.sum(axis=0) - number
-    spent = left[:, :, 0] / np.maximum(1.0, left[:, :, 1])
-    usual = number[:, :, 0].sum(axis=0) / np.maximum(1.0, number[:, :, 1].sum(axis=0))
-    slope = np.gradient(curve.hull, curve.fraction)[points] if len(curve.fraction) > 1 else np.zeros(1)
-    return np.asarray(variance + slope * (usual - spent))
-
-
-def _leaving_out(values: Floats, weight: Floats) -> Floats:
-    """(groups, ...): weighted mean over all groups but one, for each group left out."""
-    return np.asarray(((weight * values).sum(axis=0) - weight * values) / (weight.sum() - weight))
-
-
-def _late(calls: Floats, curve: Curve, points: Ints) -> Floats:
-    """(points, 2): number of calls that get a copy under each policy, and number of all calls."""
-    flat = np.sort(calls[~np.isnan(calls)])
-    late = len(flat) - np.searchsorted(flat, curve.after_ms[points], side="right")
-    return np.column_stack((late * curve.probability[points], np.full(len(points), float(len(flat)))))
-
-
-def _moments(calls: Floats, curve: Curve, points: Ints, copies: EmpiricalDistribution) -> Floats:
-    """(2, points): mean, ms, and mean square, ms², of some requests' calls under the curve's policies."""
-    race = races(calls, copies, curve.correlation)
-    ages, chance = curve.after_ms[points], curve.probability[points]
-    if calls.shape[1] == 1:  # single calls: moments are linear in the coin's probability
-        sure = np.array(race.moments(ages, 1.0))
-        return np.asarray(sure[:, :1] + chance * (sure - sure[:, :1]))
-    found = np.empty((2, len(points)))
-    for coin in np.unique(chance).tolist():
-        found[:, chance == coin] = race.moments(ages[chance == coin], coin)
-    return found

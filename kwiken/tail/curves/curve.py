@@ -16,7 +16,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution, Profile, call_distribution, complete_calls
+from kwiken.model.profile import EmpiricalDistribution, Profile, complete_calls
 from kwiken.model.service import Reissue
 from kwiken.tail.curves.copies import Races, races
 from kwiken.tail.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation
@@ -379,7 +379,7 @@ def stage_curves(
         if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE:
             continue
         raced = stage.without_lag()
-        distribution = call_distribution(raced)
+        distribution = raced.distribution
         rho = known_correlation(raced, distribution, copy_correlation)
         if rho < MAX_USEFUL_CORRELATION:
             calls = complete_calls(raced, distribution, np.random.default_rng([seed, i]))

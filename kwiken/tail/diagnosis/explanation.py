@@ -15,7 +15,6 @@ from kwiken.model.plan import Costs, Plan
 from kwiken.model.profile import (
     Profile,
     StageProfile,
-    call_distribution,
     check_agrees,
     complete_calls,
     contradicted,
@@ -239,7 +238,7 @@ def _latency(profile: Profile, seed: int) -> dict[str, Floats]:
     found = {}
     for i, stage in enumerate(profile.stages):
         if stage.censored.any():
-            calls = complete_calls(stage, call_distribution(stage), np.random.default_rng([seed, i]))
+            calls = complete_calls(stage, stage.distribution, np.random.default_rng([seed, i]))
             found[stage.name] = np.asarray(np.fmax.reduce(calls, axis=1, initial=0.0))
         else:
             found[stage.name] = stage.latency_ms

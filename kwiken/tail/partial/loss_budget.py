@@ -20,7 +20,7 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.plan import PartialPolicy
-from kwiken.model.profile import Profile, StageProfile, call_distribution, complete_calls
+from kwiken.model.profile import Profile, StageProfile, complete_calls
 from kwiken.tail.apportion import Allocation, Rows, likely_mean, sumvar, tightened
 from kwiken.tail.partial.loss_curve import FanOut, LossCurve, loss_curve
 from kwiken.tail.partial.notes import (
@@ -192,7 +192,7 @@ def _calls(stage: StageProfile, calls_ms: Mapping[str, Floats] | None, seed: lis
     """Calls of a stage as in a plan's replay, with estimates for cancelled ones."""
     if calls_ms is not None and stage.name in calls_ms:
         return calls_ms[stage.name]
-    return complete_calls(stage, call_distribution(stage), np.random.default_rng(seed))
+    return complete_calls(stage, stage.distribution, np.random.default_rng(seed))
 
 
 class _Lever:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.model.profile import EmpiricalDistribution, StageProfile, call_distribution, complete_calls
+from kwiken.model.profile import EmpiricalDistribution, StageProfile, complete_calls
 from kwiken.model.service import Reissue
 from kwiken.tail.curves import known_correlation
 from kwiken.tail.simulation.block_race import BlockRace, CopyDraws, PredrawnCopies
@@ -51,12 +52,16 @@ class StageOutcome:
     late: Ints
 
     @classmethod
-    def joined(cls, parts: list[StageOutcome]) -> StageOutcome:
-        """Outcomes of requests one after another as one; those of a single part are not copied."""
+    def joined(cls, latency_ms: Floats, parts: list[StageOutcome]) -> StageOutcome:
+        """Outcomes of requests one after another as one; those of a single part are not copied.
+
+        Args:
+            latency_ms: (k,) array whose slices are the latencies of the parts, milliseconds.
+        """
         if len(parts) == 1:
             return parts[0]
-        names = (field.name for field in fields(cls))
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        names = [field.name for field in fields(cls) if field.name != "latency_ms"]
+        return cls(latency_ms, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 class StageReplay:
@@ -84,32 +89,32 @@ class StageReplay:
         self.name, self.after = stage.name, stage.after
         raced = stage.without_lag()
         distribution = (
-            call_distribution(raced) if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
+            raced.distribution if races or stage.censored.any() else EmpiricalDistribution(np.empty(0))
         )
         self.calls_ms = complete_calls(raced, distribution, rng)
+        self._stage = stage
         self._lag_ms = stage.lag_ms
-        self._alone: Floats = np.fmax.reduce(self._read(self.calls_ms, slice(None)), axis=1, initial=0.0)
-        self._count: Ints = (~np.isnan(self.calls_ms)).sum(axis=1)
-        few, many = (int(self._count.min()), int(self._count.max())) if len(self._count) else (0, 0)
-        self._each = many if few == many else None  # calls of every request, if all have as many
+        self._each = (
+            None if np.isnan(self.calls_ms).any() else self.calls_ms.shape[1]
+        )  # calls of every request
         self._distribution, self._rng = distribution, rng
         self._races = races and len(distribution) > 0
         self._rho = known_correlation(raced, distribution, copy_correlation) if self._races else 0.0
         self._weights = utility_shares(stage.calls_ms, stage.worth)
-        self._work = _work_share(stage)
         shape = self.calls_ms.shape
         self._predrawn: PredrawnCopies | None = None
         if predrawn and self._races:
             self._predrawn = PredrawnCopies(rng.standard_normal(shape), rng.random(shape))
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
-    def alone(self, rows: Rows) -> Floats:
-        """(k,): latency of the stage in these requests without any plan, milliseconds.
+    def alone(self, rows: Rows, out: Floats) -> Floats:
+        """(k,): latency of the stage in these requests without any plan, milliseconds: the array `out`.
 
         Args:
             rows: (k,) indices of requests.
+            out: (k,) array to write to.
         """
-        return np.take(self._alone, rows)
+        return np.take(self._alone, rows, out=out, mode="clip")  # other modes take a fresh array
 
     def calls(self, rows: Rows) -> int:
         """Number of calls of these requests.
@@ -135,26 +140,36 @@ class StageReplay:
             ends[rows] = self._read(race.ends, rows)
         return ends
 
-    def play(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
+    def play(
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, *, alone_ms: Floats | None = None
+    ) -> StageOutcome:
         """Replay requests under a plan, in blocks that bound the memory.
 
         Args:
             rows: (k,) indices of requests.
             start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
+            alone_ms: (k,) latencies that `alone` finds, milliseconds, which those of the outcome overwrite;
+                None to find them here.
         """
         block = max(1, MAX_CELLS // self.calls_ms.shape[1])
+        latency = self.alone(rows, np.empty(len(rows))) if alone_ms is None else alone_ms
         parts = []
         for at in range(0, max(1, len(rows)), block):
             part = slice(at, at + block)
-            parts.append(self._play_block(rows[part], plan, None if start_ms is None else start_ms[part]))
-        return StageOutcome.joined(parts)
+            start = None if start_ms is None else start_ms[part]
+            parts.append(self._play_block(rows[part], plan, start, latency[part]))
+        return StageOutcome.joined(latency, parts)
 
-    def _play_block(self, rows: Rows, plan: StagePlan, start_ms: Floats | None) -> StageOutcome:
+    def _play_block(
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, latency_ms: Floats
+    ) -> StageOutcome:
         # Arrays as long as a block are fresh pages to the system, which cost more than what is computed in
         # them: what is zero throughout takes none, and what is no longer needed is overwritten.
         late_work = lost = np.broadcast_to(0.0, len(rows))
         late_calls: Ints = np.broadcast_to(0, len(rows))
-        calls = np.take(self.calls_ms, rows, axis=0)
+        single = self.calls_ms.shape[1] == 1
+        alone = single and self._lag_ms is None  # the latency without a plan is that of the only call
+        calls = latency_ms[:, None] if alone else np.take(self.calls_ms, rows, axis=0)
         race = BlockRace(calls, self._draws(rows, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
@@ -168,16 +183,38 @@ class StageReplay:
             race.run(plan.reissue)
         ends = self._read(race.ends, rows)
         if plan.partial is not None:
-            latency = stop_times(ends, self._count[rows], plan.partial)
-            lost = lost_utility(ends, latency, self._weights, rows)
-        elif ends.shape[1] == 1:
-            latency = np.fmax(ends[:, 0], 0.0, out=ends[:, 0])
+            latency_ms[:] = stop_times(ends, self._count[rows], plan.partial)
+            lost = lost_utility(ends, latency_ms, self._weights, rows)
+        elif single:
+            np.fmax(ends[:, 0], 0.0, out=latency_ms)
         else:
-            latency = np.fmax.reduce(ends, axis=1, initial=0.0)
-        stop = latency if plan.partial is not None else None
+            np.fmax.reduce(ends, axis=1, initial=0.0, out=latency_ms)
+        stop = latency_ms if plan.partial is not None else None
         copies, late_copies = race.sent_before(stop)
         expected = race.expected_before(stop)
-        return StageOutcome(latency, copies, expected, late_copies, late_work, lost, late_calls)
+        return StageOutcome(latency_ms, copies, expected, late_copies, late_work, lost, late_calls)
+
+    @cached_property
+    def _alone(self) -> Floats:
+        """(n,): latency of the stage in each request without any plan, milliseconds."""
+        ends = self._read(self.calls_ms, slice(None))
+        if self._each == 1:
+            return ends[:, 0]
+        return np.asarray(np.fmax.reduce(ends, axis=1, initial=0.0))
+
+    @cached_property
+    def _count(self) -> Ints:
+        """(n,): number of calls of each request."""
+        return np.asarray((~np.isnan(self.calls_ms)).sum(axis=1))
+
+    @cached_property
+    def _work(self) -> float:
+        """Share of a call's latency that is work, which threads divide; 1 where busy time is not known."""
+        calls = self._stage.calls_ms
+        mean = float(np.nanmean(calls)) if (~np.isnan(calls)).any() else 0.0
+        if self._stage.busy_ms is None or mean <= 0:
+            return 1.0
+        return min(1.0, self._stage.busy_ms / mean)
 
     def _read(self, ends_ms: Floats, rows: Rows | slice) -> Floats:
         """(k, width): time at which the gateway reads each answer, ms, from its arrival."""
@@ -272,11 +309,3 @@ def utility_shares(calls_ms: Floats, worth: Floats | None) -> Floats | None:
     value = np.where(known, worth, np.where(there, mean[:, None], 0.0))
     total = value.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(value, total, out=np.zeros_like(value), where=total > 0))
-
-
-def _work_share(stage: StageProfile) -> float:
-    """Share of a call's latency that is work, which threads divide; 1 where busy time is not known."""
-    mean = float(np.nanmean(stage.calls_ms)) if (~np.isnan(stage.calls_ms)).any() else 0.0
-    if stage.busy_ms is None or mean <= 0:
-        return 1.0
-    return min(1.0, stage.busy_ms / mean)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,8 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import DagNode, ladder, start_times
-from kwiken.model.plan import Ladder, Plan, StagePlan
-from kwiken.model.profile import Profile
+from kwiken.model.plan import Costs, Ladder, Plan, StagePlan
+from kwiken.model.profile import Profile, cost_of_one_call
 from kwiken.tail.simulation.stage_replay import StageReplay
 
 Rows = NDArray[np.int64]
@@ -129,8 +130,8 @@ def simulate(
     jobs: list[Job] = []
     for block, at in enumerate(range(0, requests, REQUESTS_PER_BLOCK)):
         count = min(REQUESTS_PER_BLOCK, requests - at)
-        if independent:
-            rows = [rng.integers(profile.requests, size=count) for _ in profile.stages]
+        if independent:  # one large array takes fewer page faults than many
+            rows = list(rng.integers(profile.requests, size=(len(profile.stages), count)))
         else:  # the order of the draws does not matter, and sorted rows are read faster
             rows = [np.sort(rng.integers(profile.requests, size=count))] * len(profile.stages)
         jobs.append((_replayed_block, (profile, plan, block, rows, seed, copy_correlation)))
@@ -199,6 +200,60 @@ class _Sums:
     lost: float
 
 
+class _Arrays:
+    """Arrays of one length that are used again: fresh ones cost more page faults than work.
+
+    Args:
+        length: number of values of each.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._free: list[Floats] = []
+
+    def take(self) -> Floats:
+        """(length,): array of any content."""
+        return self._free.pop() if self._free else np.empty(self._length)
+
+    def give_back(self, array: Floats) -> None:
+        """Take an array back that nothing refers to."""
+        self._free.append(array)
+
+
+class _Ends:
+    """Ends of stages in the requests of a block, each held until the last stage that follows has started.
+
+    Args:
+        stages: all stages, parents before children.
+        arrays: where the ends' arrays are from.
+
+    Attributes:
+        of: by stage: (n,) ends that are held, milliseconds.
+    """
+
+    def __init__(self, stages: Sequence[DagNode], arrays: _Arrays) -> None:
+        self.of: dict[str, Floats] = {}
+        self._arrays = arrays
+        self._last_use = {stage.name: stage.name for stage in stages}
+        self._last_use |= {parent: stage.name for stage in stages for parent in stage.after}
+        self._last: Floats | None = None  # ends of the requests so far
+
+    def add(self, stage: DagNode, latency_ms: Floats, start_ms: Floats | None) -> None:
+        """Add a stage, whose latencies are overwritten by its ends."""
+        end = latency_ms if start_ms is None else np.add(latency_ms, start_ms, out=latency_ms)
+        self.of[stage.name] = end
+        if self._last_use[stage.name] == stage.name:  # no stage follows
+            self._last = end.copy() if self._last is None else np.maximum(self._last, end, out=self._last)
+        for name in {stage.name, *stage.after}:
+            if self._last_use[name] == stage.name:
+                self._arrays.give_back(self.of.pop(name))
+
+    def last(self) -> Floats:
+        """(n,): end of the requests' last stage, milliseconds."""
+        assert self._last is not None
+        return self._last
+
+
 class Replayer:
     """Replays blocks of requests of a profile with and without a plan.
 
@@ -220,21 +275,24 @@ class Replayer:
         block: int = 0,
         copy_correlation: float | None = None,
     ) -> None:
-        self._plans = acting(profile, plan)
-        shares = plan.cost.stages if plan is not None else {}
-        self._censored = sum(int(stage.censored.sum()) for stage in profile.stages)
-        self._replays = [
+        self._profile, self._plans = profile, acting(profile, plan)
+        self._shares = plan.cost if plan is not None else Costs(model="calls", stages={})
+        self._seed, self._block, self._copy_correlation = seed, block, copy_correlation
+
+    @cached_property
+    def _replays(self) -> list[StageReplay]:
+        """Replay of each stage, with a generator of its own for the draws of all blocks."""
+        seed, block = self._seed, self._block
+        return [
             StageReplay(
                 stage,
-                shares.get(stage.name, 0.0),
+                self._shares.stages.get(stage.name, 0.0),
                 np.random.default_rng([seed, i, block] if block else [seed, i]),
-                copy_correlation=copy_correlation,
+                copy_correlation=self._copy_correlation,
                 races=_races(self._plans.get(stage.name)),
             )
-            for i, stage in enumerate(profile.stages)
+            for i, stage in enumerate(self._profile.stages)
         ]
-        inner = {parent for stage in profile.stages for parent in stage.after}
-        self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
 
     def run(self, rows: list[Rows]) -> _Part:
         """Replay a block.
@@ -243,33 +301,28 @@ class Replayer:
             rows: (n,) indices of the recorded requests whose latencies a stage takes, for each stage in
                 order.
         """
-        before: dict[str, Floats] = {}
-        after: dict[str, Floats] = {}
+        arrays = _Arrays(len(rows[0]))
+        before, after = _Ends(self._profile.stages, arrays), _Ends(self._profile.stages, arrays)
         spent, expected, lost, late_spent = (np.zeros(len(rows[0])) for _ in range(4))
         sums: dict[str, _Sums] = {}
-        product = np.empty(len(rows[0]))  # of a cost and what it is the cost of; fresh ones would take longer
+        scratch = arrays.take()
         for replayed, chosen in zip(self._replays, rows, strict=True):
-            alone = replayed.alone(chosen)
+            alone, latency = replayed.alone(chosen, arrays.take()), arrays.take()
+            np.copyto(latency, alone)
             plan = self._plans.get(replayed.name)
-            begun = start_times(replayed, before)
-            if begun is None:
-                before[replayed.name] = alone
-            else:  # `alone` is needed once more only for a stage without a plan
-                before[replayed.name] = np.add(alone, begun, out=alone if plan is not None else None)
             if plan is not None:
-                start = start_times(replayed, after)
-                outcome = replayed.play(chosen, plan, start)
-                latency = outcome.latency_ms
-                after[replayed.name] = latency if start is None else np.add(latency, start, out=latency)
-                spent += np.multiply(outcome.copies, replayed.cost, out=product)
-                expected += np.multiply(outcome.expected, replayed.cost, out=product)
+                start = start_times(replayed, after.of, out=scratch)
+                outcome = replayed.play(chosen, plan, start, alone_ms=latency)
+                after.add(replayed, latency, start)
+                spent += np.multiply(outcome.copies, replayed.cost, out=scratch)
+                expected += np.multiply(outcome.expected, replayed.cost, out=scratch)
                 late_work = 0.0
                 if plan.catch_up is not None:
                     late = outcome.late_copies + outcome.late_work
                     late_work = float(late.sum())
-                    late_spent += np.multiply(late, replayed.cost, out=product)
+                    late_spent += np.multiply(late, replayed.cost, out=scratch)
                 if plan.partial is not None:
-                    lost += np.multiply(outcome.lost, plan.partial.weight, out=product)
+                    lost += np.multiply(outcome.lost, plan.partial.weight, out=scratch)
                 sums[replayed.name] = _Sums(
                     replayed.calls(chosen),
                     float(outcome.expected.sum()),
@@ -277,17 +330,15 @@ class Replayer:
                     int(outcome.late.sum()) if plan.catch_up is not None else 0,
                     float(outcome.lost.sum()) if plan.partial is not None else 0.0,
                 )
-            elif all(after[parent] is before[parent] for parent in replayed.after):
-                after[replayed.name] = before[replayed.name]
             else:
-                after[replayed.name] = _end(replayed, after, alone)
-        last = [np.maximum.reduce([ends[name] for name in self._sinks]) for ends in (before, after)]
-        return _Part(last[0], last[1], spent, expected, lost, late_spent, sums)
+                after.add(replayed, latency, start_times(replayed, after.of, out=scratch))
+            before.add(replayed, alone, start_times(replayed, before.of, out=scratch))
+        return _Part(before.last(), after.last(), spent, expected, lost, late_spent, sums)
 
     def join(self, parts: list[_Part]) -> Simulation:
         """Join the results of blocks into one simulation."""
         requests = max(1, sum(len(part.spent) for part in parts))
-        costs = {replayed.name: replayed.cost for replayed in self._replays}
+        costs = {name: cost_of_one_call(self._profile, self._shares, name) for name in parts[0].sums}
 
         def total(name: str, field: str) -> float:
             return float(sum(getattr(part.sums[name], field) for part in parts))
@@ -309,7 +360,7 @@ class Replayer:
             late_spent=np.concatenate([part.late_spent for part in parts]),
             stage_late={name: costs[name] * total(name, "late_work") / requests for name in helping},
             hurried=sum(total(name, "late") for name in helping) / max(1.0, sum(calls[n] for n in helping)),
-            censored=self._censored,
+            censored=sum(int(stage.censored.sum()) for stage in self._profile.stages),
         )
 
 
@@ -350,9 +401,3 @@ def _races(plan: StagePlan | None) -> bool:
     return plan is not None and (
         plan.reissue is not None or (plan.catch_up is not None and plan.catch_up.reissue)
     )
-
-
-def _end(stage: DagNode, ends: Mapping[str, Floats], latency: Floats) -> Floats:
-    """(k,): end of a stage, ms, from the ends of its parents."""
-    start = start_times(stage, ends)
-    return latency if start is None else latency + start

@@ -12,7 +12,6 @@ from kwiken.model.profile import (
     EmpiricalDistribution,
     Profile,
     StageProfile,
-    call_distribution,
     complete_calls,
 )
 from kwiken.model.profile.distribution import kaplan_meier
@@ -47,7 +46,7 @@ def test_weights_sum_to_one(calls: list[tuple[float, bool]]) -> None:
 
 def test_without_censoring_the_distribution_is_the_sample(stage_of: StageOf) -> None:
     x = np.random.default_rng(0).exponential(1, 500)
-    distribution = call_distribution(stage_of("a", x))
+    distribution = stage_of("a", x).distribution
     assert distribution.weights is None
     assert np.array_equal(distribution.values, np.sort(x))
     assert np.allclose(kaplan_meier(x, np.zeros(500, dtype=bool)).mass, 1 / 500)
@@ -62,7 +61,7 @@ def test_cancelled_calls_do_not_pull_the_tail_down(stage_of: StageOf) -> None:
     cut = true > end
     seen = np.minimum(true, end)
     stage = stage_of("a", seen, censored=cut)
-    distribution = call_distribution(stage)
+    distribution = stage.distribution
     for share in (0.5, 0.95, 0.99):
         assert distribution.quantile(np.array([share]))[0] == pytest.approx(np.quantile(true, share), rel=0.1)
     winners = np.quantile(seen[~cut], 0.99)
@@ -75,7 +74,7 @@ def test_cancelled_calls_do_not_pull_the_tail_down(stage_of: StageOf) -> None:
 
 def test_calls_cut_beyond_every_end_stay_at_their_bound(stage_of: StageOf) -> None:
     stage = stage_of("a", [1.0, 2.0, 9.0], censored=np.array([False, False, True]))
-    filled = complete_calls(stage, call_distribution(stage), np.random.default_rng(0))
+    filled = complete_calls(stage, stage.distribution, np.random.default_rng(0))
     assert filled[:, 0].tolist() == [1, 2, 9]
 
 
@@ -103,5 +102,5 @@ def test_weighted_time_outs_agree_with_repeated_values() -> None:
 
 
 def test_missing_calls_are_in_no_pool(stage_of: StageOf) -> None:
-    distribution = call_distribution(stage_of("a", np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 2.0]])))
+    distribution = stage_of("a", np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 2.0]])).distribution
     assert distribution.values.tolist() == [1, 2, 3]

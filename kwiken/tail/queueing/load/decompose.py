@@ -26,7 +26,6 @@ from kwiken.model.profile import (
     EmpiricalDistribution,
     Profile,
     StageProfile,
-    call_distribution,
     complete_calls,
 )
 from kwiken.tail.curves import known_correlation
@@ -132,7 +131,7 @@ def load_model(
     for i, stage in enumerate(profile.stages):
         rng = np.random.default_rng([seed, i])
         raced = stage.without_lag()
-        distribution = call_distribution(raced)
+        distribution = raced.distribution
         calls = complete_calls(raced, distribution, rng)
         count = queues.replicas.get(stage.name, stage.replicas)
         rho = (
