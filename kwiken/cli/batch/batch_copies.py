@@ -27,9 +27,10 @@ MAX_NAME_SHOWN: Final = 30  # characters
 MS: Final = 1000.0
 RULES: Final = {
     "shared": "apportioned",
-    "equal": "equal share each",
+    "equal": "equal shares",
     "speculation": "speculation",
-    "doubled": "every task doubled",
+    "hindsight": "hindsight",
+    "doubled": "all doubled",
 }
 
 
@@ -43,19 +44,29 @@ RULES: Final = {
     show_default=True,
     help="Time of copies, as a share of the time of all tasks.",
 )
+@click.option("--each", is_flag=True, help="Give each job a budget of its own, in place of one for all.")
 @click.option("--to", type=click.Choice(("spark",)), help="Write settings of Spark to -o instead of JSON.")
 @click.option("-o", "--out", "out", metavar="FILE", help="File to write the thresholds to; '-' is stdout.")
 @seed_option
 @json_option
 @needs_extra("plan")
 def command(
-    *, jobs: str, named: str | None, budget: float, to: str | None, out: str | None, seed: int, as_json: bool
+    *,
+    jobs: str,
+    named: str | None,
+    budget: float,
+    each: bool,
+    to: str | None,
+    out: str | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Say which tasks of JOBS to copy, and when, so that the jobs end sooner for a budget of task time.
 
-    JOBS is what kwiken batch fit -o wrote, or logs that it reads. One budget is shared by all jobs. A copy
-    takes an independent time from the stage's own tasks: tasks that are long for their data gain nothing from
-    a copy.
+    JOBS is what kwiken batch fit -o wrote, or logs that it reads. One budget is shared by all jobs, unless
+    --each is given. A copy takes an independent time from the stage's own tasks: tasks that are long for
+    their data gain nothing from a copy. Hindsight knows before each run how long tasks and copies take; no
+    rule does.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     if to is not None and out is None:
@@ -66,13 +77,15 @@ def command(
 
     chosen = _chosen(timed_jobs_in(jobs), named)
     with progress("drawing and replaying"):
-        found = compare_copies([run_model(job) for job in chosen], budget, seed)
+        found = compare_copies([run_model(job) for job in chosen], budget, seed, each=each)
     if as_json:
-        print_json(_summary(chosen, found, budget))
+        print_json(_summary(chosen, found, budget, each=each))
     elif out != "-":
-        _show(chosen, found, budget)
+        _show(chosen, found, budget, each=each)
     if out is not None:
-        write_text(out, _spark(chosen, found) if to == "spark" else _written(chosen, found, budget))
+        write_text(
+            out, _spark(chosen, found) if to == "spark" else _written(chosen, found, budget, each=each)
+        )
         note_written(out)
     if to == "spark":
         note("Spark has one threshold for all stages of an application: these settings come closest")
@@ -89,7 +102,7 @@ def _chosen(jobs: list[BatchJob], named: str | None) -> list[BatchJob]:
     return chosen
 
 
-def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
+def _show(jobs: list[BatchJob], found: CopyComparison, budget: float, *, each: bool) -> None:
     rows = [
         (
             job.name[:MAX_NAME_SHOWN],
@@ -100,7 +113,9 @@ def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
         for at, job in enumerate(jobs)
     ]
     head = ("job", "without", *RULES.values(), "cost")
-    print_table(f"completion time that copies take off, for {budget:.1%} of the task time", head, rows)
+    whose = "each job's" if each else "the"
+    title = f"completion time that copies take off, for {budget:.1%} of {whose} task time"
+    print_table(title, head, rows)
     say("")
     stages = _stages(jobs, found)
     print_table(
@@ -115,7 +130,9 @@ def _show(jobs: list[BatchJob], found: CopyComparison, budget: float) -> None:
         say(f"and {len(stages) - MAX_STAGES_SHOWN} stages more; --json has all")
     told = ", ".join(f"{words} {found.share_of_doubling(rule):.0%}" for rule, words in RULES.items())
     say("", f"of what doubling every task takes off: {told}")
-    say(f"speculation copies tasks of {found.multiple:.3g} times their stage's median, once 75% have ended")
+    least, most = min(found.multiples), max(found.multiples)
+    multiple = f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}"
+    say(f"speculation copies tasks of {multiple} times their stage's median, once 75% have ended")
 
 
 def _stages(jobs: list[BatchJob], found: CopyComparison) -> list[tuple[str, str, int, float, float]]:
@@ -131,15 +148,16 @@ def _stages(jobs: list[BatchJob], found: CopyComparison) -> list[tuple[str, str,
     return [row[1:] for row in sorted(rows, key=lambda row: -row[0])]
 
 
-def _summary(jobs: list[BatchJob], found: CopyComparison, budget: float) -> dict[str, Any]:
+def _summary(jobs: list[BatchJob], found: CopyComparison, budget: float, *, each: bool) -> dict[str, Any]:
     return {
         "budget": budget,
+        "budget_of": "each job" if each else "all jobs",
         "share_of_doubling": {rule: found.share_of_doubling(rule) for rule in RULES},
-        "speculation_multiplier": found.multiple,
         "jobs": [
             {
                 "name": job.name,
                 "id": job.id,
+                "speculation_multiplier": found.multiples[at],
                 "results": {
                     rule: {
                         "completion_s": results[at].total_ms / MS,
@@ -162,10 +180,10 @@ def _summary(jobs: list[BatchJob], found: CopyComparison, budget: float) -> dict
     }
 
 
-def _written(jobs: list[BatchJob], found: CopyComparison, budget: float) -> str:
+def _written(jobs: list[BatchJob], found: CopyComparison, budget: float, *, each: bool) -> str:
     import msgspec
 
-    encoded = msgspec.json.encode({"version": 1, **_summary(jobs, found, budget)})
+    encoded = msgspec.json.encode({"version": 1, **_summary(jobs, found, budget, each=each)})
     return msgspec.json.format(encoded, indent=1).decode() + "\n"
 
 

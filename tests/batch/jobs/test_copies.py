@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from kwiken.batch.jobs.copies import compare_copies
-from kwiken.batch.jobs.copies.apportion import apportion_copies, copy_job
-from kwiken.batch.jobs.copies.comparison import DOUBLED, EQUAL, NONE, SHARED, SPECULATION
+from kwiken.batch.jobs.copies.apportion import apportion_copies, copy_job, no_copies, policies_of, raised
+from kwiken.batch.jobs.copies.comparison import DOUBLED, EQUAL, HINDSIGHT, NONE, SHARED, SPECULATION
+from kwiken.batch.jobs.copies.hindsight import DrawnJob, copies_in_hindsight
 from kwiken.batch.jobs.copies.policy import CopyPolicy, drawn, replay_doubled, replay_with_copies
 from kwiken.batch.jobs.logs import read_log
 from kwiken.batch.jobs.replay import ReplayedStage, RunModel, Slots, StageTaskTimes, run_model
@@ -70,11 +74,78 @@ def test_draws_keep_the_times_of_a_stage() -> None:
 def test_a_budget_goes_to_the_stage_that_the_end_waits_for() -> None:
     slow, quick = stage([10.0] * 19 + [100.0]), stage([1.0] * 19 + [5.0])
     job = copy_job([slow, quick], slots(40), np.random.default_rng(2))
-    (policy,) = apportion_copies([job], 0.2)
+    none = no_copies([job])
+    raises = apportion_copies([job], 0.2 * job.task_ms, none)
+    (policy,) = policies_of([job], raised(none, raises))
     assert np.isfinite(policy.after_ms[0])
     assert np.isinf(policy.after_ms[1])
-    (nothing,) = apportion_copies([job], 0.0)
-    assert np.isinf(nothing.after_ms).all()
+    assert apportion_copies([job], 0.0, none) == []
+
+
+def test_raises_go_on_from_what_is_chosen() -> None:
+    job = copy_job([stage([10.0] * 19 + [100.0])], slots(40), np.random.default_rng(2))
+    none = no_copies([job])
+    little = apportion_copies([job], 0.05 * job.task_ms, none)
+    begun = raised(none, little)
+    more = apportion_copies([job], 0.5 * job.task_ms, begun)
+    steps = [one.rule for one in (*little, *more)]
+    assert steps == sorted(set(steps))
+    assert raised(begun, more)[0][0] == steps[-1]
+
+
+def test_stages_beside_each_other_are_raised_in_turn() -> None:
+    """A stage that the end does not wait for pays once the one beside it is shorter."""
+    one, other = stage([10.0] * 19 + [100.0]), stage([10.0] * 19 + [70.0])
+    job = copy_job([one, other], slots(80), np.random.default_rng(2))
+    none = no_copies([job])
+    (policy,) = policies_of([job], raised(none, apportion_copies([job], 0.3 * job.task_ms, none)))
+    assert np.isfinite(policy.after_ms).all()
+
+
+def drawn_job(stages: list[ReplayedStage], n: int, seed: int = 1) -> DrawnJob:
+    return DrawnJob.of(stages, slots(n), np.random.default_rng(seed))
+
+
+def test_hindsight_copies_the_task_that_ends_last() -> None:
+    job = replace(
+        drawn_job([stage([1, 1, 9])], 3),
+        stages=[stage([1, 1, 9])],
+        copies=[same([1, 1, 2])],
+        starts_ms=[np.zeros(3)],
+        took_ms=[np.array([1.0, 1, 9])],
+        copy_ms=[np.array([1.0, 1, 2])],
+    )
+    (found,) = copies_in_hindsight([job], 0.5)
+    assert (found.total_ms, found.copy_ms, found.copied) == (2, 2, 1)
+    (nothing,) = copies_in_hindsight([job], 0.0)
+    assert (nothing.total_ms, nothing.copied) == (9, 0)
+
+
+@given(
+    times=st.lists(st.floats(1, 100), min_size=1, max_size=12),
+    n=st.integers(1, 5),
+    budget=st.floats(0, 1),
+    seed=st.integers(0, 99),
+)
+def test_hindsight_keeps_its_budget(times: list[float], n: int, budget: float, seed: int) -> None:
+    jobs = [drawn_job([stage(times), stage(times[::-1], (0,))], n, seed), drawn_job([stage(times)], n, seed)]
+    found = copies_in_hindsight(jobs, budget)
+    spent = sum(run.copy_ms for run in found)
+    assert spent <= budget * sum(job.plain.busy_ms for job in jobs) * (1 + 1e-9)
+
+
+def test_hindsight_of_a_job_without_tasks() -> None:
+    (found,) = copies_in_hindsight([drawn_job([stage([])], 2)], 0.5)
+    assert (found.total_ms, found.copied) == (0, 0)
+    assert copies_in_hindsight([drawn_job([], 2)], 0.5)[0].total_ms == 0
+
+
+def test_each_job_may_have_a_budget_of_its_own() -> None:
+    models = [model(), model()]
+    found = compare_copies(models, 0.1, seed=4, each=True)
+    assert all(result.cost < 0.13 for result in found.results[SHARED])
+    assert len(found.multiples) == 2
+    assert found.taken_off(HINDSIGHT, 0) > found.taken_off(SHARED, 0) - 0.02
 
 
 def model() -> RunModel:
@@ -89,7 +160,7 @@ def model() -> RunModel:
 
 def test_the_rules_beside_each_other() -> None:
     found = compare_copies([model()], 0.1, seed=4)
-    assert set(found.results) == {SHARED, EQUAL, SPECULATION, DOUBLED, NONE}
+    assert set(found.results) == {SHARED, EQUAL, SPECULATION, DOUBLED, NONE, HINDSIGHT}
     assert found.taken_off(NONE, 0) == 0
     assert 0.5 < found.share_of_doubling(SHARED) <= 1.01
     assert found.results[SHARED][0].cost < 0.13  # on fresh draws

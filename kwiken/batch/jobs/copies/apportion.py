@@ -3,15 +3,16 @@
 Each stage is summarised by draws of the tasks that end it. For each rule of copies the draws tell the stage's
 span and the cost; a longest path over the DAG turns spans into completion times. The budget is spent
 greedily: the stage and rule with the most completion time for the cost go first, and a stage may be raised
-again.
+again. What a raise brings is computed anew only when its turn comes.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,11 +25,11 @@ QUANTILES: Final = (0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # of t
 LEFT: Final = (1, 2, 3, 4, 6)  # tasks of a stage that may still run when copies begin
 SHARES_LEFT: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)  # the same as shares of its tasks
 TAIL_STEPS: Final = 14  # thresholds at equal distances from the median to the longest task
-MAX_STEPS: Final = 400  # raises of one stage's spending
+MAX_RAISES: Final = 5000  # of one spending
+MAX_ROUNDS: Final = 20  # in which stages that did not pay are looked at again
+LEAST_COST_MS: Final = 1e-6  # that a raise counts as
 LEAST_GAIN: Final = 1e-9  # of the completion time, below which nothing is spent
-LEAST_PROMISE: Final = (
-    5e-4  # of the completion time that copies may take off a stage, below which none are tried
-)
+LEAST_PROMISE: Final = 1e-6  # of the completion time that copies may take off a stage, to be tried
 
 
 @dataclass(frozen=True)
@@ -127,28 +128,38 @@ def _worth(span: Floats, cost: Floats) -> Ints:
     return np.asarray(order[better], dtype=np.int64)
 
 
-def apportion_copies(jobs: Sequence[CopyJob], budget: float) -> list[CopyPolicy]:
-    """Spend a share of the task time of all jobs on copies.
+Chosen = tuple[tuple[int, ...], ...]  # by job and stage, index of the rule in the stage's curve
 
-    Args:
-        budget: share of the task time, from 0 to 1.
+
+class CopyRaise(NamedTuple):
+    """One more spending on copies: a stage that copies its tasks by another rule.
+
+    Attributes:
+        job: index of the job.
+        stage: index of the stage in its job.
+        rule: index of the rule in the stage's curve.
     """
-    left = budget * sum(job.task_ms for job in jobs)
-    chosen = [[0] * len(job.stages) for job in jobs]
-    spans = [np.array([curve.span_ms[0] for curve in job.curves]).reshape(-1, DRAWS) for job in jobs]
-    totals = [_completion(job, one) for job, one in zip(jobs, spans, strict=True)]
-    plain = [float(total.mean()) for total in totals]
-    options = [_options(job, one, total) for job, one, total in zip(jobs, spans, totals, strict=True)]
-    for _ in range(MAX_STEPS):
-        best = _best(jobs, options, chosen, plain, left)
-        if best is None:
-            break
-        at, place, threshold, cost = best
-        chosen[at][place] = threshold
-        left -= cost
-        spans[at][place] = jobs[at].curves[place].span_ms[threshold]
-        totals[at] = _completion(jobs[at], spans[at])
-        options[at] = _options(jobs[at], spans[at], totals[at])
+
+    job: int
+    stage: int
+    rule: int
+
+
+def no_copies(jobs: Sequence[CopyJob]) -> Chosen:
+    """Choice with which no task is copied."""
+    return tuple((0,) * len(job.stages) for job in jobs)
+
+
+def raised(chosen: Chosen, raises: Sequence[CopyRaise]) -> Chosen:
+    """Choice after some raises."""
+    steps = [list(one) for one in chosen]
+    for one in raises:
+        steps[one.job][one.stage] = one.rule
+    return tuple(tuple(one) for one in steps)
+
+
+def policies_of(jobs: Sequence[CopyJob], chosen: Chosen) -> list[CopyPolicy]:
+    """By job, the policy that a choice stands for."""
     return [
         CopyPolicy(
             np.array([curve.after_ms[step] for curve, step in zip(job.curves, steps, strict=True)]),
@@ -158,6 +169,124 @@ def apportion_copies(jobs: Sequence[CopyJob], budget: float) -> list[CopyPolicy]
     ]
 
 
+def apportion_copies(jobs: Sequence[CopyJob], left_ms: float, begun: Chosen) -> list[CopyRaise]:
+    """Spend task time of all jobs on copies: raises of stages, those that bring most for their cost first.
+
+    Args:
+        left_ms: expected time of the copies that may be added, milliseconds.
+        begun: choice to start from.
+    """
+    spent = [_Spent(job, list(steps)) for job, steps in zip(jobs, begun, strict=True)]
+    path: list[CopyRaise] = []
+    for _ in range(MAX_ROUNDS):
+        raises = [
+            found
+            for at, job in enumerate(spent)
+            for place in range(len(job.chosen))
+            if (found := job.best(at, place, left_ms)) is not None
+        ]
+        heapq.heapify(raises)
+        before = len(path)
+        while raises and len(path) < MAX_RAISES:
+            one = heapq.heappop(raises)
+            job = spent[one.job]
+            if one.stamp != job.stamp or one.cost_ms > left_ms:
+                again = job.best(one.job, one.stage, left_ms)
+                if again is not None:
+                    heapq.heappush(raises, again)
+                continue
+            job.raise_to(one.stage, one.rule)
+            left_ms -= one.cost_ms
+            path.append(CopyRaise(one.job, one.stage, one.rule))
+            further = job.best(one.job, one.stage, left_ms)
+            if further is not None:
+                heapq.heappush(raises, further)
+        if len(path) in {before, MAX_RAISES}:
+            break
+    return path
+
+
+class _Promise(NamedTuple):
+    """What a raise brings for its cost; the one with the most completion time for its cost sorts first."""
+
+    ratio: float  # negative
+    job: int
+    stage: int
+    rule: int
+    cost_ms: float
+    stamp: int
+
+
+@dataclass
+class _Spent:
+    """Job with what is spent on it so far."""
+
+    job: CopyJob
+    chosen: list[int]
+    stamp: int = 0  # rises with each raise
+    spans: Floats = field(init=False)
+    plain_ms: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        curves = self.job.curves
+        self.plain_ms = float(
+            _completion(self.job, np.array([one.span_ms[0] for one in curves]).reshape(-1, DRAWS)).mean()
+        )
+        self.spans = np.array([one.span_ms[at] for one, at in zip(curves, self.chosen, strict=True)]).reshape(
+            -1, DRAWS
+        )
+        self._measure()
+
+    def raise_to(self, place: int, rule: int) -> None:
+        """Copy tasks of a stage by another rule."""
+        self.chosen[place] = rule
+        self.spans[place] = self.job.curves[place].span_ms[rule]
+        self.stamp += 1
+        self._measure()
+
+    def _measure(self) -> None:
+        """Longest paths before and after each stage, and of the job."""
+        self._heads, self._tails = np.zeros_like(self.spans), np.zeros_like(self.spans)
+        heads, tails, stages = self._heads, self._tails, self.job.stages
+        for place, stage in enumerate(stages):
+            heads[place] = stage.wait_ms
+            if stage.after:
+                parents = list(stage.after)
+                heads[place] += (heads[parents] + self.spans[parents]).max(axis=0)
+        for place in range(len(stages) - 1, -1, -1):
+            through = stages[place].wait_ms + self.spans[place] + tails[place]
+            for before in stages[place].after:
+                np.maximum(tails[before], through, out=tails[before])
+        self._total = (heads + self.spans).max(axis=0) if len(stages) else np.zeros(DRAWS)
+
+    def best(self, at: int, place: int, left_ms: float) -> _Promise | None:
+        """Raise of a stage with the most completion time for its cost; None if none pays.
+
+        The longest path is either through the stage, and changes with its span, or beside it, and does not.
+        """
+        curve, now = self.job.curves[place], self.chosen[place]
+        costs = curve.cost_ms[now + 1 :] - curve.cost_ms[now]
+        n = int(np.searchsorted(costs, left_ms, side="right"))
+        if not n:
+            return None
+        spans, costs = curve.span_ms[now + 1 : now + 1 + n], np.maximum(costs[:n], LEAST_COST_MS)
+        mean = float(self._total.mean())
+        if float((self.spans[place] - spans[-1]).mean()) < LEAST_PROMISE * mean:
+            return None
+        through = self._heads[place] + self.spans[place] + self._tails[place]
+        longest = through >= self._total * (1 - 1e-12)
+        if not longest.any():
+            return None
+        beside = np.where(longest, _without(self.job, self.spans, place), self._total)
+        totals = np.maximum(beside, self._heads[place] + spans + self._tails[place]).mean(axis=1)
+        ratios = np.where(mean - totals > LEAST_GAIN * mean, (mean - totals) / costs, 0.0)
+        step = int(ratios.argmax())
+        if ratios[step] <= 0:
+            return None
+        ratio = float(ratios[step]) / max(self.plain_ms, 1e-9)
+        return _Promise(-ratio, at, place, now + 1 + step, float(costs[step]), self.stamp)
+
+
 def _completion(job: CopyJob, spans: Floats) -> Floats:
     """(draws,) completion times with these spans of the stages."""
     ends = np.zeros_like(spans)
@@ -165,33 +294,6 @@ def _completion(job: CopyJob, spans: Floats) -> Floats:
         start = ends[list(stage.after)].max(axis=0) if stage.after else 0.0
         ends[place] = start + stage.wait_ms + spans[place]
     return ends.max(axis=0) if len(ends) else np.zeros(DRAWS)
-
-
-def _options(job: CopyJob, spans: Floats, total: Floats) -> list[Floats]:
-    """By stage, the mean completion time that each of its thresholds would give, all others as they are.
-
-    The longest path is either through the stage, and changes with its span, or beside it, and does not.
-    """
-    n = len(job.stages)
-    heads, tails = np.zeros_like(spans), np.zeros_like(spans)
-    for place, stage in enumerate(job.stages):
-        before = (heads[list(stage.after)] + spans[list(stage.after)]).max(axis=0) if stage.after else 0.0
-        heads[place] = before + stage.wait_ms
-    for place in range(n - 1, -1, -1):
-        for before in job.stages[place].after:
-            tails[before] = np.maximum(tails[before], job.stages[place].wait_ms + spans[place] + tails[place])
-    found = []
-    mean = float(total.mean())
-    for place in range(n):
-        curve = job.curves[place]
-        through = heads[place] + spans[place] + tails[place]
-        promise = float((curve.span_ms[0] - curve.span_ms[-1]).mean())
-        if promise < LEAST_PROMISE * mean or not (through >= total * (1 - 1e-12)).any():
-            found.append(np.full(curve.after_ms.size, total.mean()))
-            continue
-        beside = np.where(through >= total * (1 - 1e-12), _without(job, spans, place), total)
-        found.append(np.maximum(beside, heads[place] + curve.span_ms + tails[place]).mean(axis=1))
-    return found
 
 
 def _without(job: CopyJob, spans: Floats, left_out: int) -> Floats:
@@ -204,27 +306,3 @@ def _without(job: CopyJob, spans: Floats, left_out: int) -> Floats:
         start = ends[list(stage.after)].max(axis=0) if stage.after else 0.0
         ends[place] = start + stage.wait_ms + spans[place]
     return ends.max(axis=0) if n > 1 else np.full(DRAWS, -np.inf)
-
-
-def _best(
-    jobs: Sequence[CopyJob],
-    options: Sequence[list[Floats]],
-    chosen: Sequence[list[int]],
-    plain: Sequence[float],
-    left: float,
-) -> tuple[int, int, int, float] | None:
-    """Job, stage and rule with the most completion time for its cost, and the cost; None if none pays."""
-    best, ratio = None, 0.0
-    for at, job in enumerate(jobs):
-        for place, curve in enumerate(job.curves):
-            now = chosen[at][place]
-            gains = (options[at][place][now] - options[at][place][now + 1 :]) / max(plain[at], 1e-9)
-            costs = np.maximum(curve.cost_ms[now + 1 :] - curve.cost_ms[now], 1e-6)
-            pays = (gains > LEAST_GAIN) & (costs <= left)
-            if not pays.any():
-                continue
-            ratios = np.where(pays, gains / costs, 0.0)
-            step = int(ratios.argmax())
-            if ratios[step] > ratio:
-                best, ratio = (at, place, now + 1 + step, float(costs[step])), float(ratios[step])
-    return best
