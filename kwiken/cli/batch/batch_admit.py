@@ -93,7 +93,7 @@ def command(
     """
     import numpy as np
 
-    from kwiken.cli.batch.job_inputs import timed_jobs_in
+    from kwiken.cli.batch.inputs import timed_jobs_in
     from kwiken.cli.batch.racks import cluster_in
 
     every = timed_jobs_in(jobs)
@@ -114,7 +114,7 @@ def command(
 
 def _runs_of(jobs: list[BatchJob], name: str) -> list[BatchJob]:
     from kwiken.batch.jobs.replay import runs_by_job
-    from kwiken.cli.batch.job_inputs import unknown_job
+    from kwiken.cli.batch.inputs import unknown_job
 
     for group in runs_by_job(jobs):
         if group[0].name == name:

@@ -73,7 +73,7 @@ def command(
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
     from kwiken.batch.jobs.copies import compare_copies
     from kwiken.batch.jobs.replay import run_model
-    from kwiken.cli.batch.job_inputs import timed_jobs_in
+    from kwiken.cli.batch.inputs import timed_jobs_in
 
     chosen = _chosen(timed_jobs_in(jobs), named)
     with progress("drawing and replaying"):
@@ -96,7 +96,7 @@ def _chosen(jobs: list[BatchJob], named: str | None) -> list[BatchJob]:
         return jobs
     chosen = [job for job in jobs if named in {job.name, job.id}]
     if not chosen:
-        from kwiken.cli.batch.job_inputs import unknown_job
+        from kwiken.cli.batch.inputs import unknown_job
 
         raise unknown_job(named, jobs)
     return chosen

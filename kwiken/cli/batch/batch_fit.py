@@ -7,8 +7,7 @@ from typing import Final
 import click
 
 from kwiken.apps.console import note, note_written, print_json, progress, say, write_text
-from kwiken.cli.batch.job_inputs import jobs_of_logs
-from kwiken.cli.batch.log_files import logs_of
+from kwiken.cli.batch.inputs import jobs_of_logs, opened_logs
 from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
 
 MAX_SKIPPED_SHOWN: Final = 5
@@ -24,11 +23,11 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
     """Learn batch jobs from LOGS, files or folders: what ran, on what, for how long, with how many bytes.
 
     Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and tables of SWIM are told by
-    their content. Damaged logs are read as far as they go.
+    their content. Damaged logs are read as far as they go. spark://HOST:PORT/APP is an application of a
+    running Spark History Server, and spark://HOST:PORT all that it lists.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
-    named = logs_of(logs)
-    with progress("reading", total=len(named)) as bar:
+    with opened_logs(logs) as named, progress("reading", total=len(named)) as bar:
         found = jobs_of_logs(named, each=lambda: bar.advance(1))
     if not found.jobs:
         raise found.without_jobs(", ".join(logs))

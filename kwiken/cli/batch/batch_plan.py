@@ -129,7 +129,7 @@ def command(
     """
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
-    from kwiken.cli.batch.job_inputs import jobs_in
+    from kwiken.cli.batch.inputs import jobs_in
     from kwiken.cli.batch.racks import assumed_cluster, read_cluster
 
     if cluster is None and (option := given("beside", "traffic")) is not None:

@@ -119,7 +119,7 @@ def command(
     if picture is not None:
         require("batch predict --picture", "report")
     from kwiken.batch.jobs.replay import interval_width, runs_by_job
-    from kwiken.cli.batch.job_inputs import timed_jobs_in
+    from kwiken.cli.batch.inputs import timed_jobs_in
     from kwiken.cli.batch.predictions import PredictedCurve, show, summary
 
     every = timed_jobs_in(jobs)
@@ -180,7 +180,7 @@ def _check_links(
 def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
     """Runs of the job that is asked for."""
     from kwiken.batch.jobs.replay import runs_by_job
-    from kwiken.cli.batch.job_inputs import some_of, unknown_job
+    from kwiken.cli.batch.inputs import some_of, unknown_job
 
     groups = runs_by_job(jobs)
     if named is not None:

@@ -36,6 +36,7 @@ class Bounds(NamedTuple):
 
 COLLECTOR: Final = Bounds(timeout_s=5.0, whole_s=5.0, size=1 << 20)
 JAEGER: Final = Bounds(timeout_s=60.0, whole_s=900.0, size=4 << 30)
+SPARK_HISTORY: Final = Bounds(timeout_s=60.0, whole_s=900.0, size=4 << 30)
 PROMETHEUS: Final = Bounds(timeout_s=60.0, whole_s=120.0, size=256 << 20)
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import zstandard
 
-from kwiken.cli.batch import log_files
+from kwiken.cli.batch.inputs import log_files
 from tests.support.data.batch.spark_lines import small_log
 from tests.support.project.commands import ROOT, refused, run
 

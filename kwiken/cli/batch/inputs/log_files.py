@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,15 +41,17 @@ class JobLog:
 
     Attributes:
         name: name for a job whose log gives none.
+        source: address that the files were fetched from; empty for files of this machine.
     """
 
     name: str
     files: list[Path]
+    source: str = ""
 
     @property
     def where(self) -> str:
-        """What messages call it: its file, or the folder of its files."""
-        return str(self.files[0] if len(self.files) == 1 else self.files[0].parent)
+        """What messages call it: where it was fetched from, its file, or the folder of its files."""
+        return self.source or str(self.files[0] if len(self.files) == 1 else self.files[0].parent)
 
 
 @dataclass
@@ -91,19 +93,6 @@ def logs_at(path: str) -> list[JobLog]:
     return sorted(logs, key=lambda log: log.files)
 
 
-def logs_of(paths: Iterable[str]) -> list[JobLog]:
-    """Logs that several paths name; a file that is named twice, or by a link, is read once.
-
-    Raises:
-        InputError: as `logs_at`.
-    """
-    found: dict[tuple[Path, ...], JobLog] = {}
-    for path in paths:
-        for log in logs_at(path):
-            found.setdefault(tuple(file.resolve() for file in log.files), log)
-    return list(found.values())
-
-
 def _files(folder: Path, deeper: int, seen: set[Path]) -> Iterator[Path]:
     """Files of a folder and of those below, without hidden ones; links that lead back are not followed."""
     for entry in sorted(folder.iterdir()):
@@ -133,19 +122,20 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
     from kwiken.batch.jobs.logs import MAX_LINE
 
     for file in log.files:
+        told = f"{log.source}: {file.name}" if log.source else str(file)
         with ExitStack() as opened:
             try:
                 raw = opened.enter_context(cast("AbstractContextManager[IO[bytes]]", open_regular(file)))
             except OSError as error:
-                raise InputError(reason_of(error), where=str(file)) from error
+                raise InputError(reason_of(error), where=told) from error
             packed = os.fstat(raw.fileno()).st_size
             left = max(LEAST_UNPACKED, MOST_RATIO * packed)
-            lines = _unpacked(cast(io.BufferedReader, raw), opened, str(file))
+            lines = _unpacked(cast(io.BufferedReader, raw), opened, told)
             while True:
                 try:
                     line = lines.readline(MAX_LINE + 1)
                 except _unpacking_errors() as error:
-                    unpacking.problems.append(f"{file}: is damaged from here on: {error}")
+                    unpacking.problems.append(f"{told}: is damaged from here on: {error}")
                     break
                 if not line:
                     break
@@ -155,10 +145,10 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
                     raise InputError(
                         f"unpacks to more than {bound}, the most that is read; each line counts as at least "
                         f"{LEAST_LINE} bytes",
-                        where=str(file),
+                        where=told,
                     )
                 if len(line) > MAX_LINE:
-                    raise InputError(f"has a line of more than {MAX_LINE // MIB} MiB", where=str(file))
+                    raise InputError(f"has a line of more than {MAX_LINE // MIB} MiB", where=told)
                 yield line
 
 

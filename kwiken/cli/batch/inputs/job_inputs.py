@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from kwiken.apps.console import note, read_text
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB, open_regular
 from kwiken.base.printable import printable
-from kwiken.cli.batch.log_files import JobLog, logs_of, read_job_log
+from kwiken.cli.batch.inputs.log_files import JobLog, logs_at, read_job_log
 
 if TYPE_CHECKING:
     from kwiken.batch.jobs import BatchJob
     from kwiken.batch.jobs.logs import LogFindings
 
 MAX_JOBS_FILE: Final = 1024 * MIB  # of a document of jobs
+HISTORY_SERVER: Final = "spark://"  # start of the address of one
 HEAD: Final = 4096  # bytes by which a document of jobs is told from a log
 MAX_NAMES_TOLD: Final = 10
 MAX_NAME_TOLD: Final = 60  # characters
@@ -67,6 +71,30 @@ def _remarks(log: JobLog, found: LogFindings) -> list[str]:
     return remarks
 
 
+@contextmanager
+def opened_logs(paths: Iterable[str]) -> Iterator[list[JobLog]]:
+    """Logs that several paths name; a file that is named twice, or by a link, is read once.
+
+    What a history server sends is kept in a folder of its own, which is deleted at the end.
+
+    Raises:
+        InputError: names the path, and why no log is read from it.
+    """
+    found: dict[tuple[Path, ...], JobLog] = {}
+    with ExitStack() as stack:
+        for path in dict.fromkeys(paths):
+            if path.startswith(HISTORY_SERVER):
+                from kwiken.cli.batch.inputs.history_server import fetched_logs  # needs modules of HTTP
+
+                folder = stack.enter_context(TemporaryDirectory(prefix="kwiken-"))
+                logs = fetched_logs(path, Path(folder))
+            else:
+                logs = logs_at(path)
+            for log in logs:
+                found.setdefault(tuple(file.resolve() for file in log.files), log)
+        yield list(found.values())
+
+
 def jobs_of_logs(logs: Sequence[JobLog], each: Callable[[], None] = lambda: None) -> LogJobs:
     """Jobs of several logs. One of several that cannot be read is noted, and the others are read.
 
@@ -100,7 +128,8 @@ def jobs_in(path: str) -> list[BatchJob]:
 
     if path == "-" or _is_document(path):
         return BatchJobs.from_json(read_text(path, MAX_JOBS_FILE), where=path).jobs
-    found = jobs_of_logs(logs_of([path]))
+    with opened_logs([path]) as logs:
+        found = jobs_of_logs(logs)
     if not found.jobs:
         raise found.without_jobs(path, " nor a document of kwiken batch fit")
     note(*found.remarks)
