@@ -15,4 +15,9 @@ from kwiken.batch.jobs.job import (
     StageBytes as StageBytes,
     TaskTimes as TaskTimes,
 )
-from kwiken.batch.jobs.sizes import predict_size as predict_size
+from kwiken.batch.jobs.recurring import (
+    MAX_SCHEDULE_BYTES as MAX_SCHEDULE_BYTES,
+    RecurringSchedule as RecurringSchedule,
+    scheduled_runs as scheduled_runs,
+)
+from kwiken.batch.jobs.sizes import forecast_size as forecast_size, predict_size as predict_size

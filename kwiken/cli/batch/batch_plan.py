@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, say, write_text
+from kwiken.apps.console import note, note_written, print_json, print_table, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli.shared import (
     POSITIVE,
@@ -21,6 +21,7 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kwiken.batch.jobs import BatchJob
     from kwiken.batch.racks import PlannedRacks, RackHardware, RackJob, RackPlan
     from kwiken.cli.batch.racks import PlannedCluster
 
@@ -51,6 +52,11 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
     "--traffic",
     metavar="FILE",
     help="Traffic of services from kwiken traffic fit, in bytes: what it takes of the uplinks is not there.",
+)
+@click.option(
+    "--schedule",
+    metavar="FILE",
+    help="When jobs of JOBS run again, in TOML: these runs are planned, with the input that is forecast.",
 )
 @click.option("--minimise", type=click.Choice(("makespan", "mean")), default="makespan", show_default=True)
 @click.option(
@@ -106,6 +112,7 @@ def command(
     cluster: str | None,
     beside: str | None,
     traffic: str | None,
+    schedule: str | None,
     minimise: Any,
     racks: int,
     machines: int,
@@ -123,7 +130,8 @@ def command(
 ) -> None:
     """Choose how many racks each of JOBS gets, which, in which order, and where its data goes.
 
-    JOBS is a document of kwiken batch fit, or a log or table that it reads. The plan ends with the bound that
+    JOBS is a document of kwiken batch fit, or a log or table that it reads. Each run in it is planned once,
+    or with --schedule the runs that recurring jobs will have. The plan ends with the bound that
     no plan of whole racks goes below, and with what the plan and Yarn-like scheduling take in a simulation
     with shared slots and links.
     """
@@ -137,6 +145,8 @@ def command(
     if cluster is not None and (option := given(*ASSUMED)) is not None:
         raise click.UsageError(f"{option} and --cluster both state the racks; choose one")
     found = jobs_in(jobs)
+    if schedule is not None:
+        found = _scheduled(found, schedule)
     where = (
         read_cluster(cluster, beside, traffic)
         if cluster is not None
@@ -164,6 +174,16 @@ def command(
         if explain is None:
             _show(document)
         _conclude(document, planned, simulated)
+
+
+def _scheduled(jobs: list[BatchJob], path: str) -> list[BatchJob]:
+    """Runs that a schedule asks for, made of earlier runs."""
+    from kwiken.batch.jobs import MAX_SCHEDULE_BYTES, RecurringSchedule, scheduled_runs
+
+    text = read_text(path, MAX_SCHEDULE_BYTES)
+    found = scheduled_runs(RecurringSchedule.from_toml(text, where=path), jobs, where=path)
+    note(*found.told)
+    return found.runs
 
 
 def _write(plan: RackPlan, out: str | None, picture: str | None) -> None:
@@ -262,8 +282,8 @@ def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[s
     say(
         f"{what} of the plan: {plan.objective_s:,.1f} s; "
         f"by the published heuristic alone {plan.heuristic_s:,.1f} s",
-        f"bound: {plan.bound_s:,.1f} s; gap {100 * planned.gap:.1f}% "
-        f"({100 * (plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
+        f"bound: {plan.bound_s:,.1f} s; gap {100 * max(0.0, planned.gap):.1f}% "
+        f"({100 * max(0.0, plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
     )
     last_s = max(job.arrival_s for job in plan.jobs)
     if plan.minimise == "makespan" and last_s > LATE_ARRIVAL * plan.objective_s:

@@ -196,19 +196,28 @@ def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]
 
 
 def _forecast(runs: list[BatchJob], when_s: float | None) -> float | None:
-    """Bytes of input at a time: the mean of earlier runs at that hour of such days; None without a time.
+    """Bytes of input at a time, by the rule that errs less on earlier runs; None without a time.
 
     Raises:
         InputError: no earlier run at that hour of weekdays, or of weekends, as the day is.
     """
     if when_s is None:
         return None
-    from kwiken.batch.jobs import predict_size
+    from kwiken.batch.jobs import forecast_size
 
     times = [run.submitted_ms / MS for run in runs]
-    found = predict_size(times, [run.bytes.read for run in runs], when_s)
-    note(f"input: {found / 1e9:.3g} GB, the mean of earlier runs at that hour of such days")
-    return found
+    found = forecast_size(times, [run.bytes.read for run in runs], when_s)
+    rule = "the mean of earlier runs at that hour of such days"
+    if found.rule == "corrected":
+        rule += ", corrected by the last runs"
+    why = "too few earlier runs to compare rules"
+    if found.error is not None and found.other_error is not None:
+        why = (
+            f"held out, {found.held_out} earlier runs: {found.error:.0%} off, {found.other_error:.0%} by the "
+        )
+        why += "mean alone" if found.rule == "corrected" else "corrected mean"
+    note(f"input: {found.size / 1e9:.3g} GB, {rule} ({why})")
+    return found.size
 
 
 def _slots_of(runs: list[BatchJob]) -> int:

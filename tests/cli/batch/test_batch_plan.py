@@ -12,6 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.batch.racks import RackPlan
 from kwiken.cli.verbs import kwiken
 from tests.support.data.batch.clusters import two_racks
+from tests.support.project.commands import ROOT, refused
 
 TABLE = "".join(
     f"job{n}\t{n * 20}\t20\t{(n % 7) * 3_000_000_000}\t{(n % 5) * 1_000_000_000}\t{n * 1000}\n"
@@ -147,3 +148,20 @@ def test_racks_that_differ_in_their_links_alone_are_told(table: str, tmp_path: P
     found = run(table, "--cluster", str(cluster))
     assert found.exit_code == 0, found.output
     assert "all are planned as the smallest" in found.stderr
+
+
+def test_recurring_jobs_are_planned(tmp_path: Path) -> None:
+    racks = ROOT / "examples" / "racks"
+    words = (str(ROOT / "examples" / "batch"), "--cluster", str(racks / "cluster.toml"), "--minimise", "mean")
+    path = racks / "recurring.toml"
+    result = run(*words, "--schedule", str(path), "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["jobs"] == 4 + 8
+    assert {"nightly-report", "nightly-report (2)"} <= {job["name"] for job in found["planned"]}
+    assert "nightly-report: 4 runs" in result.stderr
+    assert "input 0.25 times the last run's" in result.stderr
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('from = 2026-02-02T00:00:00\n[[jobs]]\nname = "other"\nat = ["02:00"]\n')
+    refused(run(*words, "--schedule", str(wrong)), "no earlier run of a job named 'other'")
+    refused(run(*words, "--schedule", str(tmp_path / "none.toml")), "none.toml")

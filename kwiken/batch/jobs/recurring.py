@@ -1,0 +1,208 @@
+"""Schedule of recurring jobs as a document, and the runs that it asks for, made of earlier runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import numpy as np
+
+from kwiken.base.errors import InputError
+from kwiken.base.parsing import convert, parse_toml
+from kwiken.batch.jobs.job import MAX_MS, MAX_TASKS, BatchJob, BatchStage, StageBytes
+from kwiken.batch.jobs.sizes import DAY_S, forecast_size, is_weekend
+
+SCHEDULE_VERSION: Final = 1
+MAX_SCHEDULE_BYTES: Final = 16 << 20  # of a document
+MAX_HOURS: Final = 24.0 * 366
+MAX_RUNS: Final = 10_000  # that a schedule asks for
+MAX_JOBS: Final = 10_000  # of a schedule
+MAX_TIMES: Final = 1_440  # of a day
+HOUR_S: Final = 3600.0
+MINUTE_S: Final = 60.0
+MS: Final = 1000.0
+GB: Final = 1e9
+
+_Clock = Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class RecurringJob(_Struct, frozen=True, kw_only=True):
+    """Job that runs again and again.
+
+    Attributes:
+        name: name of the job, as its earlier runs have it.
+        at: times of day at which it may start, UTC, such as `02:00`; empty where `every_minutes` is given.
+        every_minutes: time from one run to the next, minutes; None where `at` is given.
+        days: days on which it runs.
+        input_gb: bytes of its input, in 10^9; None for a forecast.
+        input_times: its input as a multiple of the last run's; None for a forecast.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    at: Annotated[list[_Clock], msgspec.Meta(max_length=MAX_TIMES)] = []
+    every_minutes: Annotated[float, msgspec.Meta(ge=1, le=MAX_HOURS * 60)] | None = None
+    days: Literal["all", "weekdays", "weekends"] = "all"
+    input_gb: Annotated[float, msgspec.Meta(gt=0, le=MAX_MS / GB)] | None = None
+    input_times: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
+
+
+class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """When recurring jobs run.
+
+    Attributes:
+        version: version of the format; must be 1.
+        from_: begin of the time that is planned, UTC unless it says otherwise.
+        hours: length of that time, hours.
+        jobs: the jobs; one may be given several times.
+    """
+
+    version: int = SCHEDULE_VERSION
+    from_: datetime
+    hours: Annotated[float, msgspec.Meta(gt=0, le=MAX_HOURS)] = 24.0
+    jobs: Annotated[list[RecurringJob], msgspec.Meta(min_length=1, max_length=MAX_JOBS)]
+
+    @classmethod
+    def from_toml(cls, text: str | bytes, *, where: str) -> RecurringSchedule:
+        """Read a schedule.
+
+        Args:
+            where: source to name in errors, such as a file's path.
+
+        Raises:
+            InputError: names the field that is missing, unknown or out of range, or a job with two rules for
+                its times or its input, or none for its times.
+        """
+        raw: Any = parse_toml(text, where=where, max_bytes=MAX_SCHEDULE_BYTES)
+        version = raw.get("version", SCHEDULE_VERSION)
+        if version != SCHEDULE_VERSION or isinstance(version, bool | float):
+            raise InputError(f"version: must be {SCHEDULE_VERSION}, not {version!r}", where=where)
+        found = convert(raw, cls, where=where)
+        for place, job in enumerate(found.jobs):
+            at = f"{where}: jobs[{place}]"
+            if bool(job.at) == (job.every_minutes is not None):
+                raise InputError("needs either at or every_minutes", where=at)
+            if job.input_gb is not None and job.input_times is not None:
+                raise InputError("input_gb and input_times both say the input; give one", where=at)
+        return found
+
+    @property
+    def from_s(self) -> float:
+        """Begin of the time that is planned, seconds since 1970."""
+        return (self.from_ if self.from_.tzinfo else self.from_.replace(tzinfo=UTC)).timestamp()
+
+
+@dataclass(frozen=True)
+class ScheduledRuns:
+    """Runs that a schedule asks for.
+
+    Attributes:
+        runs: the runs, by time.
+        told: by job, one sentence that says where its input comes from.
+    """
+
+    runs: list[BatchJob]
+    told: list[str]
+
+
+def scheduled_runs(schedule: RecurringSchedule, known: Sequence[BatchJob], *, where: str) -> ScheduledRuns:
+    """Make the runs that a schedule asks for, each the last earlier run of its job with other input.
+
+    Stages that read have more tasks for more input, and stages after a shuffle have longer ones.
+
+    Args:
+        known: earlier runs.
+        where: source to name in errors, such as a file's path.
+
+    Raises:
+        InputError: a job without earlier runs, or whose runs read nothing though its input is given; no run
+            at all, or too many.
+    """
+    by_name: dict[str, list[BatchJob]] = {}
+    for run in sorted(known, key=lambda one: one.submitted_ms):
+        by_name.setdefault(run.name, []).append(run)
+    found: list[BatchJob] = []
+    told: list[str] = []
+    for place, job in enumerate(schedule.jobs):
+        at = f"{where}: jobs[{place}]"
+        runs = by_name.get(job.name)
+        if runs is None:
+            raise InputError(f"no earlier run of a job named {job.name!r}", where=at)
+        times = list(_times(job, schedule))
+        if len(found) + len(times) > MAX_RUNS:
+            raise InputError(f"asks for more than {MAX_RUNS} runs", where=where)
+        scales, why = _scales(job, runs, times, where=at)
+        told.append(f"{job.name}: {len(times)} runs, {why}")
+        found += [_with_input(runs[-1], scale, when_s) for scale, when_s in zip(scales, times, strict=True)]
+    if not found:
+        raise InputError("asks for no run in the time that is planned", where=where)
+    return ScheduledRuns(sorted(found, key=lambda run: (run.submitted_ms, run.name)), told)
+
+
+def _times(job: RecurringJob, schedule: RecurringSchedule) -> Iterator[float]:
+    """Times of the runs of a job, seconds since 1970, at most one more than may be."""
+    begin, end = schedule.from_s, schedule.from_s + HOUR_S * schedule.hours
+    if job.every_minutes is not None:
+        count = min(MAX_RUNS + 1, int(np.ceil((end - begin) / (MINUTE_S * job.every_minutes))))
+        every = begin + MINUTE_S * job.every_minutes * np.arange(count)
+    else:
+        clock = np.array([HOUR_S * int(at[:2]) + MINUTE_S * int(at[3:]) for at in sorted(set(job.at))])
+        first_day = np.floor(begin / DAY_S)
+        days = DAY_S * (first_day + np.arange(int(np.floor(end / DAY_S) - first_day) + 1))
+        every = (days[:, None] + clock).ravel()
+    kept = (every >= begin) & (every < end)
+    if job.days != "all":
+        kept &= is_weekend(every) == (job.days == "weekends")
+    yield from every[kept][: MAX_RUNS + 1].tolist()
+
+
+def _scales(
+    job: RecurringJob, runs: Sequence[BatchJob], times: Sequence[float], *, where: str
+) -> tuple[list[float], str]:
+    """Input of each run over that of the last earlier run, and where it comes from."""
+    last = runs[-1].bytes.read
+    if job.input_times is not None:
+        return [job.input_times] * len(times), f"input {job.input_times:g} times the last run's"
+    if job.input_gb is not None:
+        if not last:
+            raise InputError("its earlier runs read nothing, so input_gb cannot be met", where=where)
+        return [job.input_gb * GB / last] * len(times), f"input {job.input_gb:g} GB as given"
+    earlier, sizes = [run.submitted_ms / MS for run in runs], [float(run.bytes.read) for run in runs]
+    scales, forecast = [], 0
+    for when_s in times:
+        try:
+            size = forecast_size(earlier, sizes, when_s).size
+        except InputError:
+            size = float(last)
+        else:
+            forecast += 1
+        scales.append(size / last if last and size > 0 else 1.0)
+    parts = ((forecast, "forecast from earlier runs"), (len(times) - forecast, "as in the last run"))
+    return scales, " and ".join(f"input of {count} {what}" for count, what in parts if count) or "no run"
+
+
+def _with_input(run: BatchJob, scale: float, when_s: float) -> BatchJob:
+    """A run with a multiple of its input, submitted at another time."""
+    stages = run.stages if scale == 1.0 else [_scaled(stage, scale) for stage in run.stages]
+    return msgspec.structs.replace(run, id="", submitted_ms=round(MS * when_s), stages=stages)
+
+
+def _scaled(stage: BatchStage, scale: float) -> BatchStage:
+    moved = {name: _times_scale(getattr(stage.bytes, name), scale) for name in StageBytes.__struct_fields__}
+    tasks, n_tasks = stage.tasks, stage.n_tasks
+    if stage.bytes.read > 0:
+        n_tasks = min(MAX_TASKS, max(1, round(scale * n_tasks))) if n_tasks else 0
+    elif stage.bytes.shuffled > 0:
+        took = [_times_scale(one, scale) for one in tasks.took_ms]
+        tasks = msgspec.structs.replace(tasks, took_ms=took)
+    return msgspec.structs.replace(stage, bytes=StageBytes(**moved), n_tasks=n_tasks, tasks=tasks)
+
+
+def _times_scale(value: int, scale: float) -> int:
+    return int(min(MAX_MS, round(value * scale)))
