@@ -1,0 +1,1 @@
+"""Benchmarks of nodes that come and go, and of the rules that see a load rise."""
