@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kwiken.allocator.adaptation.load_outlook import LoadOutlook, OutlookSettings
+from kwiken.allocator.adaptation import LoadOutlook, OutlookSettings
 
 WINDOW_S = 5.0
 
@@ -67,8 +67,8 @@ class ThreeRising:
         return min(2 * rate, rate + (rate - first) / lasted_s * ahead_s)
 
 
-class Scan:
-    """Likeliest cut of the last two minutes in two, and the rise since."""
+class Outlook:
+    """Quantile of the loads that hypotheses about the last windows lead to."""
 
     def __init__(self, settings: OutlookSettings) -> None:
         self._outlook = LoadOutlook(settings)

@@ -1,9 +1,11 @@
-"""Outlook of one workload's load: whether it has risen by more than chance, and what to expect from there.
+"""Outlook of one workload's load: how likely it rises, and what to expect of it in some seconds.
 
 Requests that come at random vary by the root of their number, so a window tells little where they are few.
-All ways to cut the recent windows in two are tried: the rise is the cut at which two rates explain the counts
-best (a scan by likelihood ratio), and it counts if one rate explains them much worse. Counts of real traffic
-vary more than by chance alone; by how much is learned from neighbouring windows.
+Each hypothesis says how the rate of the last windows ran: it stayed; it changed to another level at once;
+it rises since some moment, by a share of what it was in each second; or it stayed but for a burst. The
+counts weigh the hypotheses by Bayes' rule, older windows less, and each says where the load will be. A
+quantile of these loads is expected.
+Counts of real traffic vary more than by chance alone; by how much is learned from neighbouring windows.
 """
 
 from __future__ import annotations
@@ -12,34 +14,58 @@ import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import median
 from typing import Final
 
+import numpy as np
+
+from kwiken.allocator.adaptation.watch import WINDOW_S
+from kwiken.base.arrays import Floats
+
 MEMORY: Final = 24  # windows that are looked at: two minutes
-MIN_BEFORE: Final = 2  # windows before a rise
+MIN_WINDOWS: Final = 3  # before anything is expected of a change
+MOMENTS: Final = 2  # in each window, at which a change may begin
+DOUBLED_AFTER_S: Final = (10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 170.0, 250.0)  # of rises
+STEPS: Final = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.5, 6.0, 20.0)
+BURST_S: Final = WINDOW_S  # longest time of a load that rises and falls at once
 MEDIAN_OF_SQUARES: Final = 0.455  # of a standard normal deviate
 PRIOR_WINDOWS: Final = 10.0  # weight of the belief that counts vary by chance alone
-LEVEL_WINDOWS: Final = 12  # that tell the level of a load that does not rise
 MAX_FACTOR: Final = 2.0  # of the present load; what is expected beyond it is no forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutlookSettings:
-    """How much a load has to rise, and how far the rise is taken to go on.
+    """What is believed of loads before anything is seen of one, and how careful the outlook is.
 
     Attributes:
-        least_likelihood: log likelihood ratio from which a rise counts, above 0.
-        least_windows: number of windows since the rise, 1 or more.
-        slope_s: shortest time that a rise is spread over, seconds; a sudden one is no steep one.
-        deviations: by which the forecast and the slope are taken above the most likely ones, 0 or more.
-        level_deviations: by which the level of a load that does not rise is taken below its mean, 0 or more.
+        change: chance that a load has changed within the memory, above 0 and below 1.
+        quantile: chance that the load to come is below the expected one, above 0 and below 1.
+        half_life_s: age at which a window counts by half, seconds, above 0.
     """
 
-    least_likelihood: float = 6.0
-    least_windows: int = 2
-    slope_s: float = 20.0
-    deviations: float = 1.0
-    level_deviations: float = 2.0
+    change: float = 0.05
+    quantile: float = 0.7
+    half_life_s: float = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Hypotheses:
+    """Ways in which the rate may have run, as factors of the rate at first.
+
+    Attributes:
+        factors: (windows, hypotheses) mean factor over each window, the latest one last.
+        logs: their logarithms.
+        now: factor at the end of the last window.
+        slope: factor that is added in each second from then on.
+        prior: logarithm of the share that each has of all changes; the first hypothesis is that of none.
+    """
+
+    factors: Floats
+    logs: Floats
+    now: Floats
+    slope: Floats
+    prior: Floats
 
 
 @dataclass(slots=True)
@@ -60,90 +86,69 @@ class LoadOutlook:
             self._windows.append((arrived, lasted_s))
 
     def expected_per_s(self, ahead_s: float) -> float:
-        """Load to prepare for, requests per second: of a rise where it leads, else the least of the level.
+        """Load to prepare for, requests per second; 0 while too little was seen.
 
         Args:
-            ahead_s: time from now to the moment that is prepared for, seconds.
+            ahead_s: time from now to the moment that is prepared for, seconds, 0 or more.
         """
-        windows = list(self._windows)
-        if not windows:
+        if len(self._windows) < MIN_WINDOWS:
             return 0.0
-        extra = self._variance_over_chance(windows)
-        recent = windows[-LEVEL_WINDOWS:]
-        level, spread = _rate(recent), _deviation(recent, extra)
-        least = max(0.0, level - self.settings.level_deviations * spread)
-        cut = self._rise(windows, extra)
-        return least if cut is None else max(least, self._forecast(windows, cut, extra, ahead_s))
+        ways = _hypotheses(len(self._windows))
+        counts, lasted_s = np.array(self._windows).T
+        age_s = np.cumsum(lasted_s[::-1])[::-1] - lasted_s
+        weights = 0.5 ** (age_s / self.settings.half_life_s)
+        arrived = weights * counts
+        total = float(arrived.sum())
+        if total <= 0:
+            return 0.0
+        seconds = (weights * lasted_s) @ ways.factors  # as long as the first rate would take for the same
+        first = total / seconds
+        likelihood = (arrived @ ways.logs + total * np.log(first)) / self._variance_over_chance()
+        chance = np.where(np.arange(len(first)) == 0, 1 - self.settings.change, self.settings.change)
+        score = likelihood + ways.prior + np.log(chance)
+        share = np.exp(score - score.max())
+        share /= share.sum()
+        ahead = first * (ways.now + ways.slope * ahead_s)
+        order = np.argsort(ahead)
+        place = int(np.searchsorted(np.cumsum(share[order]), self.settings.quantile))
+        expected = float(ahead[order][min(place, len(order) - 1)])
+        return min(expected, MAX_FACTOR * float(share @ (first * ways.now)))
 
-    def _rise(self, windows: list[tuple[float, float]], extra: float) -> int | None:
-        """First window after the likeliest rise; None without one that counts."""
-        best, found = self.settings.least_likelihood * extra, None
-        arrived, lasted_s = (sum(column) for column in zip(*windows, strict=True))
-        whole = _likelihood(arrived, lasted_s)
-        latest = _rate(windows[-self.settings.least_windows :])
-        before = before_s = 0.0
-        for cut, (count, window_s) in enumerate(windows[: -self.settings.least_windows], start=1):
-            before, before_s = before + count, before_s + window_s
-            since, since_s = arrived - before, lasted_s - before_s
-            if cut < MIN_BEFORE or min(since / since_s, latest) <= before / before_s:
-                continue
-            ratio = _likelihood(before, before_s) + _likelihood(since, since_s) - whole
-            if ratio > best:
-                best, found = ratio, cut
-        return found
-
-    def _forecast(self, windows: list[tuple[float, float]], cut: int, extra: float, ahead_s: float) -> float:
-        before, since = windows[:cut], windows[cut:]
-        now = since[-2:]
-        level = _rate(now)
-        lasted_s = sum(lasted for _, lasted in since)
-        slope = (level - _rate(before)) / max(self.settings.slope_s, lasted_s)
-        if len(since) > 1:
-            steepness, error = _slope(since, extra)
-            slope = min(slope, steepness + self.settings.deviations * error)
-        half_s = sum(lasted for _, lasted in now) / 2
-        expected = level + max(0.0, slope) * (ahead_s + half_s)
-        expected += self.settings.deviations * _deviation(now, extra)
-        return min(expected, MAX_FACTOR * level)
-
-    @staticmethod
-    def _variance_over_chance(windows: list[tuple[float, float]]) -> float:
+    def _variance_over_chance(self) -> float:
         """Variance of the counts over that of random requests, 1 or more."""
         squares = []
-        for (first, first_s), (then, then_s) in itertools.pairwise(windows):
-            by_chance = (first + then) / (first_s + then_s) * (1 / first_s + 1 / then_s)
+        for (before, before_s), (after, after_s) in itertools.pairwise(self._windows):
+            by_chance = (before + after) / (before_s + after_s) * (1 / before_s + 1 / after_s)
             if by_chance > 0:
-                squares.append((then / then_s - first / first_s) ** 2 / by_chance)
+                squares.append((after / after_s - before / before_s) ** 2 / by_chance)
         seen = median(squares) / MEDIAN_OF_SQUARES if squares else 1.0
         return max(1.0, (len(squares) * seen + PRIOR_WINDOWS) / (len(squares) + PRIOR_WINDOWS))
 
 
-def _rate(windows: list[tuple[float, float]]) -> float:
-    return sum(arrived for arrived, _ in windows) / sum(lasted for _, lasted in windows)
-
-
-def _deviation(windows: list[tuple[float, float]], extra: float) -> float:
-    """Standard error of a rate, requests per second."""
-    lasted_s = sum(lasted for _, lasted in windows)
-    return math.sqrt(extra * max(1.0, sum(arrived for arrived, _ in windows))) / lasted_s
-
-
-def _likelihood(arrived: float, lasted_s: float) -> float:
-    """Log likelihood of one rate, less what is the same for every cut."""
-    return arrived * math.log(arrived / lasted_s) if arrived > 0 else 0.0
-
-
-def _slope(windows: list[tuple[float, float]], extra: float) -> tuple[float, float]:
-    """Slope of the rate by least squares, requests per second per second, and its standard error."""
-    ends, at = 0.0, []
-    for _, lasted in windows:
-        at.append(ends + lasted / 2)
-        ends += lasted
-    centre = sum(at) / len(at)
-    squares = sum((one - centre) ** 2 for one in at)
-    slope = sum((x - centre) * arrived / lasted for x, (arrived, lasted) in zip(at, windows, strict=True))
-    variance = sum(
-        (x - centre) ** 2 * extra * max(1.0, arrived) / lasted**2
-        for x, (arrived, lasted) in zip(at, windows, strict=True)
-    )
-    return slope / squares, math.sqrt(variance) / squares
+@cache
+def _hypotheses(windows: int) -> _Hypotheses:
+    """Hypotheses for a number of windows of the usual length."""
+    points = 2 * MOMENTS  # of each window, at which the factors are taken
+    at_s = (np.arange(windows * points) + 0.5) * WINDOW_S / points
+    changed_s = np.arange(1, windows * MOMENTS) * WINDOW_S / MOMENTS
+    since_s = np.maximum(0.0, at_s[:, None] - changed_s)
+    lasted_s = windows * WINDOW_S - changed_s
+    factors, now, slope = [np.ones((len(at_s), 1))], [np.ones(1)], [np.zeros(1)]
+    for doubled_s in DOUBLED_AFTER_S:
+        factors.append(1 + since_s / doubled_s)
+        now.append(1 + lasted_s / doubled_s)
+        slope.append(np.full(len(changed_s), 1 / doubled_s))
+    for step in STEPS:
+        factors.append(np.where(since_s > 0, step, 1.0))
+        now.append(np.full(len(changed_s), step))
+        slope.append(np.zeros(len(changed_s)))
+    bursts = [step for step in STEPS if step > 1]
+    for step in bursts:
+        factors.append(np.where((since_s > 0) & (since_s <= BURST_S), step, 1.0))
+        now.append(np.ones(len(changed_s)))
+        slope.append(np.zeros(len(changed_s)))
+    mean = np.concatenate(factors, axis=1).reshape(windows, points, -1).mean(axis=1)
+    kinds = (len(DOUBLED_AFTER_S), len(STEPS), len(bursts))
+    counts = [kind * len(changed_s) for kind in kinds]
+    prior = [np.zeros(1), *(np.full(count, -math.log(len(kinds) * count)) for count in counts)]
+    return _Hypotheses(mean, np.log(mean), np.concatenate(now), np.concatenate(slope), np.concatenate(prior))

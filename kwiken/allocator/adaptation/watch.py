@@ -49,6 +49,8 @@ class Observation:
         turned_away: share of the requests that were refused because the service is full, 0 to 1.
         work_ms: processor time of a request, all of its calls and copies together, milliseconds; None if not
             known.
+        arrived: number of requests that came since the last window, those turned away too, 0 or more.
+        lasted_s: time since that window, seconds; 0 if there was none, so that `arrived` tells nothing.
     """
 
     requests: int
@@ -57,6 +59,8 @@ class Observation:
     latency_ms: Mapping[str, float] = field(default_factory=dict)
     turned_away: float = 0.0
     work_ms: float | None = None
+    arrived: int = 0
+    lasted_s: float = 0.0
 
 
 @dataclass(slots=True)

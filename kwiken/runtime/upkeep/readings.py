@@ -35,12 +35,15 @@ class Readings:
         lasted_s, admitted, shed = (now - then for now, then in zip(counts, before, strict=True))
         if admitted < 0 or shed < 0:  # a gateway that was replaced counts anew
             admitted = shed = 0
+            lasted_s = 0.0
         arrived = admitted + shed
         return Observation(
             requests=recent["answered"] + shed,
             rate_per_s=max(recent["rate_per_s"], arrived / lasted_s if lasted_s > 0 else 0.0),
             p99_ms=recent["p99_ms"],
             turned_away=shed / arrived if arrived else 0.0,
+            arrived=arrived,
+            lasted_s=lasted_s,
         )
 
     def of_stages(

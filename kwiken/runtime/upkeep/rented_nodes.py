@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import math
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kwiken.allocator.adaptation import WINDOW_S
+from kwiken.allocator.adaptation import LoadOutlook, Observation
 from kwiken.allocator.provisioning import NodeOrder, NodeRenter, NodeReturn, RentalState
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.cluster import EmulatedNode
 from kwiken.runtime.node_classes import NodeLimits
 from kwiken.runtime.upkeep.rental_journal import RentalJournal
 
-TREND_S: Final = 20.0  # time over which the rise of a load is taken to go on
 AHEAD_S: Final = 10.0  # beyond a boot: the time until a replica on the new node serves
-MIN_WINDOWS: Final = 3  # in a row, each above the one before, for a load to count as rising
-DEVIATIONS: Final = 2.0  # of the counts of a window by which the load has to have risen
 
 
 class RentedNodes:
@@ -46,7 +40,7 @@ class RentedNodes:
         self._limits = limits
         self._journal = journal
         self._say = say
-        self._loads: dict[str, deque[tuple[float, float]]] = {}
+        self._outlooks: dict[str, LoadOutlook] = {}
 
     def booted(self, now_s: float) -> list[str]:
         """Nodes that became ready and can be used; one that cannot be emulated is given back.
@@ -91,27 +85,16 @@ class RentedNodes:
                 self.renter.returned(one.node, now_s, "the services stop")
         self._journal.close(self.renter, now_s)
 
-    def loads_ahead(self, now_s: float, rates_per_s: Mapping[str, float]) -> dict[str, float]:
-        """Loads to expect once a node that is ordered now serves, requests per second; rising ones alone.
+    def loads_ahead(self, seen: Mapping[str, Observation]) -> dict[str, float]:
+        """Loads to expect once a node that is ordered now serves, requests per second by workload.
 
         Args:
-            now_s: moment on a monotonic clock, seconds.
-            rates_per_s: load of this window, requests per second by workload.
+            seen: measurements of each workload's service in this window, by workload.
         """
         boot_s = max((one.boot_s for one in self.renter.offers), default=0.0)
-        ahead: dict[str, float] = {}
-        for name, rate in rates_per_s.items():
-            seen = self._loads.setdefault(name, deque())
-            seen.append((now_s, rate))
-            while now_s - seen[0][0] > TREND_S:
-                seen.popleft()
-            first_s, first = seen[0]
-            lasted_s = now_s - first_s
-            rates = [one for _, one in seen][-MIN_WINDOWS:]
-            rises = len(rates) == MIN_WINDOWS and all(a < b for a, b in itertools.pairwise(rates))
-            # Counts of requests that come at random vary by their root.
-            by_chance = DEVIATIONS * math.sqrt((rate + first) / WINDOW_S)
-            if rises and rate - first > by_chance:
-                expected = rate + (rate - first) / lasted_s * (boot_s + AHEAD_S)
-                ahead[name] = min(expected, 2 * rate) if math.isfinite(expected) else rate
+        ahead = {}
+        for name, one in seen.items():
+            outlook = self._outlooks.setdefault(name, LoadOutlook())
+            outlook.observe(one.arrived, one.lasted_s)
+            ahead[name] = outlook.expected_per_s(boot_s + AHEAD_S)
         return ahead

@@ -203,9 +203,9 @@ class Upkeep:
         if self._repacker is not None:
             await self._apply(self._repacker.window(time.monotonic(), told))
         if self._rented is not None:
-            rates = {name: one.rate_per_s for name, one in together.items()}
+            of = {name: wholes[self._assignment.workloads[name].service] for name in together}
             short = {one.workload for one in actions if isinstance(one, Shortage)}
-            await self._rent(self._rented, now_s, rates, short)
+            await self._rent(self._rented, now_s, of, short)
 
     async def _use_booted(self, now_s: float) -> None:
         """Use the nodes that have booted."""
@@ -214,14 +214,15 @@ class Upkeep:
                 await self._apply(self._adaptation.node_back(node))
 
     async def _rent(
-        self, rented: RentedNodes, now_s: float, rates_per_s: Mapping[str, float], short: Collection[str]
+        self, rented: RentedNodes, now_s: float, seen: Mapping[str, Observation], short: Collection[str]
     ) -> None:
         """Prepare for loads that rise, order nodes where room is short, and give idle ones back.
 
         Args:
+            seen: measurements of each workload's service, by workload.
             short: workloads of which a shortage was told in this window; each lacks a core at least in part.
         """
-        ahead = rented.loads_ahead(now_s, rates_per_s)
+        ahead = rented.loads_ahead(seen)
         await self._apply(self._adaptation.prepare(now_s, ahead))
         missing = dict.fromkeys(short, LEAST_SHORTAGE) | self._adaptation.missing_cores()
         for action in rented.renter.observe(now_s, missing, self._occupied()):

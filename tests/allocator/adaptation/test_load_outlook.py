@@ -1,0 +1,90 @@
+"""Outlook of a load: steady loads promise no rise, rises are seen, and what is expected is bounded."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook
+
+AHEAD_S = 13.0
+
+
+def outlook_of(counts: list[int]) -> LoadOutlook:
+    outlook = LoadOutlook()
+    for count in counts:
+        outlook.observe(count, WINDOW_S)
+    return outlook
+
+
+def test_nothing_seen_expects_nothing() -> None:
+    assert LoadOutlook().expected_per_s(AHEAD_S) == 0.0
+
+
+@pytest.mark.parametrize("rate", [10.0, 100.0, 1000.0])
+def test_a_steady_load_seldom_promises_a_rise(rate: float) -> None:
+    risen = windows = 0
+    for seed in range(40):
+        outlook = LoadOutlook()
+        for count in np.random.default_rng(seed).poisson(rate * WINDOW_S, 60):
+            outlook.observe(int(count), WINDOW_S)
+            windows += 1
+            risen += outlook.expected_per_s(AHEAD_S) > rate * (1 + 3 / math.sqrt(rate * WINDOW_S))
+    assert risen <= 0.01 * windows
+
+
+@pytest.mark.parametrize("rate", [10.0, 100.0, 1000.0])
+def test_a_load_that_doubles_in_half_a_minute_is_seen_before_it_has(rate: float) -> None:
+    seen = 0
+    for seed in range(40):
+        chance, outlook = np.random.default_rng(seed), LoadOutlook()
+        for count in chance.poisson(rate * WINDOW_S, 8):
+            outlook.observe(int(count), WINDOW_S)
+        for step in range(1, 5):
+            outlook.observe(int(chance.poisson(rate * WINDOW_S * (1 + step / 6))), WINDOW_S)
+        seen += outlook.expected_per_s(AHEAD_S) > 1.5 * rate
+    assert seen >= 32
+
+
+def test_a_line_without_noise_goes_on_where_it_leads() -> None:
+    counts = [5000] * 10 + [5000 + 250 * step for step in range(1, 9)]
+    now, slope = (counts[-1] + 125) / WINDOW_S, 250 / WINDOW_S**2
+    assert outlook_of(counts).expected_per_s(AHEAD_S) == pytest.approx(now + slope * AHEAD_S, rel=0.06)
+
+
+def test_a_step_is_a_level_once_it_is_over() -> None:
+    assert outlook_of([5000] * 10 + [10_000] * 8).expected_per_s(AHEAD_S) == pytest.approx(2000, rel=0.02)
+
+
+def test_windows_of_no_length_are_left_out() -> None:
+    outlook = outlook_of([50] * 6)
+    before = outlook.expected_per_s(AHEAD_S)
+    for arrived, lasted_s in ((0, 0.0), (10**9, 0.0), (10, -1.0), (math.nan, 5.0), (-1, 5.0)):
+        outlook.observe(arrived, lasted_s)
+    assert outlook.expected_per_s(AHEAD_S) == before
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**9), st.floats(1e-3, 1e3)), max_size=60),
+    st.floats(0.0, 1e4),
+)
+def test_any_counts_give_a_finite_load_of_at_most_twice_the_highest(
+    windows: list[tuple[int, float]], ahead_s: float
+) -> None:
+    outlook = LoadOutlook()
+    for arrived, lasted_s in windows:
+        outlook.observe(arrived, lasted_s)
+    expected = outlook.expected_per_s(ahead_s)
+    assert 0 <= expected <= 2 * max((arrived / lasted_s for arrived, lasted_s in windows), default=0.0) + 1e-6
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=24), st.integers(2, 50))
+def test_the_same_load_in_other_units_of_time(counts: list[int], factor: int) -> None:
+    outlook, slower = LoadOutlook(), LoadOutlook()
+    for count in counts:
+        outlook.observe(count, WINDOW_S)
+        slower.observe(count, WINDOW_S * factor)
+    assert slower._rise(list(slower._windows), 1.0) == outlook._rise(list(outlook._windows), 1.0)
