@@ -1,12 +1,13 @@
-"""Forecast of demand for a reservation: the loads to expect over a term, from a curve's level, line or step.
+"""Forecast of demand for a reservation: the loads to expect over a term, from a curve's line or last level.
 
-The days of the curve decide which of four shapes the future is taken to have. The weekly pattern is taken out
-of the daily means first, where two weeks or more are there:
+The days of the curve decide which of three shapes the future is taken to have. The weekly pattern is taken
+out of the daily means first, where two weeks or more are there:
 
 1. Too short to tell, or constant: all of the history, as it was.
 2. A line explains the daily means and has not bent: the line goes on, damped, with the loads about the line.
-3. One step explains the daily means: the history since the step.
-4. Anything else drifts: recent loads weigh more, by half for each quarter of the history.
+3. Anything else has a level that changes now and then: recent loads weigh more. A change of a day that the
+   next day takes back is noise, and a change that stays is one of the level; the share of the two says how
+   fast loads of the past lose their weight, as in exponential smoothing of a local level (Muth).
 
 The constants were chosen on drawn curves and on windows of a public trace, before any comparison was run.
 """
@@ -29,7 +30,7 @@ DAMPING: Final = 0.5  # share of a line's slope that is taken to go on
 MAX_CHANGE: Final = 0.15  # of a line over the term, as a share of the mean load
 UNBENT: Final = 0.7  # least slope of the last third of the days, as a share of the whole line's
 MIN_DAYS_OF_SLOPE: Final = 3
-HALF_LIFE: Final = 0.25  # of the weight of a load, as a share of the history's length
+LEAST_HALF_LIFE_DAYS: Final = 0.5  # of the weight of a load where every change stays
 MAX_DAYS: Final = 400  # of a history that are looked at
 MAX_AROUND: Final = 20_000  # loads about a line; of more, evenly many are taken
 LEVELS: Final = 40  # points of the line that stand for the term
@@ -37,19 +38,17 @@ MIN_DAYS_OF_LEVEL: Final = 2  # on each side of a step
 
 
 class DemandShape(StrEnum):
-    """DemandShape of the demand that is expected.
+    """Shape of the demand that is expected.
 
     Attributes:
         STEADY: as all of the history.
         LINE: a line that goes on.
-        STEP: as since the step.
-        DRIFT: as the history, recent loads more than others.
+        LEVEL: as the history, recent loads more than others.
     """
 
     STEADY = "steady"
     LINE = "line"
-    STEP = "step"
-    DRIFT = "drift"
+    LEVEL = "level"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,26 +88,18 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
         return _as_it_was(load, "the daily means do not change")
     at = np.arange(days, dtype=np.float64)
     line = float(((level - np.polyval(np.polyfit(at, level, 1), at)) ** 2).sum())
-    step, since = _step(level)
-    is_line = line <= (1 - EXPLAINED) * around and line <= step
-    if is_line and not _has_bent(level):
+    if line <= min((1 - EXPLAINED) * around, _left_by_step(level)) and not _has_bent(level):
         return _line(load, daily, horizon_s, 1 - line / around)
-    if not is_line and step <= (1 - EXPLAINED) * around:
-        kept = load.part(len(load.cores) - (days - since) * per_day, len(load.cores))
-        steady = _as_it_was(
-            kept, f"a step {days - since} days ago explains {1 - step / around:.0%} of the days"
-        )
-        return ExpectedDemand(DemandShape.STEP, steady.cores, steady.tolerant, steady.weights, steady.reason)
-    ages = np.arange(len(load.cores))[::-1] / (HALF_LIFE * len(load.cores))
-    weights = 0.5**ages
+    half_life_days = min(_half_life_days(level), float(days))
+    age_days = np.arange(len(load.cores))[::-1] // per_day
+    weights = 0.5 ** (age_days / half_life_days)
     return ExpectedDemand(
-        DemandShape.DRIFT,
+        DemandShape.LEVEL,
         load.cores,
         load.tolerant,
         weights / weights.sum(),
-        "the line through the days has bent, so recent loads weigh more"
-        if is_line
-        else f"neither a line nor a step explains {EXPLAINED:.0%} of the days, so recent loads weigh more",
+        f"the line through the days has bent or explains less than {EXPLAINED:.0%} of them; a load counts by "
+        f"half after {half_life_days:.2g} days, by how many changes of the days stay",
     )
 
 
@@ -130,14 +121,25 @@ def _without_week(daily: Floats) -> Floats:
     return level
 
 
-def _step(level: Floats) -> tuple[float, int]:
-    """Squares left by the best single step, and the day it happened on."""
-    best, since = np.inf, 0
-    for day in range(MIN_DAYS_OF_LEVEL, len(level) - MIN_DAYS_OF_LEVEL + 1):
-        left = sum(float(((side - side.mean()) ** 2).sum()) for side in (level[:day], level[day:]))
-        if left < best:
-            best, since = left, day
-    return best, since
+def _left_by_step(level: Floats) -> float:
+    """Squares left by the best single step."""
+    return min(
+        sum(float(((side - side.mean()) ** 2).sum()) for side in (level[:day], level[day:]))
+        for day in range(MIN_DAYS_OF_LEVEL, len(level) - MIN_DAYS_OF_LEVEL + 1)
+    )
+
+
+def _half_life_days(level: Floats) -> float:
+    """Half-life of the weights of days, by the gain of exponential smoothing that suits their changes."""
+    changes = np.diff(level)
+    noise = max(0.0, -float(np.mean(changes[1:] * changes[:-1])))  # that the next day takes back
+    stays = max(0.0, float(np.mean(changes**2)) - 2 * noise)
+    ratio = stays / noise if noise > 0 else np.inf
+    if ratio <= 0:
+        return np.inf
+    # The root of gain**2 + ratio * gain = ratio, in a form that keeps its digits.
+    gain = 2 / (1 + float(np.sqrt(1 + 4 / ratio)))
+    return max(LEAST_HALF_LIFE_DAYS, -1 / float(np.log2(1 - gain))) if gain < 1 else LEAST_HALF_LIFE_DAYS
 
 
 def _slope(daily: Floats) -> float:

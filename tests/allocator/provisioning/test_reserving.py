@@ -102,11 +102,21 @@ class TestDemand:
         bent = 100 * np.sin(np.pi / 2 * self.HOURS / self.HOURS[-1]) + 50
         assert expected_demand(curve_of(0, HOUR, bent)).shape is not DemandShape.LINE
 
-    def test_only_what_follows_a_step_counts(self) -> None:
+    def test_what_follows_a_step_counts_most(self) -> None:
         load = self.day() * np.where(self.HOURS < 6 * 24, 1, 2)
         found = expected_demand(curve_of(0, HOUR, load))
-        assert found.shape is DemandShape.STEP
-        assert found.cores.min() == pytest.approx(2 * self.day().min())
+        assert found.shape is DemandShape.LEVEL
+        assert found.weights[: 6 * 24].sum() < 0.01
+        assert found.weights @ found.cores == pytest.approx(2 * self.day().mean(), rel=0.01)
+
+    def test_noise_of_days_is_averaged_and_a_change_that_stays_is_not(self) -> None:
+        chance = np.random.default_rng(5)
+        days = np.tile([1.0, 1.2], 9)[:17]
+        noisy = np.repeat(100 * days, 24) + chance.normal(0, 1, 17 * 24)
+        walk = np.repeat(200 + 10 * np.cumsum(chance.standard_normal(17)), 24)
+        last = slice(-24, None)
+        assert expected_demand(curve_of(0, HOUR, noisy)).weights[last].sum() < 0.1
+        assert expected_demand(curve_of(0, HOUR, walk)).weights[last].sum() > 0.5
 
     def test_six_days_are_needed(self) -> None:
         found = expected_demand(curve_of(0, HOUR, self.day()[: 5 * 24] + self.HOURS[: 5 * 24]))
