@@ -4,8 +4,9 @@ A world of its own, without processes: Poisson requests on nodes of one kind, a 
 and the watch that orders a node once p99 is missed, which is the same for every rule. Only the load that is
 prepared for differs. The rule is chosen on one set of seeds and checked on another.
 
-The choice: the rule for which the share of the runs that rise and miss the target, and the share of the runs
-that stay flat and order a node for what is prepared for, have the least sum.
+The choice: of the rules that order a node in at most a tenth of the runs at a steady 0.6 of a node, the least
+sum of the share of the flat runs that order a node for what is prepared for, and three times the share of the
+rising runs that miss the target. A node for nothing costs some minutes of a node; a miss breaks a promise.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ REGRET_S = 600.0
 PROCESSES = 3
 KEPT_BOOTS = 10
 MAX_LATE = 0.01  # share of a run's requests
-CHOSEN_ON, CHECKED_ON = range(2000, 2004), range(3000, 3008)  # earlier ones were used while rules were built
+STEADY, MAX_STEADY_ORDERS = "flat at 0.6", 0.1
+MISS_COSTS = 3.0  # flat runs with a node for nothing that a run that misses weighs as much as
+CHOSEN_ON, CHECKED_ON = range(2100, 2104), range(3100, 3108)  # earlier ones were used while rules were built
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,8 @@ class Played:
     foreseen: int
 
 
-def _outlook(change: float, quantile: float, half_life_s: float) -> Outlook:
-    return Outlook(OutlookSettings(change=change, quantile=quantile, half_life_s=half_life_s))
+def _outlook(change: float, quantile: float) -> Outlook:
+    return Outlook(OutlookSettings(change=change, quantile=quantile))
 
 
 RULES: dict[str, Callable[[], LookAhead]] = {
@@ -82,13 +85,11 @@ RULES: dict[str, Callable[[], LookAhead]] = {
         f"local line, drift {drift:g}, {above:g} above, rising by {rising:g}": partial(
             LocalLine, drift, above, rising
         )
-        for drift, above, rising in itertools.product((0.0005, 0.002), (0.0, 1.0), (1.0, 2.0, 3.0))
+        for drift, above, rising in itertools.product((0.0005, 0.002), (0.0, 1.0), (1.0, 2.0))
     },
     **{
-        f"outlook, change {change:g}, quantile {quantile:g}, half-life {half_life_s:g} s": partial(
-            _outlook, change, quantile, half_life_s
-        )
-        for change, quantile, half_life_s in itertools.product((0.02, 0.1, 0.3), (0.5, 0.7, 0.85), (60.0,))
+        f"outlook, change {change:g}, quantile {quantile:g}": partial(_outlook, change, quantile)
+        for change, quantile in itertools.product((0.1, 0.3, 0.5), (0.5, 0.6, 0.7, 0.8))
     },
 }
 
@@ -219,7 +220,8 @@ def judged(rule: Callable[[], LookAhead], seeds: range) -> Judged:
 
 def chosen(found: dict[str, Judged]) -> str:
     """Rule by the choice that the module states."""
-    return min(found, key=lambda name: found[name].missed + found[name].flat)
+    able = {name: one for name, one in found.items() if one.by_shape[STEADY] <= MAX_STEADY_ORDERS}
+    return min(able, key=lambda name: MISS_COSTS * able[name].missed + able[name].flat)
 
 
 def _all_judged(names: list[str], seeds: range) -> dict[str, Judged]:

@@ -110,6 +110,14 @@ def begins(chance: random.Random) -> Curve:
     return load
 
 
+def quarter(chance: random.Random) -> Curve:
+    """A rise by a quarter in half a minute or two minutes, which one node carries, and back."""
+    start, seconds = chance.uniform(20.0, 120.0), chance.choice([30.0, 120.0])
+    top = start + seconds
+    level = 1.25 * LOW
+    return _line([(0, LOW), (start, LOW), (top, level), (top + 120, level), (top + 150, LOW), (1e6, LOW)])
+
+
 SHAPES = (
     LoadShape("flat at 0.6", flat(0.6), flat=True),
     LoadShape("flat at 0.75", flat(0.75), flat=True),
@@ -117,6 +125,7 @@ SHAPES = (
     LoadShape("uneven seconds", uneven, flat=True),
     LoadShape("falls and comes back", fall, flat=True),
     LoadShape("begins", begins, flat=True),
+    LoadShape("rises by a quarter", quarter, flat=True),
     LoadShape("step to twice", ramp(0.5)),
     LoadShape("doubles in 15 s", ramp(15.0)),
     LoadShape("doubles in 30 s, in stairs", stairs),
