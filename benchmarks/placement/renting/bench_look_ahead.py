@@ -48,12 +48,12 @@ WINDOWS_TO_GROW, WINDOWS_TO_SHRINK, COOL_DOWN_S = 2, 12, 20.0
 CALM = 0.1  # seconds of work that wait, at most, in a calm window
 SPARE = 1.15
 REGRET_S = 600.0
-PROCESSES = 3
+PROCESSES = 4
 KEPT_BOOTS = 10
 MAX_LATE = 0.01  # share of a run's requests
 STEADY, MAX_STEADY_ORDERS = "flat at 0.6", 0.1
 MISS_COSTS = 3.0  # flat runs with a node for nothing that a run that misses weighs as much as
-CHOSEN_ON, CHECKED_ON = range(2100, 2104), range(3100, 3108)  # earlier ones were used while rules were built
+CHOSEN_ON, CHECKED_ON = range(2100, 2102), range(3100, 3103)  # earlier ones were used while rules were built
 
 
 @dataclass(frozen=True)
