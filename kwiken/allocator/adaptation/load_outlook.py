@@ -44,7 +44,7 @@ class OutlookSettings:
         half_life_s: age at which a window counts by half, seconds, above 0.
     """
 
-    change: float = 0.5
+    change: float = 0.1
     quantile: float = 0.7
     half_life_s: float = 60.0
 
