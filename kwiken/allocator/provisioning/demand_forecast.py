@@ -4,10 +4,12 @@ The days of the curve decide which of three shapes the future is taken to have. 
 out of the daily means first, where two weeks or more are there:
 
 1. Too short to tell, or constant: all of the history, as it was.
-2. A line explains the daily means and has not bent: the line goes on, damped, with the loads about the line.
-3. Anything else has a level that changes now and then: recent loads weigh more. A change of a day that the
-   next day takes back is noise, and a change that stays is one of the level; the share of the two says how
-   fast loads of the past lose their weight, as in exponential smoothing of a local level (Muth).
+2. A level that changes now and then: recent loads weigh more. A change of a day that the next day takes back
+   is noise, and a change that stays is one of the level; the share of the two says how fast loads of the past
+   lose their weight, as in exponential smoothing of a local level (Muth).
+3. A line explains the daily means and has not bent: the level, and from there the line goes on. A fall goes
+   on in full and a rise by a quarter: at the prices of today a reserved core that stands idle costs more than
+   one that is lacking.
 
 The constants were chosen on drawn curves and on windows of a public trace, before any comparison was run.
 """
@@ -26,13 +28,15 @@ from kwiken.base.arrays import Floats
 MIN_DAYS: Final = 6  # of a history, to look for a line or a step
 DAYS_PER_WEEK: Final = 7
 EXPLAINED: Final = 0.7  # least share of the variance of daily means that a line or a step has to explain
-DAMPING: Final = 0.5  # share of a line's slope that is taken to go on
-MAX_CHANGE: Final = 0.15  # of a line over the term, as a share of the mean load
+RISE_GOES_ON: Final = 0.25  # share of a line's slope that is taken to go on
+FALL_GOES_ON: Final = 1.0
+MAX_CHANGE: Final = 0.3  # of a line over the term, as a share of the mean load
 UNBENT: Final = 0.7  # least slope of the last third of the days, as a share of the whole line's
 MIN_DAYS_OF_SLOPE: Final = 3
 LEAST_HALF_LIFE_DAYS: Final = 0.5  # of the weight of a load where every change stays
 MAX_DAYS: Final = 400  # of a history that are looked at
-MAX_AROUND: Final = 20_000  # loads about a line; of more, evenly many are taken
+MAX_LOADS: Final = 20_000  # of the level of a line; of more, evenly many are taken
+LEAST_WEIGHT: Final = 1e-6  # of the heaviest load, from which on a load of the level of a line counts
 LEVELS: Final = 40  # points of the line that stand for the term
 MIN_DAYS_OF_LEVEL: Final = 2  # on each side of a step
 
@@ -88,10 +92,16 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
         return _as_it_was(load, "the daily means do not change")
     at = np.arange(days, dtype=np.float64)
     line = float(((level - np.polyval(np.polyfit(at, level, 1), at)) ** 2).sum())
-    if line <= min((1 - EXPLAINED) * around, _left_by_step(level)) and not _has_bent(level):
-        return _line(load, daily, horizon_s, 1 - line / around)
     half_life_days = min(_half_life_days(level), float(days))
-    age_days = np.arange(len(load.cores))[::-1] // per_day
+    recent = _recent(load, half_life_days)
+    if line <= min((1 - EXPLAINED) * around, _left_by_step(level)) and not _has_bent(level):
+        return _along(recent, load, _slope(daily), horizon_s, 1 - line / around)
+    return recent
+
+
+def _recent(load: LoadCurve, half_life_days: float) -> ExpectedDemand:
+    """Loads of the history, whose weight halves with their age."""
+    age_days = np.arange(len(load.cores))[::-1] // load.steps_per_day
     weights = 0.5 ** (age_days / half_life_days)
     return ExpectedDemand(
         DemandShape.LEVEL,
@@ -154,25 +164,26 @@ def _has_bent(level: Floats) -> bool:
     return last / whole < UNBENT if whole else True
 
 
-def _line(load: LoadCurve, daily: Floats, horizon_s: float | None, explained: float) -> ExpectedDemand:
-    """Loads about a line that goes on, damped."""
-    count = len(load.cores)
-    slope = _slope(daily) / load.steps_per_day
-    at = np.arange(count, dtype=np.float64)
-    base = float(np.median(load.cores - slope * at)) + slope * (count - 1)
-    around = load.cores - (base - slope * (count - 1) + slope * at)
-    steps = max(1.0, (load.hours * 3600.0 if horizon_s is None else horizon_s) / load.step_s)
-    ahead = DAMPING * slope * np.linspace(1.0, steps, LEVELS)
+def _along(
+    recent: ExpectedDemand, load: LoadCurve, per_day: float, horizon_s: float | None, explained: float
+) -> ExpectedDemand:
+    """Recent loads moved along a line of some cores a day."""
+    heavy = np.flatnonzero(recent.weights >= LEAST_WEIGHT * recent.weights.max())
+    kept = heavy[:: -(-len(heavy) // MAX_LOADS)]
+    cores, weights = recent.cores[kept], recent.weights[kept] / LEVELS
+    share = np.divide(recent.tolerant[kept], cores, out=np.zeros(len(kept)), where=cores > 0)
+    goes_on = RISE_GOES_ON if per_day > 0 else FALL_GOES_ON
+    days = (
+        max(1.0, (load.hours * 3600.0 if horizon_s is None else horizon_s) / load.step_s) / load.steps_per_day
+    )
     most = MAX_CHANGE * load.mean
-    share = np.divide(load.tolerant, load.cores, out=np.zeros(count), where=load.cores > 0)
-    kept = slice(None, None, -(-count // MAX_AROUND))
-    around, share = around[kept], share[kept]
-    cores = np.maximum(0.0, base + np.clip(ahead, -most, most)[:, None] + around[None, :]).ravel()
-    per_day = slope * load.steps_per_day
+    change = np.clip(goes_on * per_day * np.linspace(0.0, days, LEVELS), -most, most)
+    moved = np.maximum(0.0, cores[None, :] + change[:, None]).ravel()
+    weights = np.tile(weights, LEVELS)
     return ExpectedDemand(
         DemandShape.LINE,
-        cores,
-        cores * np.tile(share, LEVELS),
-        np.full(len(cores), 1 / len(cores)),
+        moved,
+        moved * np.tile(share, LEVELS),
+        weights / weights.sum(),
         f"a line of {per_day:+.3g} cores a day explains {explained:.0%} of the days",
     )

@@ -96,7 +96,11 @@ class TestDemand:
     def test_a_line_goes_on(self) -> None:
         found = expected_demand(curve_of(0, HOUR, self.day() + self.HOURS * 0.2))
         assert found.shape is DemandShape.LINE
-        assert found.cores.mean() > (self.day() + self.HOURS * 0.2)[-24:].mean()
+        last = (self.day() + self.HOURS * 0.2)[-24:].mean()
+        assert found.weights @ found.cores > last
+        fell = expected_demand(curve_of(0, HOUR, self.day() + 100 - self.HOURS * 0.2))
+        assert fell.shape is DemandShape.LINE
+        assert fell.weights @ fell.cores < (self.day() + 100 - self.HOURS * 0.2)[-24:].mean() - 30
 
     def test_a_line_that_bends_does_not(self) -> None:
         bent = 100 * np.sin(np.pi / 2 * self.HOURS / self.HOURS[-1]) + 50
