@@ -31,7 +31,7 @@ STEPS: Final = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 1.15, 1.3, 1.5, 1.75, 2.
 BURST_S: Final = WINDOW_S  # longest time of a load that rises and falls at once
 MEDIAN_OF_SQUARES: Final = 0.455  # of a standard normal deviate
 PRIOR_WINDOWS: Final = 10.0  # weight of the belief that counts vary by chance alone
-MAX_FACTOR: Final = 2.0  # of the present load; what is expected beyond it is no forecast
+DOUBLES_AFTER_S: Final = 120.0  # of the present load at the earliest; a quicker rise is not taken to go on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class LoadOutlook:
         order = np.argsort(ahead)
         place = int(np.searchsorted(np.cumsum(share[order]), self.settings.quantile))
         expected = float(ahead[order][min(place, len(order) - 1)])
-        return min(expected, MAX_FACTOR * float(share @ (first * ways.now)))
+        return min(expected, (1 + ahead_s / DOUBLES_AFTER_S) * float(share @ (first * ways.now)))
 
     def _variance_over_chance(self) -> float:
         """Variance of the counts over that of random requests, 1 or more."""
