@@ -45,7 +45,7 @@ class OutlookSettings:
     """
 
     change: float = 0.1
-    quantile: float = 0.7
+    quantile: float = 0.8
     half_life_s: float = 60.0
 
 
