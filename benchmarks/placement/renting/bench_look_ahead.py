@@ -32,7 +32,7 @@ from benchmarks.placement.renting.look_ahead_rules import (
     Reactive,
     ThreeRising,
 )
-from kwiken.allocator.adaptation import OutlookSettings
+from kwiken.allocator.adaptation.load_outlook import OutlookSettings
 
 RATES_PER_S = (10.0, 30.0, 100.0, 1000.0)  # that one node serves within the target
 BOOTS_S = (3.0, 20.0)

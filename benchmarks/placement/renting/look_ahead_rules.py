@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kwiken.allocator.adaptation import LoadOutlook, OutlookSettings
+from kwiken.allocator.adaptation.load_outlook import LoadOutlook, OutlookSettings
 
 WINDOW_S = 5.0
 

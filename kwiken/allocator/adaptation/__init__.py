@@ -16,8 +16,5 @@ from kwiken.allocator.adaptation.live_repacking import (
     LiveRepacking as LiveRepacking,
     LiveRepackSettings as LiveRepackSettings,
 )
-from kwiken.allocator.adaptation.load_outlook import (
-    LoadOutlook as LoadOutlook,
-    OutlookSettings as OutlookSettings,
-)
+from kwiken.allocator.adaptation.load_outlook import LoadOutlook as LoadOutlook
 from kwiken.allocator.adaptation.watch import WINDOW_S as WINDOW_S, Observation as Observation

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook, OutlookSettings
+from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook
+from kwiken.allocator.adaptation.load_outlook import OutlookSettings
 
 AHEAD_S = 13.0
 
