@@ -28,7 +28,7 @@ CODE = ROOT / "kwiken"
 
 # Small modules beside the packages, imported by their own names.
 SINGLE_MODULES = (
-    *WINGS["base"][:6],
+    *WINGS["base"][:7],
     *("kwiken.model.latency", "kwiken.export.yaml", "kwiken.loadtest.patching"),
 )
 WING_OF = {package: wing for wing, packages in WINGS.items() for package in packages}

@@ -17,6 +17,7 @@ from gevent.event import Event
 
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
+from kwiken.base.varints import read_varint, varint
 from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
@@ -75,7 +76,7 @@ class GrpcClient:
         self._where = target.authority
         self._timeout_s = timeout_s
         self._metadata = tuple((name.lower(), value) for name, value in headers)
-        self._requests = tuple(_JSON + _varint(len(body)) + body for body in queries.bodies)
+        self._requests = tuple(_JSON + varint(len(body)) + body for body in queries.bodies)
         self._channel = _channel_to(target)
         self._ask = self._channel.unary_unary(target.path)
         self._ended: deque[_Waiting] = deque()
@@ -161,7 +162,7 @@ def utility_of(answer: bytes) -> float:
     at, utility = 0, 0.0
     try:
         while at < len(answer):
-            key, at = _read_varint(answer, at)
+            key, at = read_varint(answer, at)
             kind = key & 7
             if kind == _FIXED64:
                 if key >> 3 == _UTILITY:
@@ -170,30 +171,10 @@ def utility_of(answer: bytes) -> float:
             elif kind == _FIXED32:
                 at += 4
             elif kind in {_VARINT, _BYTES}:
-                value, at = _read_varint(answer, at)
+                value, at = read_varint(answer, at)
                 at += value if kind == _BYTES else 0
             else:
                 return 1.0
-    except (IndexError, ValueError, struct.error):
+    except (InputError, struct.error):
         return 1.0
     return utility if 0 <= utility <= 1 else 1.0
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 64, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that another byte follows
-            return value, at
-    raise ValueError("a number of more than 64 bits")
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:  # noqa: PLR2004
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)

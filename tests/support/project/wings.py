@@ -11,6 +11,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.base.lazy",
         "kwiken.base.arrays",
         "kwiken.base.jobs",
+        "kwiken.base.varints",
         "kwiken.base.parsing",
         "kwiken.base",
     ),

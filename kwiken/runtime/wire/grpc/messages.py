@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from kwiken.base.errors import InputError
+from kwiken.base.varints import LAST_ONE_BYTE, malformed, read_varint, varint
 from kwiken.runtime.wire.transport import ReplicaLoad, checked_load
 
 LENGTH_DELIMITED: Final = 2  # wire type of strings, bytes and messages
@@ -25,10 +26,8 @@ FIXED_BYTES: Final = {1: 8, 5: 4}  # length of a field's value by its wire type
 BUSY_MS, INFLIGHT, LATENCY_MS = LOAD_TAGS = (2 << 3 | 1, 3 << 3 | 5, 4 << 3 | 1)
 LOAD: Final = struct.Struct("<BdBIBd")  # a replica's load report: each value after its tag
 VARINT: Final = 0
-MAX_VARINT: Final = 10  # bytes
 MAX_FIELDS: Final = 1000  # of one message; a version to come may add a few, never that many
 MAX_HEADS: Final = 4096  # different lengths of payloads whose heads are kept
-LAST_ONE_BYTE: Final = 0x7F  # largest number that a varint of one byte holds
 
 
 def payload_message(payload: bytes) -> bytes:
@@ -38,7 +37,7 @@ def payload_message(payload: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=MAX_HEADS)
 def _payload_head(length: int) -> bytes:
-    return bytes((PAYLOAD,)) + _varint(length)
+    return bytes((PAYLOAD,)) + varint(length)
 
 
 def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: bytes = b"") -> bytes:
@@ -49,7 +48,7 @@ def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: b
         timing_json: where the time went; empty for nothing.
     """
     figures = PARTIAL + struct.pack("<d", utility) if partial else WHOLE
-    timing = TIMING + _varint(len(timing_json)) + timing_json if timing_json else b""
+    timing = TIMING + varint(len(timing_json)) + timing_json if timing_json else b""
     return payload_message(json) + figures + timing
 
 
@@ -65,7 +64,7 @@ def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
 @functools.cache
 def _stage_field(stage: str) -> bytes:
     name = stage.encode()
-    return bytes((STAGE,)) + _varint(len(name)) + name
+    return bytes((STAGE,)) + varint(len(name)) + name
 
 
 def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
@@ -76,7 +75,7 @@ def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
     """
     payload = name = b""
     if message and message[0] == PAYLOAD:
-        length, start = _read_varint(message, 1)
+        length, start = read_varint(message, 1)
         end = start + length
         size = len(message) - end - 2  # of the name, if it is all that follows
         if 0 < size <= LAST_ONE_BYTE and message[end] == STAGE and message[end + 1] == size:
@@ -90,7 +89,7 @@ def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
     try:
         return payload, name.decode()
     except UnicodeDecodeError as error:
-        raise _malformed("the stage's name is not UTF-8") from error
+        raise malformed("the stage's name is not UTF-8") from error
 
 
 def stage_answer_message(answer: bytes, load: ReplicaLoad) -> bytes:
@@ -110,7 +109,7 @@ def stage_answer_of(message: bytes) -> tuple[bytes, ReplicaLoad]:
         InputError: the bytes are no message, or its load report is missing or out of range.
     """
     if message and message[0] == PAYLOAD:
-        length, start = _read_varint(message, 1)
+        length, start = read_varint(message, 1)
         end = start + length
         if end + LOAD.size == len(message):
             busy_tag, busy_ms, inflight_tag, inflight, latency_tag, latency_ms = LOAD.unpack_from(
@@ -143,7 +142,7 @@ def payload_of(message: bytes) -> bytes:
     if not message:
         return b""
     if message[0] == PAYLOAD:
-        length, start = _read_varint(message, 1)
+        length, start = read_varint(message, 1)
         if start + length == len(message):  # all that this version sends
             return message[start:]
     payload = b""
@@ -163,57 +162,20 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, int]]:
     while place < len(message):
         count += 1
         if count > MAX_FIELDS:
-            raise _malformed(f"it has more than {MAX_FIELDS} fields")
-        tag, start = _read_varint(message, place)
+            raise malformed(f"it has more than {MAX_FIELDS} fields")
+        tag, start = read_varint(message, place)
         kind = tag & 7
         if tag >> 3 == 0:
-            raise _malformed("a field has the number 0")
+            raise malformed("a field has the number 0")
         if kind == VARINT:
-            _, place = _read_varint(message, start)
+            _, place = read_varint(message, start)
         elif kind in FIXED_BYTES:
             place = start + FIXED_BYTES[kind]
         elif kind == LENGTH_DELIMITED:
-            length, start = _read_varint(message, start)
+            length, start = read_varint(message, start)
             place = start + length
         else:
-            raise _malformed(f"a field has the wire type {kind}")
+            raise malformed(f"a field has the wire type {kind}")
         if place > len(message):
-            raise _malformed("it ends within a field")
+            raise malformed("it ends within a field")
         yield tag, start, place
-
-
-def _varint(number: int) -> bytes:
-    if number <= LAST_ONE_BYTE:
-        return bytes((number,))
-    if number < 1 << 14:  # two bytes: most bodies
-        return bytes((number & LAST_ONE_BYTE | 0x80, number >> 7))
-    out = bytearray()
-    while number > LAST_ONE_BYTE:
-        out.append(number & LAST_ONE_BYTE | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    """Number at a place, and the place after it."""
-    if place + 1 < len(message):  # nearly all numbers have one byte or two
-        first, second = message[place], message[place + 1]
-        if first <= LAST_ONE_BYTE:
-            return first, place + 1
-        if second <= LAST_ONE_BYTE:
-            return first & LAST_ONE_BYTE | second << 7, place + 2
-    number = 0
-    for shift in range(0, 7 * MAX_VARINT, 7):
-        if place >= len(message):
-            raise _malformed("it ends within a number")
-        byte = message[place]
-        place += 1
-        number |= (byte & LAST_ONE_BYTE) << shift
-        if byte <= LAST_ONE_BYTE:
-            return number, place
-    raise _malformed("a number is too long")
-
-
-def _malformed(reason: str) -> InputError:
-    return InputError(f"not a message of Protocol Buffers: {reason}", where="message")
