@@ -16,14 +16,14 @@ from kwiken.tail.apportion import INSURANCE, OBJECTIVES, SPREADS, Allocation, su
 from kwiken.tail.curves import Curve, CurveBounds
 from kwiken.tail.partial import PartialSettings, PartialStudy
 from kwiken.tail.planning.catch_up import LateStudy, study_catch_up
-from kwiken.tail.planning.levers import LeverPlanner
-from kwiken.tail.planning.notes import Note
-from kwiken.tail.planning.reissues import (
+from kwiken.tail.planning.levers import (
+    LeverPlanner,
     ReissueSettings,
     ReissueStudy,
     data_notes,
     spend_notes,
 )
+from kwiken.tail.planning.notes import Note
 from kwiken.tail.queueing.load import Guard, LoadSimulation, QueueSettings
 from kwiken.tail.simulation import Simulation, expect
 

@@ -67,7 +67,9 @@ def test_growing_input_is_followed() -> None:
     found = forecast_size(times.tolist(), sizes.tolist(), MONDAY + 30 * DAY_S)
     actual = 100 * 1.03**30
     assert found.rule == "corrected"
-    assert abs(found.size - actual) < 0.5 * abs(predict_size(times, sizes, MONDAY + 30 * DAY_S) - actual)
+    assert abs(found.size - actual) < 0.5 * abs(
+        predict_size(times, sizes.tolist(), MONDAY + 30 * DAY_S) - actual
+    )
 
 
 def test_few_runs_tell_nothing_of_the_rules() -> None:

@@ -32,8 +32,7 @@ from kwiken.tail.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.planning.levers import raced_calls, tuned_with_copies
-from kwiken.tail.planning.reissues import ReissueSettings
+from kwiken.tail.planning.levers import ReissueSettings, raced_calls, tuned_with_copies
 from kwiken.tail.simulation import simulate
 from kwiken.tail.simulation.stage_replay import stop_times
 from tests.support.models.notes import of_kind
