@@ -117,7 +117,7 @@ def scheduled_runs(schedule: RecurringSchedule, known: Sequence[BatchJob], *, wh
     Stages that read have more tasks for more input, and stages after a shuffle have longer ones.
 
     Args:
-        known: earlier runs.
+        known: earlier runs of the jobs, in any order.
         where: source to name in errors, such as a file's path.
 
     Raises:
@@ -156,6 +156,7 @@ def _times(job: RecurringJob, schedule: RecurringSchedule) -> Iterator[float]:
         first_day = np.floor(begin / DAY_S)
         days = DAY_S * (first_day + np.arange(int(np.floor(end / DAY_S) - first_day) + 1))
         every = (days[:, None] + clock).ravel()
+    every = every.astype(np.float64)
     kept = (every >= begin) & (every < end)
     if job.days != "all":
         kept &= is_weekend(every) == (job.days == "weekends")

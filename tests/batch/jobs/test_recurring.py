@@ -68,7 +68,7 @@ def test_growing_input_is_followed() -> None:
     actual = 100 * 1.03**30
     assert found.rule == "corrected"
     assert abs(found.size - actual) < 0.5 * abs(
-        predict_size(times, sizes.tolist(), MONDAY + 30 * DAY_S) - actual
+        predict_size(times.tolist(), sizes.tolist(), MONDAY + 30 * DAY_S) - actual
     )
 
 

@@ -235,6 +235,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.packing",
         "kwiken.cli.data",
         "kwiken.cli.data.storage",
+        "kwiken.cli.batch.inputs",
         "kwiken.cli.batch.racks",
         "kwiken.cli.batch.predictions",
         "kwiken.cli.batch",
