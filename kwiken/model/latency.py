@@ -80,7 +80,7 @@ def start_times(stage: DagNode, ends: Mapping[str, Floats], *, out: Floats | Non
 
     Args:
         ends: by stage: (n,) ends, milliseconds; at least those of the parents.
-        out: (n,) array to use for the starts, milliseconds, of a stage of several parents; None for a fresh one.
+        out: (n,) array for the starts of a stage of several parents, milliseconds; None for a fresh one.
     """
     if not stage.after:
         return None

@@ -20,7 +20,6 @@ from kwiken.storage.model.generator import (
     thin_windows as thin_windows,
     tree_of as tree_of,
 )
-from kwiken.storage.model.slices import cuts as cuts
 from kwiken.storage.model.states import (
     transitions_flat as transitions_flat,
     transitions_of_tree as transitions_of_tree,

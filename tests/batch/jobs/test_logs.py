@@ -224,7 +224,7 @@ def test_what_is_no_log_is_none(lines: list[bytes]) -> None:
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data stand beside the project's folder on some machines")
 def test_the_real_logs_hold_what_their_page_says() -> None:
-    from kwiken.cli.batch.inputs import logs_at, read_job_log
+    from kwiken.cli.batch.inputs.log_files import logs_at, read_job_log
 
     (log,) = logs_at(str(DATA / "spark-event-logs" / "nds-q72-dataproc.zst"))
     found, problems = read_job_log(log)

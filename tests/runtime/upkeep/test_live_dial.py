@@ -15,7 +15,7 @@ import pytest
 
 from kwiken.allocator.workloads import Spread, Target, Workload
 from kwiken.runtime.cluster import Cluster
-from tests.support.runtime.repacked import Running, shorten_windows
+from tests.support.allocation.repacked import Running, shorten_windows
 from tests.support.runtime.waiting import until
 
 pytestmark = [

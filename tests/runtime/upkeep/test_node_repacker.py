@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support.allocation.repacked import Running, requests_to, shorten_windows
 from tests.support.runtime.leftovers import naps_of_this_process
-from tests.support.runtime.repacked import Running, requests_to, shorten_windows
 from tests.support.runtime.waiting import until
 
 pytestmark = [

@@ -15,10 +15,5 @@ if TYPE_CHECKING:
         timed_jobs_in as timed_jobs_in,
         unknown_job as unknown_job,
     )
-    from kwiken.cli.batch.inputs.log_files import (
-        JobLog as JobLog,
-        logs_at as logs_at,
-        read_job_log as read_job_log,
-    )
 
 __getattr__ = lazy_names(__name__, __file__)
