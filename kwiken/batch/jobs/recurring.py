@@ -156,10 +156,9 @@ def _times(job: RecurringJob, schedule: RecurringSchedule) -> Iterator[float]:
         first_day = np.floor(begin / DAY_S)
         days = DAY_S * (first_day + np.arange(int(np.floor(end / DAY_S) - first_day) + 1))
         every = (days[:, None] + clock).ravel()
-    every = every.astype(np.float64)
     kept = (every >= begin) & (every < end)
     if job.days != "all":
-        kept &= is_weekend(every) == (job.days == "weekends")
+        kept &= is_weekend(np.asarray(every, np.float64)) == (job.days == "weekends")
     yield from every[kept][: MAX_RUNS + 1].tolist()
 
 
