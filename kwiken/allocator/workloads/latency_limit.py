@@ -32,14 +32,14 @@ def spare_within(call_s: Floats, rate_per_s: float, p99_ms: float, work_variatio
     and exponential work would give `p99 = ln 100 / d`, as in the source (Quasar section 3.11).
 
     Args:
-        call_s: (n,) mean time of a call on a replica that has nothing else to do, seconds, above 0.
+        call_s: (k, c) mean time of a call on a replica that has nothing else to do, seconds, above 0.
         rate_per_s: calls per second, above 0.
         p99_ms: largest p99 latency, milliseconds.
         work_variation: coefficient of variation of the work of calls, 0 or more.
 
     Returns:
-        (n,) calls per second, in the shape of `call_s`: what the capacity must exceed the rate by where the
-        slowest replica takes this time; infinite where no capacity is enough.
+        (k, c) calls per second that the capacity must exceed the rate by where the slowest replica takes this
+        time; infinite where no capacity is enough.
     """
     latency_s = p99_ms / 1e3
     points, weights = _work(work_variation)

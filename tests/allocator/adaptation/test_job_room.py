@@ -7,13 +7,14 @@ import pytest
 from kwiken.allocator.adaptation import Adaptation, JobRoom
 from kwiken.allocator.placement import NodeLedger, admit_all, document
 from kwiken.allocator.schedulers import scheduler
-from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+from tests.support.runtime.clusters import cluster as cluster_of, over_sources, profile, requested
 
 
-def adapted() -> tuple[Adaptation, JobRoom, dict[str, float]]:
+def adapted(tolerated: float = 1.0) -> tuple[Adaptation, JobRoom, dict[str, float]]:
     """One replica on one of two nodes; room for jobs, and the free cores by node."""
     nodes = cluster_of({"quick": 1, "slow": 1}, cores=4)
-    request = requested(80.0, profile({1: 100.0}, {"quick": 1.0, "slow": 0.5}), nodes)
+    found = profile({1: 100.0}, {"quick": 1.0, "slow": 0.5}, tolerated=over_sources(tolerated))
+    request = requested(80.0, found, nodes)
     placement = document(
         nodes,
         admit_all([request], NodeLedger(nodes), scheduler("thrifty")),
@@ -44,6 +45,14 @@ def test_quality_is_speed_less_pressure() -> None:
     before = quality["slow-0"]
     room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4})
     assert {one.node: one.quality for one in room.rooms()}["slow-0"] < before
+
+
+def test_quality_is_no_more_than_what_residents_bear() -> None:
+    """The replica on the quick node tolerates a fifth of every source, and the other node is empty."""
+    _, room, _ = adapted(tolerated=0.2)
+    quality = {one.node: one.quality for one in room.rooms()}
+    assert quality["quick-0"] == pytest.approx(20.0)
+    assert quality["slow-0"] == pytest.approx(50.0)
 
 
 def test_what_a_job_held_on_a_lost_node_stays_blocked() -> None:

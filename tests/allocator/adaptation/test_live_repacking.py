@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -17,6 +18,7 @@ from kwiken.allocator.adaptation import (
     Start,
     Stop,
 )
+from kwiken.allocator.adaptation.use_record import UseRecord
 from kwiken.allocator.packing import LateCount
 from kwiken.allocator.placement import Cluster, NodeLedger, admit_all, document
 from kwiken.allocator.schedulers import scheduler
@@ -151,6 +153,20 @@ def test_a_workload_is_not_moved_in_a_window_in_which_it_misses_its_target() -> 
         moved[p99_ms] += sum(isinstance(one, Start) and one.workload == "front" for one in actions)
     assert moved[9.0] > 0
     assert moved[20.0] == 0
+
+
+def test_a_moved_replica_begins_with_the_samples_of_the_one_that_it_replaces() -> None:
+    record = UseRecord(10.0)
+    for window in range(9):
+        record.add(5.0 * window, {"old": 0.5})
+    record.copied("old", "new")
+    record.copied("unknown", "other")
+    series = record.series(["old", "new", "other"])
+    assert series.cores[0].tolist() == series.cores[1].tolist() == [0.5] * 4
+    assert np.isnan(series.cores[2]).all()
+    record.add(45.0, {"new": 1.5})
+    record.keep(["new"])
+    assert np.isnan(record.series(["old"]).cores).all()
 
 
 def test_nothing_is_packed_before_use_is_known() -> None:

@@ -21,16 +21,18 @@ def searched(goal: float, *, factor: float) -> FoundSizes:
     return FoundSizes((StageSize(count, 0),), p99, float(count))
 
 
+def truly(_: Any, sizes: Any, *, seed: int) -> Any:
+    """Outcome of sizes in truth, which the trials miss by a factor."""
+    del seed
+    count = sizes[0].replicas
+    return SimpleNamespace(sizes=sizes, cost=float(count), p99_ms=90.0 + 400.0 / count)
+
+
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.2])
 def test_a_target_in_reach_is_met_however_the_trials_err(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def verified(_: Any, sizes: Any, *, seed: int) -> Any:
-        del seed
-        count = sizes[0].replicas
-        return SimpleNamespace(sizes=sizes, cost=float(count), p99_ms=90.0 + 400.0 / count)
-
-    monkeypatch.setattr(outcomes, "checked", verified)
+    monkeypatch.setattr(outcomes, "checked", truly)
     met, nearest = outcomes.reached(
         None,  # type: ignore[arg-type] # only `checked` uses the trials
         lambda goal: searched(goal, factor=factor),
@@ -40,6 +42,21 @@ def test_a_target_in_reach_is_met_however_the_trials_err(
     assert nearest is None
     assert met is not None
     assert met.p99_ms <= TARGET_MS
+    assert met.cost == 20.0
+
+
+def test_trials_that_know_no_way_are_asked_for_their_least_p99_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the trials no number of replicas meets the target, and their first answer misses it in truth too."""
+
+    def cheapest(goal: float) -> FoundSizes:
+        met = searched(goal, factor=2.0)
+        ten = FoundSizes((StageSize(10, 0),), 2.0 * 130.0, 10.0)
+        return met if goal == 0.0 or met.p99_ms <= goal else ten
+
+    monkeypatch.setattr(outcomes, "checked", truly)
+    met, nearest = outcomes.reached(None, cheapest, TARGET_MS, seed=0)  # type: ignore[arg-type]
+    assert nearest is None
+    assert met is not None
     assert met.cost == 20.0
 
 

@@ -187,7 +187,7 @@ def test_background_work_takes_its_part_of_the_replicas() -> None:
     profile = queue_profile(rate_of(0.3), requests=3000)
     names = [stage.name for stage in profile.stages]
     stage = names.index("rank")
-    used = []
+    used, fewest = [], []
     for settings in (QueueSettings(), QueueSettings(utilisation={"rank": 0.6})):
         model = load_model(profile, settings)
         trials = StageTrials(model, model.rate_per_s, Supply(names, {}), seed=0, requests=1000)
@@ -196,7 +196,9 @@ def test_background_work_takes_its_part_of_the_replicas() -> None:
         trial = trials.trial(stage, StageSize(replicas))
         assert trial is not None
         used.append(trial.utilisation)
+        fewest.append(trials.fewest(stage, 0))
     assert used[1] - used[0] == pytest.approx(0.3, abs=0.02)
+    assert fewest[1] > fewest[0]
 
 
 def test_a_faster_node_works_less_long() -> None:

@@ -193,6 +193,9 @@ def test_nodes_are_ranked_by_the_loss_that_replicas_then_have() -> None:
     loss = contention_loss(ledger.pressure, request.tolerated).max(axis=0)
     assert 0 < found.refused.sum() < len(nodes.nodes)
     assert found.loss[~found.refused] == pytest.approx(loss[~found.refused])
+    best_effort = contention_on(requested(None, about, nodes), ledger)
+    assert not best_effort.refused.any()
+    assert best_effort.loss == pytest.approx(loss)  # beyond what is tolerated too
 
 
 def test_no_two_replicas_share_a_zone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 
@@ -161,6 +162,30 @@ def test_what_a_failed_node_ran_goes_before_those_that_wait() -> None:
     found = played(Scenario("down", cluster(1), jobs, (Outage(0, 4.0, 9.0),)))
     assert found.finished_s.tolist() == [19.0, 29.0, 39.0]
     assert found.restarts.tolist() == [1, 0, 0]
+
+
+def test_a_job_that_outgrew_its_node_goes_before_those_that_wait() -> None:
+    """In its second phase it needs two cores, and its neighbour has one of them for 100 s."""
+    grown = dataclasses.replace(
+        profile("a"), sizes=(Size(1.0, 1.0), Size(2.0, 1.0)), up=exactly([math.log(0.2), 0.0])
+    )
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    job = Job(workload, 0.0, (Phase(profile("a"), 10.0, 1.0), Phase(grown, 100.0, 1.0)))
+    jobs = (job, batch("b", 1.0, 100.0), batch("c", 2.0, 5.0))
+    found = played(Scenario("grown", cluster(1, cores=2.0), jobs), follows=True)
+    assert np.isfinite(found.finished_s).all()
+    assert found.finished_s[1] == pytest.approx(101.0)
+    assert found.started_s[2] >= found.finished_s[0]
+
+
+def test_losses_are_counted_from_where_they_say() -> None:
+    """Performance of 0.95, 0.85 and 0.75 of the need."""
+    jobs = tuple(batch(f"j{n}", 0.0, 10.0, base=base) for n, base in enumerate((0.95, 0.85, 0.75)))
+    found = played(Scenario("losses", cluster(3), jobs), "quasar", chooses_sizes=True)
+    assert sorted(found.performance.tolist()) == pytest.approx([0.75, 0.85, 0.95])
+    figures = found.summary()
+    shares = [figures[name] for name in ("QoS kept, %", "loss below 10%, %", "loss above 20%, %")]
+    assert shares == pytest.approx([100 / 3] * 3)
 
 
 def test_a_workload_with_other_replicas_gets_new_ones_at_once() -> None:
