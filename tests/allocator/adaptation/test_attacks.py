@@ -20,8 +20,11 @@ from kwiken.allocator.adaptation import (
     Start,
     Stop,
 )
+from kwiken.allocator.adaptation.measures import Measures
+from kwiken.allocator.adaptation.replicas import Replicas
+from kwiken.allocator.placement import NodeLedger, Sizing, admit_all, document
 from kwiken.allocator.workloads import Spread
-from tests.allocator.adaptation.test_adaptation import TARGET_MS, Plant, ask, seen, started, where
+from tests.allocator.adaptation.test_adaptation import TARGET_MS, THRIFTY, Plant, ask, seen, started, where
 from tests.support.runtime.clusters import cluster
 
 HOUR = 720  # windows
@@ -86,6 +89,37 @@ def test_changes_become_ever_rarer_where_one_size_is_too_small_and_the_next_too_
     assert days[0] <= 2 * math.log2(24 * 60)
     assert days[1] <= 2
     assert days[2] <= 2
+
+
+class TwoSmall:
+    """Scheduler that places two small replicas on the second and the third node."""
+
+    name = "two small"
+
+    def place(self, sizing: Sizing) -> None:
+        for node in (1, 2):
+            sizing.add(node, 0)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        return len(sizing.replicas) > 0
+
+
+def test_a_replica_that_two_were_to_replace_is_put_back_once() -> None:
+    nodes = cluster({"quick": 3})
+    request = ask("w", 150, nodes)
+    placement = document(
+        nodes, admit_all([request], NodeLedger(nodes), THRIFTY), scheduler="thrifty", confidence=0.5
+    )
+    replicas = Replicas([request], nodes, placement)
+    ((old, _, _),) = replicas.places()["w"]
+    measures = Measures(replicas, TwoSmall())
+    *starts, stop = measures.move_straggler("w", 0, "it is slow", [])
+    assert isinstance(stop, Stop)
+    assert stop.key == old
+    assert len(stop.after) == len(starts) == 2
+    for key in stop.after:
+        assert measures.start_failed("w", key)[1] == []
+    assert [key for key, _, _ in replicas.places()["w"]] == [old]
 
 
 @given(p99=st.lists(st.floats(0.96 * TARGET_MS, 1.04 * TARGET_MS), min_size=100, max_size=100))

@@ -240,6 +240,17 @@ def test_a_node_without_headroom_is_told_and_told_again_when_it_has_some() -> No
     assert f"{node} has headroom again and gets copies" in machine.lines
 
 
+def test_headroom_comes_back_at_half_the_chance_at_which_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(3)
+    for chance, crowded in ((0.007, False), (0.02, True), (0.007, True), (0.004, False), (0.007, False)):
+        monkeypatch.setattr(LiveRepacking, "_chance", staticmethod(lambda rows, cores, at=chance: at))
+        for _ in range(6):
+            machine.window(idle(machine))
+        assert machine.repacking.crowded == (
+            frozenset(node.name for node in machine.cluster.nodes) if crowded else frozenset()
+        )
+
+
 def test_a_crowded_node_is_relieved_while_late_requests_burn() -> None:
     machine = Machine(6, dial=0.0)
     for _ in range(120):

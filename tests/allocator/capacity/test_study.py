@@ -9,11 +9,19 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import SizeSettings, SizeStudy, StageNeed, UnmetTargetError, study_size
+from kwiken.allocator.capacity import (
+    SizeOutcome,
+    SizeSettings,
+    SizeStudy,
+    StageNeed,
+    UnmetTargetError,
+    study,
+    study_size,
+)
 from kwiken.allocator.capacity.marginals import marginals, slowest_stage
 from kwiken.allocator.capacity.outcomes import start_with_given
-from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.search import FoundSizes, Search
+from kwiken.allocator.capacity.supply import Sizes, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.placement import Placement, nodes_from_toml
 from kwiken.base.errors import InputError
@@ -52,6 +60,56 @@ class Recorded:
 
     def latencies(self, sizes: Sizes) -> np.ndarray:
         return np.asarray(np.max(self.stage_latencies(sizes), axis=0))
+
+
+def test_faster_nodes_are_the_next_faster_ones() -> None:
+    text = (
+        NODES
+        + """
+[[classes]]
+name = "quick"
+cores = 4
+memory_gb = 8
+speed = 2.0
+cost_per_hour = 1.0
+
+[[nodes]]
+name = "quick"
+class = "quick"
+zone = "c"
+count = 2
+"""
+    )
+    profile = straggling_profile(seed=1)
+    names = [stage.name for stage in profile.stages]
+    supply = Supply(names, {}, nodes_from_toml(text, where="nodes.toml"))
+    search = Search(
+        StageTrials(load_model(profile), 60.0, supply, seed=0, requests=1000), costs(profile), 0.0
+    )
+    slow, next_faster = supply.classes.index("small"), supply.classes.index("large")
+    sizes = tuple(StageSize(3, slow) for _ in names)
+    found = [one for one in marginals(search, sizes) if one.move == "faster nodes"]
+    assert len(found) == len(names)
+    for stage, one in enumerate(found):
+        more = 3 * (supply.price[stage, next_faster] - supply.price[stage, slow])
+        assert one.cost_change == pytest.approx(more)
+
+
+@pytest.mark.parametrize(("on_the_way_ms", "at_the_end_ms"), [(70.0, 50.0), (50.0, 70.0)])
+def test_the_nearest_is_the_least_p99_that_was_verified(
+    on_the_way_ms: float, at_the_end_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome(p99_ms: float) -> SizeOutcome:
+        return cast("SizeOutcome", SimpleNamespace(p99_ms=p99_ms, cost=3.0))
+
+    monkeypatch.setattr(study, "checked", lambda *_, seed: outcome(at_the_end_ms))
+    monkeypatch.setattr(study, "_bound", lambda *_: "nothing helps")
+    search, least = (
+        cast("Search", SimpleNamespace(trials=None)),
+        cast("FoundSizes", SimpleNamespace(sizes=())),
+    )
+    error = study._unmet(search, least, outcome(on_the_way_ms), settings())
+    assert error.nearest_ms == 50.0
 
 
 def test_the_slowest_stage_is_one_that_slow_requests_wait_for() -> None:

@@ -261,6 +261,16 @@ def test_a_phase_that_dislikes_its_node_is_moved_after_detection() -> None:
     assert played(scenario).finished_s[0] == pytest.approx(100 + 500)
 
 
+def test_a_job_is_not_helped_while_it_is_moved() -> None:
+    """The move of 60 GB takes longer than the detection of a deviation."""
+    first, second = profile("a", slow=1.0), better_on_slow("a")
+    workload = Workload(name="a", memory_gb=60.0, target=Target(ips=0.95), max_replicas=1)
+    job = Job(workload, 0.0, (Phase(first, 100.0, 1.0), Phase(second, 100.0, 1.0)))
+    found = played(Scenario("phases", cluster(1, 1), (job,)), follows=True)
+    assert (found.moves[0], found.decisions) == (1, 2)
+    assert found.finished_s[0] == pytest.approx(100 + DETECTION_S + 62 + (100 - 0.2 * DETECTION_S))
+
+
 @pytest.mark.parametrize(("follows", "later"), [(True, 1.0), (False, 0.2)])
 def test_what_a_workload_gets_around_a_change_of_phase_is_noted(follows: bool, later: float) -> None:
     kinds = profile("a", slow=1.0), better_on_slow("a"), profile("a", slow=1.0)
