@@ -201,6 +201,26 @@ def test_background_work_takes_its_part_of_the_replicas() -> None:
     assert fewest[1] > fewest[0]
 
 
+def test_copies_that_make_replicas_busier_than_allowed_are_no_size(search: Search) -> None:
+    for stage in range(2):
+        rate_per_s = RATE * 0.995 * 4 * MAX_BUSY / search.trials.busy_cores(stage, 0)
+        tight = search_of(most=16, rate_per_s=rate_per_s).trials
+        assert tight.trial(stage, StageSize(4)) is not None
+        assert tight.trial(stage, StageSize(4, 0, len(LEVELS) - 1)) is None
+
+
+def test_the_cheapest_start_is_by_price() -> None:
+    """A core of the slow class costs less than half of one of the class that is twice as fast."""
+    search = search_of(nodes=NODES, most=8, rate_per_s=60.0)
+    for stage, size in enumerate(search.cheapest_start()):
+        options = [
+            (search.trials.fewest(stage, place) * search.supply.price[stage, place], place)
+            for place in (0, 1)
+        ]
+        assert min(options)[1] == size.node_class
+    assert {size.node_class for size in search.cheapest_start()} == {1}
+
+
 def test_a_faster_node_works_less_long() -> None:
     search = search_of(nodes=NODES, most=8)
     fast = search.trials.trial(0, StageSize(4, 0))

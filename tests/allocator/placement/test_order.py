@@ -9,6 +9,8 @@ import pytest
 from kwiken.allocator.placement import (
     Caution,
     Cluster,
+    Node,
+    NodeClass,
     NodeLedger,
     Placement,
     PlacementRequest,
@@ -18,7 +20,7 @@ from kwiken.allocator.placement import (
     resume,
     trim,
 )
-from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
+from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, nodes_to_add
 from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
@@ -177,6 +179,21 @@ def test_evicted_work_goes_back_only_where_the_newcomer_bears_it(tolerated: floa
     left = len(before.sizing.replicas)
     assert len(placed.evicted) == there - left
     assert left == (1 if tolerated == 1.0 else 0)
+
+
+def test_the_cheapest_nodes_that_make_room_are_told() -> None:
+    """Two small nodes cost less than one large one."""
+    classes = tuple(
+        NodeClass(name=name, cores=cores, memory_gb=64.0, cost_per_hour=cost)
+        for name, cores, cost in (("large", 8.0, 1.0), ("small", 4.0, 0.3))
+    )
+    nodes = Cluster(classes, (Node("small-0", "small"),))
+    about = profile(RATES, {"large": 1.0, "small": 1.0}, name="new")
+    (waiting,) = admit_all([requested(30e3, about, nodes)], NodeLedger(nodes), QUASAR)
+    assert waiting.status is PlacingStatus.QUEUED
+    added = nodes_to_add(waiting, QUASAR, [])
+    assert added is not None
+    assert (added.node_class, added.count, added.cost_per_hour) == ("small", 2, pytest.approx(0.6))
 
 
 def test_the_lowest_priority_is_evicted_first_whatever_its_place() -> None:

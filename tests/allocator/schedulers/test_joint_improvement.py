@@ -11,6 +11,7 @@ from kwiken.allocator.schedulers import scheduler, solve
 from kwiken.allocator.schedulers.joint_improvement import improve, put
 from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Floats
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 
 def placed_one_by_one(family: str, seed: int) -> tuple[NodeLedger, list[Newcomer]]:
@@ -47,6 +48,28 @@ def test_it_costs_less_and_every_met_target_stays_met(family: str, seed: int) ->
         assert sum(one.sizing.cost for one in newcomers) <= cost
     assert (ledger.free_cores >= -1e-6).all()
     assert (ledger.slack >= -1e-6).all()
+
+
+def test_a_cheaper_place_beside_a_workload_that_does_not_bear_it_is_not_taken() -> None:
+    """The choice looks at costs alone, and the workload that it harms did not move."""
+    nodes = cluster({"top": 2})
+    rates: dict[float, float] = {2: 6e3, 8: 20e3}
+    loud = profile(rates, {"top": 1.0}, name="loud", caused=over_sources(0.0, disk=0.9))
+    quiet = profile(rates, {"top": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.2))
+    ledger = NodeLedger(nodes)
+    sizings = [Sizing(requested(5.9e3, one, nodes), ledger) for one in (loud, quiet)]
+    sizings[0].add(0, 1)
+    sizings[1].add(1, 0)
+
+    def choose(sizing: Sizing, dearer: Floats) -> None:
+        del dearer
+        put(sizing, [(1, 0)])
+
+    improve([Newcomer(one, 0) for one in sizings], choose)
+    for one in sizings:
+        one.refresh()
+    assert [one.meets() for one in sizings] == [True, True]
+    assert [(one.node, one.size) for one in sizings[0].replicas] == [(0, 1)]
 
 
 def test_a_choice_that_only_does_harm_is_undone() -> None:

@@ -117,6 +117,7 @@ def test_what_the_scalability_law_does_not_fit_widens_its_intervals() -> None:
     hidden = np.delete(np.arange(rows.shape[1]), columns)
     within = np.abs(mean - rows[30:])[:, hidden] <= 1.645 * deviation[:, hidden]
     assert 0.8 <= within.mean() <= 0.97
+    assert deviation[:, hidden].min() >= 0.09  # of one entry, beside what is not known of the curve
 
 
 def test_the_published_descent_comes_to_its_closed_form() -> None:

@@ -87,7 +87,10 @@ def test_where_neighbours_disagree_the_deviation_is_larger() -> None:
 
 
 def test_no_effect_predicts_the_level_everywhere() -> None:
-    found = NoEffect().fit(rows(), level=True).complete(TWO, np.array([2.0, 4.0]))
+    known = rows()
+    spread = known - known.mean(axis=1, keepdims=True)
+    assert NoEffect().fit(known, level=True).noise == pytest.approx(float(spread.var()))
+    found = NoEffect().fit(known, level=True).complete(TWO, np.array([2.0, 4.0]))
     assert found.mean[[1, 3, 4, 5]] == pytest.approx(3.0)
 
 

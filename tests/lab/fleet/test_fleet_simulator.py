@@ -157,6 +157,14 @@ def test_a_failed_node_loses_its_work_and_takes_none_until_it_is_up() -> None:
     assert np.isnan(never.finished_s[0])
 
 
+def test_a_job_that_lost_its_node_begins_with_its_first_phase() -> None:
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=1.0), max_replicas=1)
+    job = Job(workload, 0.0, tuple(Phase(profile("a"), 10.0, 1.0) for _ in range(2)))
+    found = played(Scenario("down", cluster(1), (job,), (Outage(0, 14.0, 20.0),)))
+    assert found.finished_s[0] == pytest.approx(40.0)
+    assert found.wasted == pytest.approx(14.0)
+
+
 def test_what_a_failed_node_ran_goes_before_those_that_wait() -> None:
     jobs = tuple(batch(f"j{n}", float(n), 10.0) for n in range(3))
     found = played(Scenario("down", cluster(1), jobs, (Outage(0, 4.0, 9.0),)))
@@ -365,6 +373,22 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 
 def small(*, swings: bool = False, outages: int = 0) -> World:
     return targets("small", 0, cloud(200), 200, load=0.15, swings=swings, outages=outages)
+
+
+def test_loads_of_services_swing_like_a_day_with_one_spike() -> None:
+    steps = [job.steps for job in small(swings=True).scenario.jobs if job.steps]
+    assert steps
+    for some in steps:
+        factors = sorted(step.factor for step in some)
+        assert len(factors) == 24
+        assert factors[-1] == 1.5
+        assert 0.4 <= factors[0] <= factors[-2] <= 1.0 + 1e-9
+
+
+def test_applications_are_to_reach_95_percent_of_their_best_platform() -> None:
+    for job in applications("some", 0, LOCAL, np.arange(20.0), known=20, load=0.5).scenario.jobs:
+        assert job.workload.target is not None
+        assert job.workload.target.required == pytest.approx(0.95 * job.phases[0].reference)
 
 
 def test_reservations_rest_on_the_true_need_of_each_workload() -> None:
