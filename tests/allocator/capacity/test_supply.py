@@ -109,6 +109,32 @@ count = 3
     )  # the third node has room for both, which may not share
 
 
+def test_stages_that_must_stay_apart_are_packed_before_larger_ones() -> None:
+    """One zone has a single node, which the larger stage would fill."""
+    text = """
+[[classes]]
+name = "one"
+cores = 2
+memory_gb = 16
+speed = 1.0
+
+[[nodes]]
+name = "first"
+class = "one"
+zone = "a"
+
+[[nodes]]
+name = "other"
+class = "one"
+zone = "b"
+count = 2
+"""
+    needs = {"large": StageNeed(memory_gb=4.0), "apart": StageNeed(spread=Spread.ZONE)}
+    places = Supply(["large", "apart"], needs, cluster(text)).packed([StageSize(4), StageSize(2)])
+    assert places is not None
+    assert 0 in places[1]
+
+
 def test_memory_bounds_replicas_too() -> None:
     supply = Supply(["a"], {"a": StageNeed(memory_gb=5.0)}, cluster())
     assert supply.limit.tolist() == [[2, 3]]

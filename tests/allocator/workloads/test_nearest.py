@@ -224,3 +224,9 @@ def test_groups_and_one_unit_are_read() -> None:
     groups = dict(zip(known.up.names, known.up.groups.tolist(), strict=True))
     assert groups["sort"] == groups["merge"]
     assert len(set(groups.values())) == len(groups) - 1
+
+
+def test_the_worst_of_nine_rows_bounds_an_interval_of_90_percent() -> None:
+    """Among h rows the worst one is seen too rarely, by one in h."""
+    missed = np.arange(1.0, 10.0)[:, None]
+    assert calibration(missed, np.ones_like(missed)) == pytest.approx(9.0 / 1.6449)
