@@ -60,6 +60,20 @@ def test_trials_that_know_no_way_are_asked_for_their_least_p99_once(monkeypatch:
     assert met.cost == 20.0
 
 
+def test_the_cheapest_of_the_sizes_that_met_the_target_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A goal that is relaxed leads to sizes that cost more, as a greedy search may find them."""
+    answers = iter([25, 30, 30])
+
+    def cheapest(goal: float) -> FoundSizes:
+        count = next(answers)
+        return FoundSizes((StageSize(count, 0),), min(goal, 90.0 + 400.0 / count), float(count))
+
+    monkeypatch.setattr(outcomes, "checked", truly)
+    met, _ = outcomes.reached(None, cheapest, TARGET_MS, seed=0)  # type: ignore[arg-type]
+    assert met is not None
+    assert met.cost == 25.0
+
+
 def test_the_nearest_is_returned_where_nothing_meets_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         outcomes,
