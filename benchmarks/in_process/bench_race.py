@@ -11,9 +11,11 @@ budget denies: a few timers, and no waiting for the time-out at a processor's ex
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from functools import partial
 
-from benchmarks.harness import Row, in_turn, paired, side_by_side
+from benchmarks.harness import Row, Work, in_turn, paired, side_by_side
 from benchmarks.in_process.calls import chain_of, echo, hedged, on_each_loop, repeat
 from kwiken.runtime.engine import Executor
 
@@ -45,6 +47,30 @@ async def floor() -> int:
     finally:
         timer.cancel()
         task.cancel()
+
+
+async def by_hand(after_s: float = math.inf) -> int:
+    """A slow call and its copy as tasks, without accounting: a lower bound of what a copy costs."""
+    loop = asyncio.get_running_loop()
+    first = loop.create_future()
+
+    async def attempt() -> None:
+        await asyncio.sleep(SLOW_S)
+        if not first.done():
+            first.set_result(1)
+
+    tasks = [loop.create_task(attempt())]
+    timer = None
+    if after_s < math.inf:
+        timer = loop.call_later(after_s, lambda: tasks.append(loop.create_task(attempt())))
+    try:
+        return int(await first)
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def plain() -> int:
@@ -86,7 +112,8 @@ def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]
         scale=1e6 / calls,
         least=1 / MOST_OF_FLOOR,
     )
-    return [*races, catching_up, waiting(loop, label, quick=quick), copied(loop, label, quick=quick)]
+    copies = [copied(loop, label, quick=quick), copied_by_hand(loop, label, quick=quick)]
+    return [*races, catching_up, waiting(loop, label, quick=quick), *copies]
 
 
 def waiting(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> Row:
@@ -123,16 +150,34 @@ def copied(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> Row:
     )
 
 
+def copied_by_hand(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> Row:
+    """The same for tasks by hand: most of what a copy costs is that the process wakes up once more."""
+    calls = (5 if quick else 20) * CALLS
+    with_copy, without = (repeat(loop, work, calls) for work in (partial(by_hand, COPIED_MS / 1e3), by_hand))
+    return paired(
+        f"the same by hand, {label}",
+        "without a copy, by hand",
+        in_turns(with_copy, without, calls, quick=quick),
+        unit="us",
+    )
+
+
 def processor_times(
     loop: asyncio.AbstractEventLoop, first: Executor, second: Executor, *, quick: bool
 ) -> list[tuple[float, float]]:
     """Processor time of a call under each of two executors in turn, microseconds."""
     requests = 5 if quick else 20
+    ways = [repeat(loop, partial(executor.run, 1), requests) for executor in (first, second)]
+    return in_turns(ways[0], ways[1], requests * CALLS, quick=quick)
 
-    def cost(executor: Executor) -> float:
+
+def in_turns(first: Work, second: Work, calls: int, *, quick: bool) -> list[tuple[float, float]]:
+    """Processor time of each of so many calls in two ways in turn, microseconds."""
+
+    def cost(work: Work) -> float:
         began = time.process_time()
-        repeat(loop, lambda: executor.run(1), requests)()
-        return (time.process_time() - began) / (requests * CALLS) * 1e6
+        work()
+        return (time.process_time() - began) / calls * 1e6
 
     cost(first), cost(second)
     return [(cost(first), cost(second)) for _ in range(3 if quick else 9)]

@@ -18,6 +18,7 @@ from kwiken.base.arrays import Floats, Ints
 from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile, complete_calls
 from kwiken.tail.curves.copies import races
 from kwiken.tail.curves.curve import Curve
+from kwiken.tail.curves.fan_out import CopyTable, RankedCopies
 
 
 class _Groups(NamedTuple):
@@ -94,7 +95,9 @@ def _at_once(rows: Floats, thin: Floats, curve: Curve, points: Ints, groups: lis
     count = (~np.isnan(rows)).sum(axis=1, keepdims=True)
     requests, raced = np.array([len(group) for group in groups]), max(1, len(thin))
     thin = np.sort(thin)[: int((~np.isnan(thin)).sum())]
-    all_calls, each = _Copies.of(curve.distribution), _Copies.of_rows(rows, count)
+    own = RankedCopies.of(curve.distribution, 1)
+    shares = np.minimum(1.0, np.arange(rows.shape[1] + 1) / count)
+    each = CopyTable.of(np.nan_to_num(rows), np.ones(shares.shape), shares)
     shape = (len(rows), 2, len(points))
     as_calls, as_copies = np.empty(shape), np.empty(shape)
     for power in (1, 2):
@@ -105,61 +108,29 @@ def _at_once(rows: Floats, thin: Floats, curve: Curve, points: Ints, groups: lis
         chance = float(curve.probability[points[at]])
         group, place = np.nonzero(rows > age)
         past = rows[group, place] - age
-        for power, saved in enumerate(all_calls.saved(past, age, all_calls.values.searchsorted(past))):
+        for power, saved in enumerate(_saved(own.table, past, age, own.values.searchsorted(past))):
             as_calls[:, power, at] -= chance * np.bincount(group, saved, minlength=len(rows)) / requests
         past = thin[thin.searchsorted(age, side="right") :] - age
         below = np.stack([row.searchsorted(past) for row in rows])
-        for power, saved in enumerate(each.saved(past, age, below)):
+        for power, saved in enumerate(_saved(each, past, age, below)):
             as_copies[:, power, at] -= chance * saved.sum(axis=1) / raced
         late[:, at] = chance * np.bincount(group, minlength=len(rows))
     return _Groups(as_calls, as_copies, late, count.astype(float))
 
 
-class _Copies(NamedTuple):
-    """Sums over the copies that are faster than a call's time past the time-out, by their number j.
+def _saved(table: CopyTable, past_ms: Floats, age_ms: float, below: Ints) -> tuple[Floats, Floats]:
+    """What copies sent at an age save of late calls' latency, ms, and of its square, ms², in the mean.
 
-    Attributes:
-        values: (..., k) latencies of copies, ascending, milliseconds.
-        slower: (..., k + 1) share of the copies that are not among the first j.
-        mean: (..., k + 1) sum of the first j, each times its weight, ms.
-        square: (..., k + 1) sum of their squares, each times its weight, ms².
+    Args:
+        table: copies of the calls, or a row of copies for each row of `below`.
+        past_ms: (m,) what the calls take beyond the age, milliseconds.
+        below: (..., m) number of copies that take less than that.
     """
-
-    values: Floats
-    slower: Floats
-    mean: Floats
-    square: Floats
-
-    @classmethod
-    def of(cls, distribution: EmpiricalDistribution) -> _Copies:
-        cdf = np.concatenate(([0.0], distribution.cdf))
-        return cls._of(distribution.values, np.diff(cdf), 1.0 - cdf)
-
-    @classmethod
-    def of_rows(cls, rows: Floats, count: Ints) -> _Copies:
-        """Of the values in each row, ascending and as many as `count`, (rows, 1), says."""
-        return cls._of(rows, 1.0 / count, 1.0 - np.arange(rows.shape[1] + 1) / count)
-
-    @classmethod
-    def _of(cls, values: Floats, weight: Floats, slower: Floats) -> _Copies:
-        mean, square = np.zeros(slower.shape), np.zeros(slower.shape)
-        np.cumsum(values * weight, axis=-1, out=mean[..., 1:])
-        np.cumsum(values * values * weight, axis=-1, out=square[..., 1:])
-        return cls(values, slower, mean, square)
-
-    def saved(self, past_ms: Floats, age_ms: float, below: Ints) -> tuple[Floats, Floats]:
-        """What a copy saves of a late call's latency, ms, and of its square, ms², in the mean.
-
-        Args:
-            past_ms: (m,) what the calls take beyond the age, ascending or not, milliseconds.
-            age_ms: age at which the copies are sent, milliseconds.
-            below: (..., m) number of copies faster than that, each.
-        """
-        mean, square, slower = (
-            np.take_along_axis(sums, below, axis=-1) for sums in (self.mean, self.square, self.slower)
-        )
-        ends, ends_square = mean + slower * past_ms, square + slower * past_ms * past_ms
-        return past_ms - ends, past_ms * past_ms - ends_square + 2 * age_ms * (past_ms - ends)
+    low, low2, late = (
+        np.take_along_axis(sums, below, axis=-1) for sums in (table.low, table.low2, table.late)
+    )
+    once = past_ms - (low + late * past_ms)
+    return once, past_ms * past_ms - (low2 + late * past_ms * past_ms) + 2 * age_ms * once
 
 
 def _in_turn(calls: Floats, curve: Curve, points: Ints, groups: list[Ints]) -> _Groups:

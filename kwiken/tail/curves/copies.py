@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.model.profile import EmpiricalDistribution
-from kwiken.tail.curves.fan_out import RankedCalls, slowest_moments
+from kwiken.tail.curves.fan_out import RankedCalls, RankedCopies
 
 MAX_REQUESTS = 1 << 14  # requests that a curve of correlated copies is computed from
 MAX_CELLS = 1 << 20  # calls times points in memory at once
@@ -47,14 +47,21 @@ class IndependentRaces:
 
     Attributes:
         calls: calls of the stage, ranked within each request.
+        copies: latencies of their copies.
     """
 
     calls: RankedCalls
-    distribution: EmpiricalDistribution
+    copies: RankedCopies
+
+    @classmethod
+    def of(cls, calls: Floats, distribution: EmpiricalDistribution) -> IndependentRaces:
+        """Races of (n,) or (n, width) latencies."""
+        ranked = RankedCalls.of(calls)
+        return cls(ranked, RankedCopies.of(distribution, len(ranked.columns)))
 
     def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
         """See `Races`."""
-        return slowest_moments(self.calls, self.distribution, after_ms, probability=probability)
+        return self.copies.slowest(self.calls, after_ms, probability)
 
 
 @dataclass(frozen=True)
@@ -189,9 +196,7 @@ def races(calls: Floats, distribution: EmpiricalDistribution, rho: float) -> Rac
         rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
     """
     return (
-        CorrelatedRaces.of(calls, distribution, rho)
-        if rho > 0
-        else IndependentRaces(RankedCalls.of(calls), distribution)
+        CorrelatedRaces.of(calls, distribution, rho) if rho > 0 else IndependentRaces.of(calls, distribution)
     )
 
 

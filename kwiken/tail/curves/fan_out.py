@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,15 @@ class RankedCalls:
         columns = np.sort(ranked, axis=1)
         return cls(tuple(column[:count] for column, count in zip(columns, counts, strict=True)), len(matrix))
 
+    @cached_property
+    def sums(self) -> Floats:
+        """(2, k + 1): sums of the k fastest requests' latencies, ms, and of their squares, ms²."""
+        slowest = self.columns[0]
+        sums = np.zeros((2, len(slowest) + 1))
+        np.cumsum(slowest, out=sums[0, 1:])
+        np.cumsum(slowest * slowest, out=sums[1, 1:])
+        return sums
+
 
 def _ascending(values: Floats) -> Floats:
     values = np.sort(values)
@@ -83,21 +93,64 @@ def slowest_moments(
         (g,) mean, ms, and (g,) mean square, ms², over all requests; a request without calls counts as 0.
         Exact for the given samples. O(k log k) in the number of late calls.
     """
-    distribution = _table_distribution(copies, len(calls.columns))
-    first, second = _not_late(calls, after_ms)
-    share = probability * np.concatenate(([0.0], distribution.cdf))
-    before = np.ones(len(share))
-    ranks = _ranks(distribution.values, calls.columns[0], after_ms)
-    youngest = after_ms.min()
-    for column in calls.columns:
-        if not len(column) or column[-1] <= youngest:
-            break  # no call of this rank is late, and further ranks are faster still
-        if before[distribution.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE_PROBABILITY:
-            break  # the copies of all slower calls are almost never this fast, and at further ranks even less
-        table = _Table.of(distribution.values, before, before * share)
-        _add_late(first, second, column, ranks, table, after_ms)
-        before = before * share
-    return first / max(1, calls.requests), second / max(1, calls.requests)
+    return RankedCopies.of(copies, len(calls.columns)).slowest(calls, after_ms, probability)
+
+
+@dataclass(frozen=True)
+class RankedCopies:
+    """Copies of a stage's calls, with what every time-out needs.
+
+    Attributes:
+        values: (k,) latencies of copies, ascending, milliseconds.
+        cdf: (k + 1,) share of the copies that are among the first j, from 0 to 1.
+    """
+
+    values: Floats
+    cdf: Floats
+
+    @classmethod
+    def of(cls, copies: EmpiricalDistribution, width: int) -> RankedCopies:
+        """Copies of calls with a latency distribution, in fan-outs of a width."""
+        distribution = _table_distribution(copies, width)
+        return cls(distribution.values, np.concatenate(([0.0], distribution.cdf)))
+
+    @cached_property
+    def table(self) -> CopyTable:
+        """Contribution of the slowest calls where all late ones get copies."""
+        return CopyTable.of(self.values, np.ones(len(self.cdf)), self.cdf)
+
+    @cached_property
+    def _ranks(self) -> Ranks | None:
+        return Ranks.of(self.values)
+
+    def slowest(self, calls: RankedCalls, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
+        """As `slowest_moments`."""
+        if probability < 1 and len(calls.columns) == 1:  # a mixture of calls with and without copies
+            sure = np.array(self.slowest(calls, after_ms, 1.0))
+            alone = calls.sums[:, -1:] / max(1, calls.requests)
+            first, second = alone + probability * (sure - alone)
+            return first, second
+        first, second = _not_late(calls, after_ms)
+        share = probability * self.cdf
+        before = np.ones(len(share))
+        below = self._lookup(calls.columns[0], after_ms)
+        youngest = after_ms.min()
+        for rank, column in enumerate(calls.columns):
+            if not len(column) or column[-1] <= youngest:
+                break  # no call of this rank is late, and further ranks are faster still
+            if before[self.values.searchsorted(column[-1] - youngest)] < NEGLIGIBLE_PROBABILITY:
+                break  # the copies of all slower calls are almost never this fast, at further ranks even less
+            kept = rank == 0 and probability == 1
+            table = self.table if kept else CopyTable.of(self.values, before, before * share)
+            _add_late(first, second, column, _Ranked(self.values, below), table, after_ms)
+            before = before * share
+        return first / max(1, calls.requests), second / max(1, calls.requests)
+
+    def _lookup(self, slowest: Floats, after_ms: Floats) -> Callable[[Floats], NDArray[np.int64]]:
+        """Rank lookup among the values: by a table where there are enough late calls, else by bisection."""
+        late = len(slowest) * len(after_ms) - int(slowest.searchsorted(after_ms, side="right").sum())
+        table = self._ranks if late > MIN_LOOKUPS_PER_VALUE * len(self.values) else None
+        return self.values.searchsorted if table is None else table.below
 
 
 def _table_distribution(copies: EmpiricalDistribution, width: int) -> EmpiricalDistribution:
@@ -116,51 +169,49 @@ class _Ranked:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """Contribution of one rank, by the number j of values below u: `low + late u`, and `low2 + late u²`."""
+class CopyTable:
+    """Contribution of one rank, by the number j of copies below u: `low + late u`, and `low2 + late u²`.
+
+    Attributes:
+        low: (..., k + 1) sum of the first j copies, each times its weight, ms.
+        low2: (..., k + 1) sum of their squares, each times its weight, ms².
+        late: (..., k + 1) weight of the copies that are not among the first j.
+    """
 
     low: Floats
     low2: Floats
     late: Floats
 
     @classmethod
-    def of(cls, values: Floats, before: Floats, power: Floats) -> _Table:
+    def of(cls, values: Floats, before: Floats, power: Floats) -> CopyTable:
+        """Table of one rank e, from the probabilities that e - 1 and that e copies are among the first j.
+
+        Args:
+            values: (..., k) latencies of copies, ascending, milliseconds.
+            before: (..., k + 1) probability for e - 1 copies.
+            power: (..., k + 1) probability for e copies.
+        """
         late = before - power
-        mass = late[:-1] - late[1:]
-        low, low2 = np.zeros(len(power)), np.zeros(len(power))
-        np.cumsum(mass * values, out=low[1:])
-        np.cumsum(mass * values * values, out=low2[1:])
+        sums = late[..., :-1] - late[..., 1:]
+        low, low2 = np.zeros(late.shape), np.zeros(late.shape)
+        sums *= values
+        np.cumsum(sums, axis=-1, out=low[..., 1:])
+        sums *= values
+        np.cumsum(sums, axis=-1, out=low2[..., 1:])
         return cls(low, low2, late)
 
 
 def _not_late(calls: RankedCalls, after_ms: Floats) -> tuple[Floats, Floats]:
     """Sums over requests of Z and Z² with every late request counted as ending at the time-out."""
-    slowest = calls.columns[0]
-    on_time = np.searchsorted(slowest, after_ms, side="right")
+    slowest, (once, squared) = calls.columns[0], calls.sums
+    on_time = slowest.searchsorted(after_ms, side="right")
     late = len(slowest) - on_time
     at = np.where(late > 0, after_ms, 0.0)
-    return _sum_of_first(slowest, on_time) + late * at, (
-        _sum_of_first(slowest * slowest, on_time) + late * at * at
-    )
-
-
-def _sum_of_first(values: Floats, counts: NDArray[np.int64]) -> Floats:
-    """(g,): sum of the first values, as many as each count says."""
-    edges, back = np.unique(np.append(counts, 0), return_inverse=True)
-    inner = edges[edges < len(values)]
-    sums = np.cumsum(np.add.reduceat(values, inner)) if len(inner) else np.zeros(0)
-    return np.concatenate(([0.0], sums))[back[:-1]]
-
-
-def _ranks(values: Floats, slowest: Floats, after_ms: Floats) -> _Ranked:
-    """Rank lookup among the values: by a table where there are enough late calls, else by bisection."""
-    late = len(slowest) * len(after_ms) - int(np.searchsorted(slowest, after_ms, side="right").sum())
-    table = Ranks.of(values) if late > MIN_LOOKUPS_PER_VALUE * len(values) else None
-    return _Ranked(values, values.searchsorted if table is None else table.below)
+    return once[on_time] + late * at, squared[on_time] + late * at * at
 
 
 def _add_late(
-    first: Floats, second: Floats, column: Floats, ranks: _Ranked, table: _Table, after_ms: Floats
+    first: Floats, second: Floats, column: Floats, ranks: _Ranked, table: CopyTable, after_ms: Floats
 ) -> None:
     """Add the contributions of one rank's late calls to the sums (in place), for every time-out."""
     starts = np.searchsorted(column, after_ms, side="right")
