@@ -171,6 +171,11 @@ class _Bare(dict[str, Said]):
         return found
 
 
+def states_instance(raw: bytes, marks: tuple[bytes, ...]) -> bool:
+    """True if attributes, undecoded, hold one of the marks, so may state an instance."""
+    return any(raw.find(mark) >= 0 for mark in marks)
+
+
 @dataclass(slots=True)
 class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
@@ -351,7 +356,7 @@ class Names:
             attributes: decoder from the raw bytes to names and values.
             marks: byte strings of which the raw attributes hold one if they state an instance.
         """
-        if not any(raw.find(mark) >= 0 for mark in marks):
+        if not states_instance(raw, marks):
             return NO_TEXT
         known = self._instances.get(raw)
         if known is None:

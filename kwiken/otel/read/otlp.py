@@ -31,8 +31,10 @@ from kwiken.otel.read.columns import (
     Attributes,
     Said,
     same_id,
+    states_instance,
 )
-from kwiken.otel.read.kw_batches import OwnReader
+from kwiken.otel.read.kw_attributes import MARK
+from kwiken.otel.read.kw_batches import OwnReader, OwnSpans
 from kwiken.otel.read.sampling import share_of_attributes, share_of_state, states_share
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import MAX_NS, Epoch, Stated, refused
@@ -114,7 +116,7 @@ class OtlpReader:
         self._batches = msgspec.json.Decoder(_Batches)
         self._resource = msgspec.json.Decoder(ResourceSpans)
         self._attributes = msgspec.json.Decoder(list[_Attribute])
-        self._services: dict[bytes, str] = {}
+        self._resources: dict[bytes, tuple[str, int]] = {}
         self._own = OwnReader(store.names, self._plain)
         self._kind_mark = f'"{store.kind_by}"'.encode() if store.kind_by is not None else None
 
@@ -137,22 +139,24 @@ class OtlpReader:
     def _take(self, resources: list[ResourceSpans]) -> None:
         """Add all spans to the batch, or none if there is an error."""
         groups = [
-            (service, scope.spans)
+            (*self._resource_of(part), scope.spans)
             for part in resources
-            for service in (self._service(part.resource),)
             for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans)
             if scope.spans
         ]
-        spans = [span for _, some in groups for span in some]
+        spans = [span for _, _, some in groups for span in some]
         if not spans:
             return
         batch = self._store.batch
         starts, ends = _times(spans, self._store.epoch)
         attributes = [bytes(span.attributes) for span in spans]
-        own = self._own.decode(attributes, len(batch.notes))
+        together = b"".join(attributes)  # to look for what no span states once, not span by span
+        stated_own = together.find(MARK) >= 0
+        own = self._own.decode(attributes, len(batch.notes)) if stated_own else OwnSpans([-1] * len(spans))
+        shares = states_share(together)
         for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):
             share = share_of_state(span.traceState) if span.traceState else None
-            if share is None and states_share(raw):
+            if share is None and shares and states_share(raw):
                 share = share_of_attributes(self._plain(raw))
             if share is not None:
                 batch.shares[place] = share
@@ -163,17 +167,13 @@ class OtlpReader:
         names.state(callees, lambda place: with_address(self._plain(attributes[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
-        stated = []
-        for part in resources:
-            code = names.instance(
-                bytes(part.resource.attributes) if part.resource is not None else b"", self._plain
-            )
-            count = sum(len(scope.spans) for scope in (*part.scopeSpans, *part.instrumentationLibrarySpans))
-            stated += [code] * count
-        batch.instances += [
-            names.instance(raw, self._plain, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code
-            for code, raw in zip(stated, attributes, strict=True)
-        ]
+        stated = [instance for _, instance, some in groups for _ in some]
+        if states_instance(together, SPAN_INSTANCE_MARKS):
+            stated = [
+                names.instance(raw, self._plain, SPAN_INSTANCE_MARKS) if code == NO_TEXT else code
+                for code, raw in zip(stated, attributes, strict=True)
+            ]
+        batch.instances += stated
         if own.notes:
             batch.links += _links(spans, own.which)
             batch.notes += own.notes
@@ -191,12 +191,12 @@ class OtlpReader:
         self._store.ready()
 
     def _said(
-        self, groups: list[tuple[str, list[_Span]]], attributes: list[bytes], which: list[int]
+        self, groups: list[tuple[str, int, list[_Span]]], attributes: list[bytes], which: list[int]
     ) -> list[Said]:
         """What each span says about itself; of our own spans, name and status alone count."""
         names, found = self._store.names, []
         rest = iter(zip(attributes, which, strict=True))
-        for service, spans in groups:
+        for service, _, spans in groups:
             known = names.of_service(service)
             for span in spans:
                 raw, own = next(rest)
@@ -217,9 +217,9 @@ class OtlpReader:
         found: list[tuple[str, object]] = []
         paths: list[tuple[str, object]] = []
         for each in self._attributes.decode(raw):
-            key = each.key
+            key, one = each.key, each.value
             if key in WANTED:
-                value = _plain(each.value)
+                value = _plain(one) if one is None or one.stringValue is None else one.stringValue
                 found.append(
                     (key, folded_query(value) if key in QUERIES and isinstance(value, str) else value)
                 )
@@ -227,17 +227,17 @@ class OtlpReader:
                 paths.append((key, _plain(each.value)))
         return found, paths
 
-    def _service(self, resource: _Resource | None) -> str:
-        """Value of the resource's `service.name`."""
-        raw = bytes(resource.attributes) if resource is not None else b""
-        service = self._services.get(raw)
-        if service is None:
+    def _resource_of(self, part: ResourceSpans) -> tuple[str, int]:
+        """Service of a resource, and the number of its instance."""
+        raw = bytes(part.resource.attributes) if part.resource is not None else b""
+        known = self._resources.get(raw)
+        if known is None:
             found = self._plain(raw).get("service.name")
-            service = str(found) if found else UNKNOWN
-            if len(self._services) >= _MAX_CACHED:
-                self._services.clear()
-            self._services[raw] = service
-        return service
+            known = str(found) if found else UNKNOWN, self._store.names.instance(raw, self._plain)
+            if len(self._resources) >= _MAX_CACHED:
+                self._resources.clear()
+            self._resources[raw] = known
+        return known
 
     def _plain(self, raw: bytes) -> dict[str, Any]:
         if not raw or raw == b"null":
