@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
@@ -33,6 +33,8 @@ MAX_CONTAINERS: Final = 500_000  # lists and objects of an answer: making them a
 SUCCESS: Final = range(200, 300)
 REDIRECTS: Final = range(300, 400)
 MAX_PAUSE_DIGITS: Final = 9  # of a Retry-After header
+MIN_DATE, MAX_DATE = 24, 40  # characters: of the shortest form, and of the longest weekday with room to spare
+NS_PER_S: Final = 1e9
 BUSY: Final = frozenset({429, 503})  # the server has no room: the call did not run, as far as it says
 MISDIRECTED: Final = 421  # the server is another one, so the call did not run
 # A proxy or server gave the call up, which may run on behind it.
@@ -45,16 +47,18 @@ class HttpCaller:
     Args:
         stage: stage whose `remote` is an `HttpCall`.
         pool: connections to all foreign HTTP servers.
+        time_ns: clock for dates of servers that do not state their own: nanoseconds since 1970.
 
     Raises:
         DefinitionError: the answer's type cannot be read from JSON.
     """
 
-    def __init__(self, service: Service, stage: Stage, pool: Pool) -> None:
+    def __init__(self, service: Service, stage: Stage, pool: Pool, time_ns: Callable[[], int]) -> None:
         remote = stage.remote_call
         assert isinstance(remote, HttpCall)
         self._stage = stage
         self._pool = pool
+        self._time_ns = time_ns
         self._method = remote.method
         templates = templates_of(remote, input_names(stage.after, stage.fanout))
         assert templates.target is not None
@@ -188,7 +192,7 @@ class HttpCaller:
         4. Any other status is the service's own answer, which another replica would give as well.
         """
         status, at = reply.status, self._at(replica)
-        pause_s = pause_of(reply.headers.get("retry-after", "")) if status in BUSY else 0.0
+        pause_s = pause_of(reply.headers, self._time_ns() / NS_PER_S) if status in BUSY else 0.0
         if status in BUSY and self._stage.idempotent:
             raise RefusedError(f"{at}: answered {status}", full=True, pause_s=pause_s)
         if status == MISDIRECTED:
@@ -209,13 +213,36 @@ class HttpCaller:
         return False
 
 
-def pause_of(retry_after: str) -> float:
-    """Seconds that a Retry-After header states (RFC 9110, section 10.2.3); 0 for a date, or for none.
+def pause_of(headers: Mapping[str, str], now_s: float) -> float:
+    """Seconds that a Retry-After header states (RFC 9110, section 10.2.3), as a number or by a date.
 
-    Dates would need a clock that agrees with the server's.
+    The answer's own `Date` says when it was sent by the server's clock, so that the clocks need not agree.
+
+    Args:
+        headers: headers of the answer, by their names in lower case.
+        now_s: present time by our clock, seconds since 1970; counts where the answer states no date.
+
+    Returns:
+        Seconds, 0 or more; 0 where the header is missing, or states neither.
     """
-    digits = retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= MAX_PAUSE_DIGITS
-    return float(retry_after) if digits else 0.0
+    stated = headers.get("retry-after", "")
+    if stated.isascii() and stated.isdigit():
+        return float(stated) if len(stated) <= MAX_PAUSE_DIGITS else 0.0
+    until_s, sent_s = _date_s(stated), _date_s(headers.get("date", ""))
+    return 0.0 if until_s is None else max(0.0, until_s - (now_s if sent_s is None else sent_s))
+
+
+def _date_s(stated: str) -> float | None:
+    """Moment that a header states (RFC 9110, section 5.6.7), seconds since 1970; None if it states none."""
+    if not MIN_DATE <= len(stated) <= MAX_DATE:
+        return None
+    from email.utils import mktime_tz, parsedate_tz  # takes memory that few services need
+
+    parts = parsedate_tz(stated)
+    try:
+        return None if parts is None else float(mktime_tz(parts))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _quoted(text: str) -> str:

@@ -68,7 +68,8 @@ class ForeignTransport:
     ) -> None:
         self._service = service
         self._inner = inner
-        self._now = (clock if clock is not None else SystemClock()).monotonic
+        clocks = clock if clock is not None else SystemClock()
+        self._now, self._time_ns = clocks.monotonic, clocks.time_ns
         self._max_body = max_body
         self._callers: dict[str, Caller] = {}
         self._stage_at: dict[str, str] = {}  # by address, the stage whose call went there last
@@ -113,7 +114,7 @@ class ForeignTransport:
 
     def _caller(self, stage: Stage, pool: Pool, tls: OutsideTls | None) -> Caller:
         if isinstance(stage.remote_call, HttpCall):
-            return HttpCaller(self._service, stage, pool)
+            return HttpCaller(self._service, stage, pool, self._time_ns)
         from kwiken.runtime.wire.foreign.grpc_calls import GrpcCaller
 
         return GrpcCaller(self._service, stage, self._max_body, self._now, tls)

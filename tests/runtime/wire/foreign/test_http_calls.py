@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
 import pytest
 from aiohttp import web
+from hypothesis import given, strategies as st
 
 from kwiken import HttpCall, InputError, Partial, Service, Stage
 from kwiken.model.service import Reissue
@@ -25,6 +29,7 @@ from kwiken.runtime import (
 )
 from kwiken.runtime.base.errors import UnfitError
 from kwiken.runtime.wire.foreign import ForeignTransport
+from kwiken.runtime.wire.foreign.http_calls import pause_of
 from tests.support.peers.foreign_http import Answer, call_of, executing, http_server
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.garbage import garbage_of
@@ -190,7 +195,13 @@ async def test_a_status_becomes_the_runtimes_error(
     [
         (503, "7", 7.0),
         (429, "0", 0.0),
-        (503, "Wed, 21 Oct 2026 07:28:00 GMT", 0.0),
+        (503, "Wed, 21 Oct 2026 07:28:07 GMT", 7.0),
+        (503, "Wednesday, 21-Oct-26 07:28:07 GMT", 7.0),
+        (503, "Wed Oct 21 07:28:07 2026", 7.0),
+        (503, "Wed, 21 Oct 2026 07:27:00 GMT", 0.0),
+        (503, "Wed, 21 Oct 2026 soon", 0.0),
+        (503, "Wed, 21 Oct 999999 07:28:00 GMT", 0.0),
+        (502, "Wed, 21 Oct 2026 07:28:07 GMT", 0.0),
         (503, "-3", 0.0),
         (503, "1.5", 0.0),
         (503, "9" * 400, 0.0),
@@ -200,11 +211,32 @@ async def test_a_status_becomes_the_runtimes_error(
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_retry_after_is_a_pause(status: int, header: str, pause_s: float, idempotent: bool) -> None:
     async def answer(request: web.Request) -> web.Response:
-        return web.Response(status=status, headers={"Retry-After": header})
+        # The date of the answer is the server's, by whatever clock.
+        stated = {"Retry-After": header, "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}
+        return web.Response(status=status, headers=stated)
 
     with pytest.raises((RefusedError, LostError)) as caught:
         await answered(HttpCall(f"{URL}/p"), answer, Ask("tea"), idempotent=idempotent)
     assert getattr(caught.value, "pause_s", None) == pause_s
+
+
+@given(
+    now_s=st.integers(0, 4_000_000_000),
+    ahead_s=st.integers(-100_000, 100_000),
+    fault_s=st.integers(-100_000, 100_000),
+)
+def test_a_date_of_retry_after_counts_from_the_servers_own_date(
+    now_s: int, ahead_s: int, fault_s: int
+) -> None:
+    until = format_datetime(datetime.fromtimestamp(now_s, UTC) + timedelta(seconds=ahead_s), usegmt=True)
+    sent = format_datetime(datetime.fromtimestamp(now_s, UTC), usegmt=True)
+    assert pause_of({"retry-after": until, "date": sent}, float(now_s + fault_s)) == max(0, ahead_s)
+    assert pause_of({"retry-after": until}, float(now_s)) == max(0, ahead_s)  # by our clock
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_retry_after_is_a_pause_of_seconds(stated: str, date: str) -> None:
+    assert 0.0 <= pause_of({"retry-after": stated, "date": date}, 0.0) < math.inf
 
 
 async def test_redirects_are_not_followed() -> None:
