@@ -112,7 +112,7 @@ class StageReplay:
 
         Args:
             rows: (k,) indices of requests.
-            out: (k,) array to write the latencies to, milliseconds.
+            out: (k,) array to write to, milliseconds.
         """
         return np.take(self._alone, rows, out=out, mode="clip")  # other modes take a fresh array
 
