@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Row, side_by_side
-from kwiken.cli.batch.inputs import logs_at, read_job_log
+from kwiken.cli.batch.inputs.log_files import logs_at, read_job_log
 from kwiken.lab.queries import draw_query, event_log, run_query
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"

@@ -10,5 +10,6 @@ from kwiken.apps.batch_run.dask_jobs import (
     workers_by_rack as workers_by_rack,
     workers_of as workers_of,
 )
+from kwiken.apps.batch_run.profiling import profile_job as profile_job
 from kwiken.apps.batch_run.recorder import record as record
 from kwiken.apps.batch_run.run import BatchRun as BatchRun, BatchRunOutcome as BatchRunOutcome

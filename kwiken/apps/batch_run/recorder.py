@@ -19,7 +19,9 @@ MS: Final = 1000
 Write = Callable[[str], None]
 
 
-async def record(address: str, name: str, write: Write, stop: asyncio.Event) -> int:
+async def record(
+    address: str, name: str, write: Write, stop: asyncio.Event, *, input_bytes: int | None = None
+) -> int:
     """Record the tasks of a scheduler until asked to stop or the scheduler is gone; the number of tasks.
 
     Args:
@@ -27,6 +29,7 @@ async def record(address: str, name: str, write: Write, stop: asyncio.Event) -> 
         name: name of the job that the tasks are taken as.
         write: takes one line without its end.
         stop: set when the recording is to end.
+        input_bytes: bytes that the tasks read from storage all together; None where they are not known.
 
     Raises:
         InputError: no scheduler answers at the address.
@@ -44,9 +47,8 @@ async def record(address: str, name: str, write: Write, stop: asyncio.Event) -> 
             write(_line(line))
 
     now = round(MS * time.time())
-    write(
-        json.dumps({"recorded": "dask", "version": 1, "name": name, "began_ms": now}, separators=(",", ":"))
-    )
+    known = {} if input_bytes is None else {"input_bytes": input_bytes}
+    write(_line({"recorded": "dask", "version": 1, "name": name, "began_ms": now, **known}))
     try:
         client.subscribe_topic(TOPIC, take)
         await client.register_plugin(_plugin(), name=TOPIC)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
 
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.parsing import convert, parse_toml
 from kwiken.batch.jobs.job import MAX_MS, MAX_TASKS, BatchJob, BatchStage, StageBytes
@@ -58,13 +58,13 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
 
     Attributes:
         version: version of the format; must be 1.
-        from_: begin of the time that is planned, UTC unless it says otherwise.
+        from_: begin of the time that is planned, UTC, such as `2026-01-30T00:00`.
         hours: length of that time, hours.
         jobs: the jobs; one may be given several times.
     """
 
     version: int = SCHEDULE_VERSION
-    from_: datetime
+    from_: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d$")]
     hours: Annotated[float, msgspec.Meta(gt=0, le=MAX_HOURS)] = 24.0
     jobs: Annotated[list[RecurringJob], msgspec.Meta(min_length=1, max_length=MAX_JOBS)]
 
@@ -84,6 +84,12 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
         if version != SCHEDULE_VERSION or isinstance(version, bool | float):
             raise InputError(f"version: must be {SCHEDULE_VERSION}, not {version!r}", where=where)
         found = convert(raw, cls, where=where)
+        try:
+            begin_s = found.from_s
+        except ValueError as error:
+            raise InputError(f"from: {found.from_!r} is no time of the calendar", where=where) from error
+        if begin_s < 0:
+            raise InputError(f"from: must be 1970 or later, not {found.from_!r}", where=where)
         for place, job in enumerate(found.jobs):
             at = f"{where}: jobs[{place}]"
             if bool(job.at) == (job.every_minutes is not None):
@@ -95,7 +101,7 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
     @property
     def from_s(self) -> float:
         """Begin of the time that is planned, seconds since 1970."""
-        return (self.from_ if self.from_.tzinfo else self.from_.replace(tzinfo=UTC)).timestamp()
+        return float(np.datetime64(self.from_, "s").astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ def scheduled_runs(schedule: RecurringSchedule, known: Sequence[BatchJob], *, wh
     Stages that read have more tasks for more input, and stages after a shuffle have longer ones.
 
     Args:
-        known: earlier runs of the jobs, in any order.
+        known: earlier runs of jobs, by which theirs are made; in any order.
         where: source to name in errors, such as a file's path.
 
     Raises:
@@ -150,15 +156,15 @@ def _times(job: RecurringJob, schedule: RecurringSchedule) -> Iterator[float]:
     begin, end = schedule.from_s, schedule.from_s + HOUR_S * schedule.hours
     if job.every_minutes is not None:
         count = min(MAX_RUNS + 1, int(np.ceil((end - begin) / (MINUTE_S * job.every_minutes))))
-        every = begin + MINUTE_S * job.every_minutes * np.arange(count)
+        every: Floats = begin + MINUTE_S * job.every_minutes * np.arange(count, dtype=np.float64)
     else:
         clock = np.array([HOUR_S * int(at[:2]) + MINUTE_S * int(at[3:]) for at in sorted(set(job.at))])
         first_day = np.floor(begin / DAY_S)
         days = DAY_S * (first_day + np.arange(int(np.floor(end / DAY_S) - first_day) + 1))
-        every = (days[:, None] + clock).ravel()
+        every = np.asarray(days[:, None] + clock, dtype=np.float64).ravel()
     kept = (every >= begin) & (every < end)
     if job.days != "all":
-        kept &= is_weekend(np.asarray(every, np.float64)) == (job.days == "weekends")
+        kept &= is_weekend(every) == (job.days == "weekends")
     yield from every[kept][: MAX_RUNS + 1].tolist()
 
 

@@ -23,6 +23,9 @@ COMMANDS: Final = {
     "copies": LazyCommand(
         "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
     ),
+    "profile": LazyCommand(
+        "kwiken.cli.batch.batch_profile", "Run a job of Dask once on one worker, and learn from it."
+    ),
     "record": LazyCommand(
         "kwiken.cli.batch.racks.batch_record", "Record the tasks of a running Dask, for fit to read."
     ),

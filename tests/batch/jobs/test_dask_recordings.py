@@ -58,3 +58,31 @@ def test_bad_lines_are_counted_and_left_out() -> None:
 
 def test_a_recording_without_a_task_has_no_job() -> None:
     assert read(HEAD, WORKER, ENDED).jobs == []
+
+
+def test_a_known_input_is_shared_among_the_tasks_without_inputs() -> None:
+    lines = [
+        {"recorded": "dask", "version": 1, "name": "n", "began_ms": 0, "input_bytes": 900},
+        {"worker": "w", "host": "h", "rack": "", "slots": 1, "from_ms": 0},
+        *(
+            {
+                "group": group,
+                "ran_on": "w",
+                "start_ms": at,
+                "stop_ms": at + 5,
+                "made": made,
+                "fetched": 0,
+                "local": 0,
+                "after": after,
+            }
+            for group, at, made, after in (("a", 0, 10, []), ("b", 5, 20, []), ("c", 10, 1, ["a", "b"]))
+        ),
+        {"ended_ms": 20},
+    ]
+    found = read_log(
+        (json.dumps(line, separators=(",", ":")).encode() for line in lines), name="x", where="w"
+    )
+    assert found is not None
+    (job,) = found.jobs
+    assert [stage.bytes.read for stage in job.stages] == [300, 600, 0]
+    assert not any("bytes read" in one for one in job.unknown)

@@ -162,6 +162,6 @@ def test_recurring_jobs_are_planned(tmp_path: Path) -> None:
     assert "nightly-report: 4 runs" in result.stderr
     assert "input 0.25 times the last run's" in result.stderr
     wrong = tmp_path / "wrong.toml"
-    wrong.write_text('from = 2026-02-02T00:00:00\n[[jobs]]\nname = "other"\nat = ["02:00"]\n')
+    wrong.write_text('from = "2026-02-02T00:00"\n[[jobs]]\nname = "other"\nat = ["02:00"]\n')
     refused(run(*words, "--schedule", str(wrong)), "no earlier run of a job named 'other'")
     refused(run(*words, "--schedule", str(tmp_path / "none.toml")), "none.toml")

@@ -28,6 +28,7 @@ class _Began(_Line, frozen=True):
     version: int
     name: _Text
     began_ms: _Ms
+    input_bytes: _Bytes | None = None
 
 
 class _Worker(_Line, frozen=True):
@@ -79,6 +80,7 @@ class DaskReader:
         self._name = name
         self._run = CollectedRun("dask")
         self._numbers: dict[str, int] = {}
+        self._input_bytes: int | None = None
 
     def feed(self, line: bytes) -> None:
         """Take one line.
@@ -101,6 +103,7 @@ class DaskReader:
                 if line.version != VERSION:
                     raise ValueError(f"has the version {line.version}, not {VERSION}")
                 run.name, run.began_ms = line.name, line.began_ms
+                self._input_bytes = line.input_bytes
             case _Worker():
                 found = run.executor(line.worker)
                 found.host, found.rack, found.slots, found.from_ms = (
@@ -139,9 +142,20 @@ class DaskReader:
     def _number(self, group: str) -> int:
         return self._numbers.setdefault(group, len(self._numbers))
 
+    def _share_input(self, input_bytes: int) -> None:
+        """Count the input as read by the stages without parents, in the ratio of what they made."""
+        first = [stage for stage in self._run.stages.values() if not stage.parents]
+        made = sum(stage.read for stage in first)
+        weights = [stage.read if made else stage.n_tasks for stage in first]
+        for stage, weight in zip(first, weights, strict=True):
+            stage.read = input_bytes * weight // max(1, sum(weights))
+
     def jobs(self) -> list[BatchJob]:
         """The job that was recorded; none without a task."""
         if not self._run.stages:
             return []
-        self._run.unknown.append("bytes read from storage: a task without inputs counts what it made")
+        if self._input_bytes is None:
+            self._run.unknown.append("bytes read from storage: a task without inputs counts what it made")
+        else:
+            self._share_input(self._input_bytes)
         return [self._run.assembled(self._name)]
