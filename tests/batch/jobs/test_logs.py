@@ -297,3 +297,21 @@ def test_empty_lines_before_the_first_event_are_bounded() -> None:
     from itertools import repeat
 
     assert read_log(repeat(b"\n"), name="n", where="w") is None
+
+
+def test_events_that_are_missing_or_without_names() -> None:
+    """A log whose stages were never submitted, or whose hosts and names are null, tells its tasks all the same."""
+    whole = spark.small_log()
+    kept = [line for line in whole if b"StageSubmitted" not in line]
+    nulls = [
+        line.replace(b'"Host":"h"', b'"Host":null').replace(b'"App Name":"job"', b'"App Name":null')
+        for line in whole
+    ]
+    bare = [line for line in kept if b"StageCompleted" not in line]
+    for lines, name in ((kept, "job"), (nulls, "log"), (bare, "job")):
+        found = read_log(iter(lines), name="log", where="log")
+        assert found is not None
+        (job,) = found.jobs
+        assert (job.name, job.n_tasks, found.damaged) == (name, 4, 0)
+        assert [len(stage.tasks) for stage in job.stages] == [2, 2]
+        assert any("how many tasks 2 stages have" in one for one in job.unknown) == (lines is bare)

@@ -95,6 +95,11 @@ class SparkReader:
                 run.unknown.append("the start: the log has no event of it")
             if self._without_metrics:
                 run.unknown.append(f"the bytes of {self._without_metrics} tasks, which have no metrics")
+            uncounted = [stage for stage in run.stages.values() if not stage.n_tasks and stage.took_ms]
+            for stage in uncounted:
+                stage.n_tasks = len(stage.took_ms)
+            if uncounted:
+                run.unknown.append(f"how many tasks {len(uncounted)} stages have: those that ran are counted")
             if not run.executors:
                 run.unknown.append("the executors: the log has no event of one")
             self._done.append(run.assembled(self._name))
@@ -105,7 +110,7 @@ class SparkReader:
     def _application_started(self, event: ApplicationStart) -> None:
         if self._run.began_ms is not None:
             self._finish()
-        self._run.began_ms, self._run.name = event.time, event.name
+        self._run.began_ms, self._run.name = event.time, event.name or ""
         self._run.id = event.id or ""
 
     def _application_ended(self, event: ApplicationEnd) -> None:
@@ -124,7 +129,7 @@ class SparkReader:
 
     def _executor_added(self, event: ExecutorAdded) -> None:
         executor = self._run.executor(event.name)
-        executor.host, executor.from_ms = event.info.host, event.time
+        executor.host, executor.from_ms = event.info.host or "", event.time
         self._cores[event.name] = event.info.cores
 
     def _executor_removed(self, event: ExecutorRemoved) -> None:
@@ -164,7 +169,8 @@ class SparkReader:
 
     def _stage_ended(self, event: StageEvent) -> None:
         info = event.info
-        if info.number not in self._run.stages:
+        known = self._run.stages.get(info.number)
+        if known is None or not known.n_tasks:
             self._stage_submitted(event)
         stage = self._run.stage(info.number)
         if stage.submitted_ms is None:
@@ -184,7 +190,7 @@ class SparkReader:
             run.task_ran(stage, info.executor, info.launched, info.finished)
             executor = run.executors[info.executor]
             if not executor.host:
-                executor.host = info.host
+                executor.host = info.host or ""
         if event.metrics is not None:
             _add_bytes(stage, event.metrics)
         elif not info.failed:

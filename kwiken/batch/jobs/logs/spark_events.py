@@ -46,7 +46,7 @@ class _TaskInfo(_Event, gc=False):
     launched: int = msgspec.field(name="Launch Time")
     finished: int = msgspec.field(default=0, name="Finish Time")
     executor: str = msgspec.field(default="", name="Executor ID")
-    host: str = msgspec.field(default="", name="Host")
+    host: str | None = msgspec.field(default="", name="Host")
     speculative: bool = msgspec.field(default=False, name="Speculative")
     failed: bool = msgspec.field(default=False, name="Failed")
     killed: bool = msgspec.field(default=False, name="Killed")
@@ -95,7 +95,7 @@ class ApplicationStart(_Event, gc=False):
     """Start of the application."""
 
     time: _Moment = msgspec.field(name="Timestamp")
-    name: str = msgspec.field(default="", name="App Name")
+    name: str | None = msgspec.field(default="", name="App Name")
     id: str | None = msgspec.field(default=None, name="App ID")
 
 
@@ -106,7 +106,7 @@ class ApplicationEnd(_Event, gc=False):
 
 
 class _ExecutorInfo(_Event, gc=False):
-    host: str = msgspec.field(default="", name="Host")
+    host: str | None = msgspec.field(default="", name="Host")
     cores: int = msgspec.field(default=1, name="Total Cores")
 
 
