@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -315,3 +316,18 @@ def test_events_that_are_missing_or_without_names() -> None:
         assert (job.name, job.n_tasks, found.damaged) == (name, 4, 0)
         assert [len(stage.tasks) for stage in job.stages] == [2, 2]
         assert any("how many tasks 2 stages have" in one for one in job.unknown) == (lines is bare)
+
+
+def test_a_history_with_other_spaces_or_null_hosts_is_the_same() -> None:
+    def spaced(line: bytes) -> bytes:
+        return json.dumps(json.loads(line)).encode() if line.startswith(b"{") else line
+
+    assert the_job([spaced(line) for line in HADOOP]) == the_job(HADOOP)
+    nulls = [line.replace(b'"hostname":"a"', b'"hostname":null') for line in HADOOP]
+    assert read(nulls).damaged == 0
+
+
+def test_a_history_that_states_no_numbers_counts_what_ran() -> None:
+    job = the_job([line for line in HADOOP if b"JOB_INITED" not in line])
+    assert [stage.n_tasks for stage in job.stages] == [2, 1]
+    assert any("how many maps there are" in one for one in job.unknown)

@@ -37,8 +37,8 @@ class _Body(msgspec.Struct, gc=False, rename="camel"):
     attempt_id: str = ""
     start_time: int = 0
     finish_time: int = 0
-    hostname: str = ""
-    tracker_name: str = ""
+    hostname: str | None = ""
+    tracker_name: str | None = ""
     rackname: Any = ""
     task_status: str = ""
     status: str = ""
@@ -53,6 +53,7 @@ class _Event(msgspec.Struct, gc=False):
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _TYPE: Final = b'"type":"'
+_SCHEMA: Final = (b'{"type":"record"', b'{"type": "record"')
 _READ: Final = frozenset(
     {
         *(b"JOB_SUBMITTED", b"JOB_INITED", b"JOB_FINISHED", b"JOB_FAILED", b"JOB_KILLED", b"JOB_ERROR"),
@@ -87,7 +88,7 @@ class HadoopReader:
         line = line.strip()
         if line == JSON_HEAD:
             self._schema_due = True
-        elif line.startswith(b'{"type":"record"'):
+        elif line.startswith(_SCHEMA):
             self._schema_due = False
         elif line:
             if self._schema_due or not self._began:
@@ -103,6 +104,8 @@ class HadoopReader:
                 raise ValueError("is cut")
             return
         event = _EVENT.decode(line)
+        if event.type.encode() not in _READ:  # written with other spaces
+            return
         for body in event.event.values():
             self._told(event.type, body)
 
@@ -115,7 +118,7 @@ class HadoopReader:
         elif kind.startswith("JOB_"):
             run.ended(body.finish_time, failed=kind != "JOB_FINISHED")
         elif kind.endswith("_STARTED"):
-            run.attempt_started(body.attempt_id, body.task_type, body.start_time, body.tracker_name)
+            run.attempt_started(body.attempt_id, body.task_type, body.start_time, body.tracker_name or "")
         else:
             counters = {}
             if body.counters is not None:
@@ -134,7 +137,7 @@ class HadoopReader:
                     if status == "FINISHED"
                     else (body.status or body.task_status or status),
                     finished_ms=body.finish_time,
-                    host=body.hostname,
+                    host=body.hostname or "",
                     rack=_text(body.rackname),
                     counters=counters,
                 )

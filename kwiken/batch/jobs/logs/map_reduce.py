@@ -126,6 +126,10 @@ class MapReduceRun:
         if not self._seen:
             return []
         run = self.collected
+        for stage in run.stages.values():
+            if not stage.n_tasks and stage.took_ms:
+                stage.n_tasks = len(stage.took_ms)
+                run.unknown.append(f"how many {stage.name}s there are: those that ran are counted")
         run.unknown.append(
             "slots: a history lists no free one, so the most tasks at once on each host are taken"
         )
