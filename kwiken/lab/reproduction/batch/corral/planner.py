@@ -35,6 +35,11 @@ from kwiken.lab.reproduction.batch.corral.runs import (
 from kwiken.lab.reproduction.batch.corral.workloads import (
     BACKGROUND_GBPS,
     BLOCK,
+    FLOW_GRAIN_S,
+    FLOW_JOBS,
+    FLOW_RACK,
+    FLOW_RACKS,
+    FLOW_S,
     GBPS,
     ONLINE_BYTES,
     ONLINE_S,
@@ -60,8 +65,6 @@ SIZE_ERRORS: Final = (0.0, 0.1, 0.25, 0.5)
 MOVED: Final = (0.0, 0.25, 0.5)
 MOVED_S: Final = 240.0
 ROUNDING: Final = 1e-9
-FLOW_RACKS: Final = 20
-FLOW_RACK: Final = RackHardware(40 * 20, 40, 1 * GBPS, 40 * GBPS / 5)
 Told = Mapping[str, Mapping[str, float]]
 
 
@@ -251,7 +254,7 @@ def _planned_by(guessed: Sequence[RackJob], real: Sequence[RackJob], seed: int, 
 def flow_level(seed: int) -> Told:
     """Pairs of job and flow scheduler, W1 over 15 minutes on racks of 1 Gbit/s."""
     seed += FIRST_SEED
-    jobs = w1(BATCH_JOBS, seed, span_s=900.0, block=BLOCK * ONLINE_BYTES)
+    jobs = w1(FLOW_JOBS, seed, span_s=FLOW_S, block=BLOCK * ONLINE_BYTES)
     out = {}
     for name in ("Yarn-CS", "Corral"):
         scheduler = (
@@ -259,7 +262,7 @@ def flow_level(seed: int) -> Told:
         )
         for varys in (False, True):
             found = simulated(
-                jobs, scheduler, seed, racks=FLOW_RACKS, rack=FLOW_RACK, varys=varys, grain_s=2.0
+                jobs, scheduler, seed, racks=FLOW_RACKS, rack=FLOW_RACK, varys=varys, grain_s=FLOW_GRAIN_S
             )
             out[f"{name}, {'Varys' if varys else 'TCP'}"] = figures_of(found)
     return out
@@ -490,7 +493,7 @@ def _moved_rows(results: list[list[Told]]) -> Findings:
 
 def _flow_rows(results: list[list[Told]]) -> Findings:
     figure = "Figure 4.19"
-    note = f"{FLOW_RACKS} racks of 40 machines and {BATCH_JOBS} jobs; the source has 50 racks and 200 jobs"
+    note = f"{FLOW_RACKS} racks of 40 machines and {FLOW_JOBS} jobs; the source has 50 racks and 200 jobs"
     seeds = results[0]
     rows = [
         level(figure, f"median completion, s: {name}", [one[name]["median"] for one in seeds], "", note)
