@@ -1,0 +1,153 @@
+"""A cluster on emulated nodes that is repacked every few seconds, and requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+import pytest
+
+from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
+from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, admit_all, document, request_for
+from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.workloads import Spread, Target, Workload
+from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
+from kwiken.runtime.node_classes import NodeLimits
+from kwiken.runtime.upkeep import Assignment, NodeRepacker, Upkeep
+from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+from tests.support.runtime.leftovers import NAP
+
+TARGET = "tests.support.services.http:service"
+BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
+RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
+SPEEDS = {"quick": 1.0}
+FRONT = Workload(
+    name="front",
+    target=Target(p99_ms=60_000.0, rate_per_s=150.0),  # kept however busy this machine is
+    memory_gb=1.0,
+    service="echo",
+    stage="first",
+    spread=Spread.NODE,
+    min_nodes=2,
+)
+
+
+def shorten_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of half a second, so that a period of some seconds has enough of them."""
+    for module in ("allocator.adaptation.live_repacking", "runtime.upkeep.upkeep"):
+        monkeypatch.setattr(f"kwiken.{module}.WINDOW_S", 0.5)
+    monkeypatch.setattr("kwiken.allocator.adaptation.watch.COOL_DOWN_S", 1.0)
+    monkeypatch.setattr("kwiken.runtime.upkeep.node_repacker.MIN_WINDOW_S", 0.1)
+
+
+class Running:
+    """A stage and best-effort work on nodes of two cores, repacked every few seconds.
+
+    Args:
+        nodes: number of nodes.
+        stage: the stage on nodes, which is to have two replicas.
+        rates: requests a second of one replica, by its cores.
+        dial: dial of the packing; None to follow late requests.
+        naps: most replicas of the best-effort work.
+        command: command of the best-effort work.
+        speed: speed of a node's cores, as a share of this machine's.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        stage: Workload = FRONT,
+        *,
+        rates: Mapping[float, float] = RATES,
+        dial: float | None = 0.0,
+        naps: int = 2,
+        command: tuple[str, ...] = NAP,
+        speed: float = 1.0,
+    ) -> None:
+        cluster = cluster_of({"quick": nodes}, cores=2)
+        requests = [
+            request_for(stage, profile(rates, SPEEDS, name=stage.name), cluster, SOURCE_CAUTION),
+            requested(
+                *(None, profile({1: 1.0}, SPEEDS, name="nap"), cluster),
+                command=command,
+                max_replicas=naps,
+                spread=Spread.NONE,
+            ),
+        ]
+        self.service = stage.service
+        admissions = admit_all(requests, NodeLedger(cluster), scheduler("thrifty"))
+        placement = document(cluster, admissions, scheduler="thrifty", confidence=0.5)
+        # Both kinds of work stand apart at first, as after a load that has gone.
+        self.adaptation = Adaptation(requests, cluster, placement, scheduler("thrifty"))
+        self.nodes = {
+            node.name: EmulatedNode(node_class="quick", cores=2, speed=speed) for node in cluster.nodes
+        }
+        workloads = {one.name: one.workload for one in requests}
+        self.assignment = Assignment(workloads=workloads, nodes=self.nodes)
+        chosen = LiveRepackSettings(every_s=6.0, dial=dial, movable=frozenset(workloads))
+        self.repacking = self.adaptation.repacking(chosen, time.monotonic())
+        self.said: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def up(self, target: str = TARGET, beside: Mapping[str, int] = BESIDE) -> AsyncIterator[Cluster]:
+        """Run the service at `target`, with replicas of its other stages beside the nodes."""
+        async with NodeLimits() as limits:
+            for name, node in self.nodes.items():
+                limits.add_node(name, node.limit)
+            places = self.assignment.replicas(self.service, self.adaptation.keys)
+            layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
+            async with Cluster(
+                target, ClusterSettings(grace_s=1.0), replicas=beside, layout=layout
+            ) as cluster:
+                repacker = NodeRepacker(
+                    self.repacking,
+                    keys=lambda: self.adaptation.keys,
+                    nodes=self.nodes,
+                    assignment=self.assignment,
+                    use=limits,
+                    clusters={self.service: cluster},
+                    targets_ms=self.adaptation.targets_ms,
+                    say=self.said.append,
+                )
+                upkeep = Upkeep(
+                    *(self.adaptation, self.assignment, {self.service: cluster}, limits),
+                    say=self.said.append,
+                    repacker=repacker,
+                )
+                await upkeep.start_best_effort()
+                task = asyncio.create_task(upkeep.run())
+                try:
+                    yield cluster
+                finally:
+                    task.cancel()
+                    await asyncio.wait([task])
+
+    def in_use(self) -> set[str]:
+        """Names of the nodes with a replica."""
+        return {node for places in self.adaptation.keys.values() for _, node, _ in places}
+
+
+@contextlib.asynccontextmanager
+async def requests_to(cluster: Cluster) -> AsyncIterator[list[int]]:
+    """Send one request after the other meanwhile; yields their statuses."""
+    found: list[int] = []
+
+    async def send() -> None:
+        async with aiohttp.ClientSession() as session:
+            while True:
+                async with session.post(cluster.gateway_url + "/v1/request", json={"text": "a"}) as answer:
+                    await answer.read()
+                    found.append(answer.status)
+                await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(send())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            await task
