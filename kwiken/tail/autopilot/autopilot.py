@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from kwiken.model.plan import Plan
-from kwiken.tail.autopilot.arms import ArmCounts
+from kwiken.tail.autopilot.arms import P99, ArmCounts
 from kwiken.tail.autopilot.comparison import (
     BETTER,
     WORSE,
@@ -55,6 +55,7 @@ CONTROL_SHARE: Final = 0.05  # of the requests, that have no plan as long as the
 FIRST_REQUESTS: Final = 200  # with the tried plan, before it gets more
 MIN_GAIN: Final = 0.10  # by which a new plan must cut p99 on requests that it has not seen
 MIN_LIMIT, MAX_LIMIT = 10_000, 250_000  # requests of a trial
+MIN_KNOWN: Final = 1_000  # requests from which the p99 of the plan in force is known
 PROPOSAL_REQUESTS: Final = 15_000  # between two proposals, as long as none is tried
 MAX_BACK_OFF: Final = 8  # times as long until the next trial, after several in vain
 PERSON: Final = "person"
@@ -125,6 +126,7 @@ class Autopilot:
         self._base = ArmCounts(), ArmCounts()  # planned and control at the start of the present watch
         self._looked = 0  # number of looks at the present trial or watch
         self._since_proposal: int | None = None  # requests since a plan was proposed; None before
+        self._at_proposal = ArmCounts()  # planned at the last proposal
 
     @property
     def limit(self) -> int:
@@ -163,8 +165,9 @@ class Autopilot:
             return Decision(action="wait", reason="a plan was proposed that is no longer wanted")
         if proposal.plan.budgets.reissue > record.budget or proposal.plan.budgets.catch_up > 0:
             return self._note("keep", beyond_budget(proposal, record.budget), seen.at_s, record.in_force)
-        if proposal.gain < MIN_GAIN or not (proposal.surely or record.in_force is not None):
-            return self._note("keep", no_gain(proposal, MIN_GAIN), seen.at_s, record.in_force)
+        known_ms = self._known_ms(seen)
+        if proposal.gain_over(known_ms) < MIN_GAIN or not (proposal.surely or record.in_force is not None):
+            return self._note("keep", no_gain(proposal, MIN_GAIN, known_ms), seen.at_s, record.in_force)
         limit = self._requests_to_tell(seen)
         self._set(
             phase="trying",
@@ -178,6 +181,17 @@ class Autopilot:
         back = round(requests_to_take_back(share=TRIAL_SHARE))
         reason = expected(proposal, share=FIRST_SHARE, limit=limit, back=back)
         return self._note("apply", reason, seen.at_s, proposal.plan)
+
+    def _known_ms(self, seen: Seen) -> float | None:
+        """The p99 of all requests with the plan in force since the last proposal, milliseconds.
+
+        None where there is no plan, or too few requests. A proposal is judged on the requests that were
+        sampled. One of many proposals promises much by chance; all requests do not share that chance.
+        """
+        planned, self._at_proposal = seen.planned.since(self._at_proposal), seen.planned
+        if self.record.in_force is None or planned.requests < MIN_KNOWN:
+            return None
+        return planned.quantile_ms(P99)
 
     # Phases.
 

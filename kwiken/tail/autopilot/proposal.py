@@ -46,6 +46,14 @@ class PlanProposal:
         """Share by which p99 falls below that of the plan in force; below 0 where it rises."""
         return 1.0 - self.plan_p99_ms / self.in_force_p99_ms if self.in_force_p99_ms > 0 else 0.0
 
+    def gain_over(self, known_ms: float | None) -> float:
+        """The gain, or that over the p99 of the plan in force which all requests show if that is less.
+
+        Args:
+            known_ms: that p99, milliseconds, above 0; None where it is not known.
+        """
+        return self.gain if known_ms is None else min(self.gain, 1.0 - self.plan_p99_ms / known_ms)
+
 
 def propose(
     profile: Profile,

@@ -24,9 +24,10 @@ def expected(proposal: PlanProposal, *, share: float, limit: int, back: int) -> 
     )
 
 
-def no_gain(proposal: PlanProposal, least: float) -> str:
+def no_gain(proposal: PlanProposal, least: float, known_ms: float | None = None) -> str:
     """Why a new plan is not tried."""
-    return f"{_judged(proposal, 'a new plan')}, which is no sure cut of {least:.0%}"
+    known = f" and all requests have {_ms(known_ms)}" if known_ms is not None else ""
+    return f"{_judged(proposal, 'a new plan')}{known}, which is no sure cut of {least:.0%}"
 
 
 def beyond_budget(proposal: PlanProposal, budget: float) -> str:
