@@ -114,6 +114,23 @@ def test_no_plan_without_a_sure_gain_is_tried() -> None:
     assert [entry.action for entry in pilot.record.entries] == ["keep"]
 
 
+@pytest.mark.parametrize(("slow", "tried"), [(0.004, False), (0.03, True)])
+def test_a_promise_over_the_sample_alone_is_not_enough(slow: float, *, tried: bool) -> None:
+    """With 0.4% slow requests all requests show a p99 of some 10 ms, whatever the sample made of it."""
+    pilot, gateway = fresh(), CountingGateway({"": 0.03, "first": 0.004, "second": 0.004}, seed=1)
+    until_decided(pilot, gateway, "first")
+    assert pilot.record.in_force == plan_named("first")
+    gateway.slow["first"] = slow
+    actions = []
+    for _ in range(400):
+        decision = step(pilot, gateway, "second")
+        if decision.action != "wait":
+            actions.append(decision)
+    assert any(each.action == "apply" for each in actions) is tried
+    if not tried:
+        assert "and all requests have" in actions[-1].reason
+
+
 def test_no_plan_beyond_the_budget_is_tried() -> None:
     pilot, gateway = fresh(budget=0.02), CountingGateway({"": 0.02}, seed=1)
     gateway.serve(STEP)
