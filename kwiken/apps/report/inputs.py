@@ -138,5 +138,5 @@ def _probe(data: bytes) -> _Probe:
     """Decode the telling fields; all are empty in other documents."""
     try:
         return msgspec.json.decode(data, type=_Probe)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return _Probe()

@@ -178,7 +178,7 @@ class PlacementStream:
             raise InputError("ends in the middle; what came before it is answered", where=where)
         try:
             found = _decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"is no arrival or departure: {error}", where=where) from None
         name = found.arrive if found.depart is None else found.depart
         if (found.arrive is None) == (found.depart is None) or not name or len(name) > MAX_NAME:
@@ -317,7 +317,7 @@ def _open_journal(path: str, state: SharedNodes, kinds: Mapping[str, SampledKind
         where = f"{path}: line {number}"
         try:
             found = decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"is no change of a journal: {error}", where=where) from None
         if not found.node:
             if state.release(found.job) is None:

@@ -176,7 +176,7 @@ class _Reader:
                 continue
             try:
                 flow = decoder.decode(line).get("flow")
-            except (msgspec.MsgspecError, AttributeError, RecursionError) as error:
+            except (msgspec.MsgspecError, AttributeError, ValueError, RecursionError) as error:
                 if not line.endswith(b"\n"):
                     self.counts["cut short"] += 1
                     continue

@@ -134,20 +134,21 @@ def test_what_came_before_a_bad_line_is_answered(files: list[str], end: str, pat
 @pytest.mark.parametrize(
     ("content", "pattern"),
     [
-        ("a note without a last newline", "last line is no change of a journal"),
-        ('{\n "version": 1\n}', "line 1: is no change of a journal"),
-        ('{"job":"job-0","workload":"snippets","node":"large-1"}\n{"jobs"', "last line is no change"),
+        (b"a note without a last newline", "last line is no change of a journal"),
+        (b'{"job":"\x80"}\n', "line 1: is no change of a journal"),
+        (b'{\n "version": 1\n}', "line 1: is no change of a journal"),
+        (b'{"job":"job-0","workload":"snippets","node":"large-1"}\n{"jobs"', "last line is no change"),
     ],
 )
 def test_a_file_that_is_no_journal_keeps_all_its_bytes(
-    files: list[str], tmp_path: Path, content: str, pattern: str
+    files: list[str], tmp_path: Path, content: bytes, pattern: str
 ) -> None:
     journal = tmp_path / "other.json"
-    journal.write_text(content)
+    journal.write_bytes(content)
     answers, stderr, code = stream(files, arrivals(1), "--journal", str(journal))
     assert (answers, code) == ([], 2)
     one_refusal(stderr, pattern)
-    assert journal.read_text() == content
+    assert journal.read_bytes() == content
 
 
 @pytest.mark.parametrize("cut", ["{", '{"job":"job-1","wor'])

@@ -100,6 +100,16 @@ def test_a_bad_line_is_named(tmp_path: Path, lines: tuple[str, ...], why: str) -
         read_flow_logs([written(tmp_path, *lines)], {})
 
 
+def test_a_line_of_strange_bytes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "flows"
+    path.write_bytes(hubble("a-1", "b-1").encode() + b"\n" + hubble("a-1", "b-1").encode("utf-16") + b"\n")
+    with pytest.raises(InputError, match=":2: is no flow"):
+        read_flow_logs([str(path)], {})
+    path.write_bytes(hubble("a-1", "b-1").replace("a-1", "\N{POUND SIGN}").encode("latin-1") + b"\n")
+    with pytest.raises(InputError, match=":1: is no flow"):
+        read_flow_logs([str(path)], {})
+
+
 def test_bytes_and_calls_do_not_mix(tmp_path: Path) -> None:
     paths = [written(tmp_path, HEAD, LINE, name="a"), written(tmp_path, hubble("a-1", "b-1"), name="b")]
     with pytest.raises(InputError, match="files of one kind"):

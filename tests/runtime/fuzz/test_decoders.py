@@ -135,7 +135,7 @@ def _service(data: bytes) -> None:
         try:
             read(data, where="service")
         except (InputError, DefinitionError) as error:
-            _check(error)
+            check_refusal(error)
 
 
 DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
@@ -161,7 +161,7 @@ DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
 }
 
 
-def _check(error: Exception) -> None:
+def check_refusal(error: Exception) -> None:
     """A refusal is one line, which can be shown anywhere."""
     line = str(error)
     if isinstance(error, InputError | DefinitionError):
@@ -212,4 +212,4 @@ def test_damaged_input_is_read_or_refused(decoder: str, data: st.DataObject) -> 
     try:
         DECODERS[decoder](text)
     except REFUSALS as error:
-        _check(error)
+        check_refusal(error)

@@ -333,17 +333,19 @@ async def test_long_lists_are_read_page_by_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "message"),
+    ("status", "body", "message"),
     [
-        (403, '{"message": "you may not"}', r"GET .*/scale: you may not"),
-        (500, "oh", r"answered 500 without JSON"),
-        (200, "[", r"answered 200 without JSON"),
+        (403, b'{"message": "you may not"}', r"GET .*/scale: you may not"),
+        (500, b"oh", r"answered 500 without JSON"),
+        (200, b"[", r"answered 200 without JSON"),
+        (200, b'{"kind": "\x80"}', r"answered 200 without JSON"),
+        (200, b"[" * 100_000, r"answered 200 without JSON"),
     ],
 )
-async def test_refusals_are_told(tmp_path: Path, status: int, text: str, message: str) -> None:
+async def test_refusals_are_told(tmp_path: Path, status: int, body: bytes, message: str) -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         del request
-        return web.Response(status=status, text=text)
+        return web.Response(status=status, body=body)
 
     async with api_of(handler, tmp_path) as api:
         with pytest.raises(KwikenError, match=message):

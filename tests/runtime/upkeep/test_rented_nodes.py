@@ -20,9 +20,11 @@ from kwiken.allocator.placement import NodeLedger, admit_all, document
 from kwiken.allocator.provisioning import NodeRenter, RentalState, prices_from_toml
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
+from kwiken.base.errors import InputError
 from kwiken.cli.shared import load_service
 from kwiken.runtime.cluster import Cluster, EmulatedNode, ReplicaPlace
 from kwiken.runtime.cluster.state import read_journal, settle_orphans
+from kwiken.runtime.cluster.state.rentals import JOURNAL
 from kwiken.runtime.node_classes import Limit, NodeLimits
 from kwiken.runtime.upkeep import Assignment, RentalJournal, RentedNodes, Upkeep
 from tests.support.models.price_lists import price_list
@@ -168,6 +170,15 @@ async def test_a_load_that_doubles_and_falls(tmp_path: Path) -> None:
     assert record is not None
     assert record.cost == pytest.approx(played.renter.cost(played.now_s))
     assert any(line.startswith("rent ") for line in played.cluster.notes)
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"version": "\x80"}', b"[" * 100_000, b'{"version": 1}'])
+def test_what_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / JOURNAL
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(InputError, match="is no journal of rented nodes"):
+        read_journal(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(4))

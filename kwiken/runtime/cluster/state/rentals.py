@@ -94,7 +94,7 @@ def read_journal(folder: Path) -> RentalRecord | None:
         record = msgspec.json.decode(read_own(path, MAX_JOURNAL, of_others=True), type=RentalRecord)
     except FileNotFoundError:
         return None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"is no journal of rented nodes: {error}", where=str(path)) from error
     if record.version != JOURNAL_VERSION:
         raise InputError(f"version: must be {JOURNAL_VERSION}, not {record.version}", where=str(path))

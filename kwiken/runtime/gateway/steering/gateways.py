@@ -188,7 +188,7 @@ class Gateways:
         text = await self.request("GET", url, "/v1/status")
         try:
             return msgspec.json.decode(text, type=ClusterFigures)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InputError(f"answers with another status than a gateway's: {error}", where=url) from error
 
     async def plan_of(self, url: str) -> Plan | None:

@@ -196,7 +196,7 @@ class KubernetesApi:
             if response.ok:
                 return answer
             reason = answer["message"]
-        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise KubernetesError(f"{method} {path}: answered {response.status} without JSON") from error
         raise KubernetesError(f"{method} {path}: {reason}")
 
