@@ -15,11 +15,7 @@ import pytest
 
 from kwiken.allocator.workloads import Spread, Target, Workload
 from kwiken.runtime.cluster import Cluster
-<<<<<<< HEAD
-from tests.support.allocation.repacked import Running, shorten_windows
-=======
 from tests.support.allocation.packing.repacked import Running, shorten_windows
->>>>>>> 546b7a19 (The repacked cluster of tests lies with the support of packing: its folder had a file too many)
 from tests.support.runtime.waiting import until
 
 pytestmark = [

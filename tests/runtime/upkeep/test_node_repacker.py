@@ -14,11 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-<<<<<<< HEAD
-from tests.support.allocation.repacked import Running, requests_to, shorten_windows
-=======
 from tests.support.allocation.packing.repacked import Running, requests_to, shorten_windows
->>>>>>> 546b7a19 (The repacked cluster of tests lies with the support of packing: its folder had a file too many)
 from tests.support.runtime.leftovers import naps_of_this_process
 from tests.support.runtime.waiting import until
 
