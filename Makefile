@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place demo-batch test test-slow test-stack soak check bench docs clean setup
+.PHONY: demo demo-place demo-batch test test-slow test-stack soak check bench docs pictures clean setup
 
 setup: $(READY)
 
@@ -59,6 +59,11 @@ docs: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group docs
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs build/site
 	@echo build/site/index.html
+
+# The pictures in the pages, with Chromium: the live page under load, and the report of the last `make demo`.
+pictures: $(READY)
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack
+	@$(BIN)/python docs/site/pictures.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out demo-batch-out bench-out dist build

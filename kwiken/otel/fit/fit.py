@@ -25,7 +25,6 @@ from kwiken.otel.fit.foreign import (
 )
 from kwiken.otel.fit.own import fit_own
 from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen
-from kwiken.otel.read import MAX_SPANS
 from kwiken.otel.trace import (
     BY_ROOT,
     Candidates,
@@ -132,7 +131,7 @@ def fit_profile(
     paths: Iterable[str | Path],
     *,
     on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
+    max_spans: int | None = None,
     spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Profile:
@@ -142,7 +141,8 @@ def fit_profile(
         paths: files or folders of OTLP JSON lines or Jaeger JSON, also compressed by gzip, or
             `jaeger://HOST:PORT/SERVICE?lookback=1h`.
         on_progress: callback with the number of bytes read and their total.
-        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used.
+        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is used. None for
+            as many as half of the memory that this process may use holds, at most 4 million.
         spread: function that runs jobs, for files that other processes read; None to read all in this one.
             The profile is the same.
 
@@ -179,7 +179,7 @@ def fit_profiles(
     *,
     every: bool = False,
     on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
+    max_spans: int | None = None,
     spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Fits:
@@ -211,7 +211,7 @@ def list_kinds(
     paths: Iterable[str | Path],
     *,
     on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
+    max_spans: int | None = None,
     spread: Spread | None = None,
     **options: Unpack[FitOptions],
 ) -> Fits:
@@ -321,7 +321,7 @@ class _Read(NamedTuple):
 def _read(
     paths: Iterable[str | Path],
     on_progress: Progress | None,
-    max_spans: int,
+    max_spans: int | None,
     spread: Spread | None,
     options: FitOptions,
 ) -> _Read:

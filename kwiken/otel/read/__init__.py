@@ -12,14 +12,15 @@ from kwiken.otel.read.columns import (
     Names as Names,
     Rows as Rows,
     taken as taken,
+    without_ids as without_ids,
 )
 from kwiken.otel.read.file_reader import FileReader as FileReader
 from kwiken.otel.read.inputs import TraceFile as TraceFile, find_files as find_files
 from kwiken.otel.read.kw_attributes import KINDS as KINDS, OUTCOMES as OUTCOMES
 from kwiken.otel.read.span_store import (
-    MAX_SPANS as MAX_SPANS,
     SpanStore as SpanStore,
     StoredSpans as StoredSpans,
     select as select,
+    spans_within as spans_within,
     trace_keys as trace_keys,
 )

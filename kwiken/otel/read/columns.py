@@ -55,6 +55,10 @@ SPAN: Final = np.dtype(
         ("share", "f4"),
     ]
 )
+# What a span is, without its ids and its times, in a third of the memory: for trees that are built already.
+NAMED: Final = np.dtype(
+    [(name, SPAN[name]) for name in ("op", "own", "kind", "callee", "instance", "flags", "share")]
+)
 ERROR: Final = 1  # the span states that it failed
 NEGATIVE: Final = 2  # the span ended before it started; its end is set to its start
 FOLLOWS: Final = 4  # the span follows from its parent, which did not wait for it
@@ -463,6 +467,14 @@ class Batch:
         links["own"] = [own for own, _ in self.links]
         links["span"] = span_numbers([span for _, span in self.links])
         return rows, owns, links
+
+
+def without_ids(spans: Rows, places: Ints) -> Rows:
+    """Rows of `NAMED` for the spans at these indices: what they are, without their ids and their times."""
+    out = np.empty(len(places), NAMED)
+    for column in NAMED.names or ():
+        out[column] = spans[column][places]
+    return out
 
 
 def taken(rows: Rows, places: Ints) -> Rows:

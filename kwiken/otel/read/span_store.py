@@ -25,7 +25,10 @@ from kwiken.otel.read.columns import (
 from kwiken.otel.read.timestamps import Epoch
 
 ALL: Final = (1 << 64) - 1  # limit of the hash of a trace that is kept, while all are
-MAX_SPANS: Final = 4_000_000  # some 800 MB while the trees are built
+MAX_SPANS: Final = 4_000_000  # some 1.8 GB in a fit of many stages
+MIN_SPANS: Final = 100_000  # held however little memory there is
+SPAN_BYTES: Final = 500  # of one span in a fit of many stages, at the most
+MEMORY_SHARE: Final = 0.5  # of the memory, for spans; the rest is for what is being read
 _BATCH_SPANS: Final = 8192
 _MAX_PARTS: Final = 1024
 # Odd, and about 2^64 divided by the golden ratio: multiplying by it spreads neighbouring numbers.
@@ -33,6 +36,11 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xBF58476D1CE4E5B9)
 # Columns of `OWN` that hold numbers of texts.
 _TEXTS_OF_OWN: Final = ("service", "stage", "replica", "node", "plan")
+
+
+def spans_within(memory_bytes: int) -> int:
+    """Number of spans that are held at most, where a process may use this much memory, bytes."""
+    return max(MIN_SPANS, min(MAX_SPANS, int(MEMORY_SHARE * memory_bytes) // SPAN_BYTES))
 
 
 def trace_keys(spans: Rows) -> Ids:

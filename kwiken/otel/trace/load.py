@@ -15,8 +15,9 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread
+from kwiken.base.machine import memory_limit
 from kwiken.otel.http import scheme_of
-from kwiken.otel.read import MAX_SPANS, FileReader, SpanStore, StoredSpans, TraceFile, find_files
+from kwiken.otel.read import FileReader, SpanStore, StoredSpans, TraceFile, find_files, spans_within
 from kwiken.otel.trace.forest import Forest, grow
 
 FILES_OF_ONE_TRACE: Final = "warning_files_of_one_trace"  # name of a count of profiles
@@ -30,7 +31,7 @@ def read_forest(
     paths: Iterable[str | Path],
     *,
     on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
+    max_spans: int | None = None,
     kind_by: str | None = None,
     spread: Spread | None = None,
 ) -> Forest:
@@ -54,6 +55,7 @@ def read_forest(
         queries = []
     files = find_files(path for path, scheme in zip(given, schemes, strict=True) if not scheme)
     tell = on_progress if on_progress is not None else _quiet
+    max_spans = spans_within(memory_limit()) if max_spans is None else max_spans
     read = None if spread is None else _read_in_parts(files, spread, tell, max_spans, kind_by)
     store, seen = read if read is not None else _read_here(files, tell, max_spans, kind_by)
     if queries:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints, columns as c, taken
+from kwiken.otel.read import Bools, Ints, columns as c, without_ids
 from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
 from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest, levels, services_of
 from kwiken.otel.trace.span_ends import codes
@@ -73,7 +73,7 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     clients = np.where(called[rows] >= 0, rows, _clients(forest, entry, rows))
     outer = np.where(clients >= 0, clients, rows)
     above = np.where(below[rows], nearest[np.maximum(forest.parent[rows], 0)], -1)
-    spans = taken(forest.spans, rows)
+    spans = without_ids(forest.spans, rows)
     spans["flags"] |= forest.spans["flags"][outer] & c.ERROR
     spans["op"] = np.where(called[rows] >= 0, called[rows], spans["op"])
     contracted = Forest(

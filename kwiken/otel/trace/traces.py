@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.read import KINDS, MAX_SPANS, NO_TEXT, OUTCOMES, Ints, columns as c
+from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Ints, columns as c
 from kwiken.otel.trace.forest import DETACHED, Forest
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.requests import Requests, choose
@@ -141,7 +141,7 @@ def read_traces(
     since_s: float | None = None,
     until_s: float | None = None,
     on_progress: Progress | None = None,
-    max_spans: int = MAX_SPANS,
+    max_spans: int | None = None,
 ) -> Traces:
     """Read single requests.
 
@@ -152,7 +152,8 @@ def read_traces(
         since_s: time from which requests count, seconds since 1970; None for all.
         until_s: time before which requests count, seconds since 1970; None for all.
         on_progress: callback with the number of bytes read and their total.
-        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is kept.
+        max_spans: maximal number of spans held; of more, a uniform sample of whole traces is kept. None for
+            as many as half of the memory that this process may use holds, at most 4 million.
 
     Raises:
         InputError: as `fit_profile`.

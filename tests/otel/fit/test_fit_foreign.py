@@ -16,7 +16,7 @@ from kwiken.model.latency import end_to_end
 from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.calls.repeated_calls import turns
-from kwiken.otel.fit.calls.stage_order import acyclic, closure, precedence, reduction
+from kwiken.otel.fit.calls.stage_order import acyclic, closure, order_in_time, reduction
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
@@ -439,7 +439,11 @@ def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.Mo
 
     start = np.arange(1000.0)[:, None] * 100 + np.array([0.0, 10.0])
     monkeypatch.setattr(stage_order, "_MAX_COMPARISONS", 40)
-    np.testing.assert_array_equal(precedence(start, start + 5, np.zeros(2)), [[False, True], [False, False]])
+    parts = [(part, part + 5) for part in np.array_split(start, 3)]
+    found = order_in_time(parts, np.zeros(2), 1000)
+    np.testing.assert_array_equal(found.before, [[False, True], [False, False]])
+    np.testing.assert_array_equal(found.together, np.full((2, 2), 1000))
+    np.testing.assert_allclose(found.start, start.mean(axis=0))
 
 
 def test_the_social_network_is_read_as_a_reader_would() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.read import file_reader, inputs
-from kwiken.otel.trace import read_forest
+from kwiken.otel.read import file_reader, inputs, spans_within
+from kwiken.otel.trace import load, read_forest
 from tests.support.otel.span_trees import Maker, jaeger_json, otlp_lines, random_dag, write
 
 SPANS = 150 * 9  # of one file
@@ -57,6 +57,19 @@ def test_past_the_bound_more_files_take_no_more_memory(folders: dict[int, Path])
 def test_below_the_bound_a_span_takes_some_two_hundred_bytes(folders: dict[int, Path]) -> None:
     few, many = (peak(folders[number], max_spans=10**6) for number in (6, 30))
     assert (many - few) / (24 * SPANS) < 250
+
+
+def test_little_memory_holds_fewer_spans(folders: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [spans_within(memory) for memory in (0, 1 << 29, 1 << 30, 1 << 40)] == [
+        100_000,
+        536_870,
+        1_073_741,
+        4_000_000,
+    ]
+    monkeypatch.setattr(load, "spans_within", lambda _: 3000)
+    forest = read_forest([folders[6]])
+    assert 1500 <= len(forest) <= 3000
+    assert forest.counts["spans_sampled_out"] == 6 * SPANS - len(forest)
 
 
 MIB = 1 << 20

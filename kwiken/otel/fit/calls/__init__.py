@@ -17,7 +17,8 @@ from kwiken.otel.fit.calls.repeated_calls import (
 )
 from kwiken.otel.fit.calls.stage_order import (
     MAX_OVERLAP as MAX_OVERLAP,
+    REQUESTS_AT_ONCE as REQUESTS_AT_ONCE,
     acyclic as acyclic,
-    precedence as precedence,
+    order_in_time as order_in_time,
     reduction as reduction,
 )

@@ -2,48 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.otel.fit.calls.repeated_calls import MIN_SHARE
-from kwiken.otel.read import Bools
+from kwiken.otel.read import Bools, Ints
 
 Floats = NDArray[np.float64]
 
 MAX_OVERLAP: Final = 0.01  # of the shorter call, plus a nanosecond: an error of clocks and rounding
 _MAX_COMPARISONS: Final = 500_000_000
+REQUESTS_AT_ONCE: Final = 16_384  # compared together, so that memory does not grow with their number
 
 
-def precedence(start: Floats, end: Floats, tick: Floats) -> Bools:
-    """Pairs of stages of which the second starts after the first has ended.
+class StageOrder(NamedTuple):
+    """What the times of calls tell about the order of k stages.
+
+    Attributes:
+        start: (k,) mean start of each stage's first call, nanoseconds after its request's start.
+        before: (k, k); True at (a, b) if b starts after a has ended in 99% of the requests with both.
+        together: (k, k) number of requests that called both stages.
+    """
+
+    start: Floats
+    before: Bools
+    together: Floats
+
+
+def order_in_time(parts: Iterable[tuple[Floats, Floats]], tick: Floats, requests: int) -> StageOrder:
+    """Find the order of stages.
 
     Args:
-        start: (requests, stages) start of each stage's first call, nanoseconds; NaN if not called.
-        end: (requests, stages) end of its last call, nanoseconds; NaN if not called.
+        parts: for some requests after another, (requests, stages) start of each stage's first call and end of
+            its last call, nanoseconds; NaN if not called.
         tick: (stages,) resolution of the clock that wrote the times, nanoseconds; 0 if it is fine. An overlap
             up to the tick does not count, unless the two began at the same tick.
-
-    Returns:
-        (stages, stages): True at (a, b) if b starts after a has ended in at least 99% of the requests that
-        hold both. Beyond half a billion comparisons, evenly spaced requests are used.
+        requests: number of requests in all parts. Beyond half a billion comparisons, evenly spaced ones are
+            compared.
     """
-    requests, stages = start.shape
+    stages = len(tick)
     step = max(1, -(-requests * stages * stages // _MAX_COMPARISONS))
-    start, end = start[::step], end[::step]
+    together, started = np.zeros((stages, stages)), np.zeros(stages)
+    both, holds = np.zeros((stages, stages), np.int64), np.zeros((stages, stages), np.int64)
+    done = 0
+    for start, end in parts:
+        there = (~np.isnan(start)).astype(np.float64)
+        together += there.T @ there
+        started += np.nansum(start, axis=0)
+        some = slice(-done % step, None, step)
+        seen, held = _in_turn(start[some], end[some], tick)
+        both += seen
+        holds += held
+        done += len(start)
+    before: Bools = (both > 0) & (holds >= MIN_SHARE * both)
+    np.fill_diagonal(before, False)
+    return StageOrder(started / together.diagonal(), before, together)
+
+
+def _in_turn(start: Floats, end: Floats, tick: Floats) -> tuple[Ints, Ints]:
+    """(stages, stages) each: requests with both stages, and those in which the second comes after the first.
+
+    Arguments are those of one part of `order_in_time`.
+    """
+    stages = start.shape[1]
     there = ~np.isnan(start)
     length = end - start
-    before = np.zeros((stages, stages), np.bool_)
+    both, holds = np.empty((stages, stages), np.int64), np.empty((stages, stages), np.int64)
     for b in range(stages):
-        both = (there & there[:, b : b + 1]).sum(axis=0)
         allowed = MAX_OVERLAP * np.fmin(length, length[:, b : b + 1]) + 1.0
         overlap = end - start[:, b : b + 1]
         blurred = (overlap <= np.maximum(tick, tick[b])) & (start < start[:, b : b + 1])
-        holds = ((overlap <= allowed) | blurred).sum(axis=0)
-        before[:, b] = (both > 0) & (holds >= MIN_SHARE * both)
-        before[b, b] = False
-    return before
+        both[:, b] = (there & there[:, b : b + 1]).sum(axis=0)
+        holds[:, b] = ((overlap <= allowed) | blurred).sum(axis=0)
+    return both, holds
 
 
 def acyclic(before: Bools, weight: Floats) -> tuple[Bools, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,13 +12,14 @@ import numpy as np
 from kwiken.model.latency import end_to_end
 from kwiken.otel.fit.calls import (
     NS_PER_MS,
+    REQUESTS_AT_ONCE,
     Floats,
     StageCalls,
     acyclic,
     clock_ticks,
     in_order,
     matrix,
-    precedence,
+    order_in_time,
     reduction,
 )
 from kwiken.otel.fit.foreign.callees import Callees
@@ -149,12 +151,13 @@ def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
     forest = fit.children.forest
     found = in_stages(forest, level.calls)
     fit.children.found(len(found.keys))
-    start, end = _extents(found, level.zero)
-    order = in_order(np.nanmean(start, axis=0), [f"{label(forest, op)}#{turn}" for op, turn in found.keys])
     places = found.split()
     ticks = clock_ticks(np.zeros_like(found.stage), found.calls.op, found.calls.start)
-    tick = np.array([ticks[places[number]].max() for number in order], np.float64)
-    before, cut = acyclic(precedence(start[:, order], end[:, order], tick), _support(start[:, order]))
+    tick = np.array([ticks[mine].max() for mine in places], np.float64)
+    seen = order_in_time(_extents(found, level.zero), tick, len(level.zero))
+    order = in_order(seen.start, [f"{label(forest, op)}#{turn}" for op, turn in found.keys])
+    by_start = np.ix_(order, order)
+    before, cut = acyclic(seen.before[by_start], seen.together[by_start])
     forest.counts["edges_cut_from_cycles"] += cut
     graph = Graph(
         [_stage(fit.callees, found, number, places[number], len(level.zero)) for number in order],
@@ -236,22 +239,26 @@ def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
     return replace(stage, calls_ms=own[:, None], seen_ms=np.nan_to_num(own), reissuable=False, writes="")
 
 
-def _extents(found: Staged, zero: Ints) -> tuple[Floats, Floats]:
-    """(requests, stages): start of each stage's first call and end of its last one; NaN if not called."""
-    shape, calls = (len(zero), len(found.keys)), found.calls
-    start, end = np.full(shape, np.inf), np.full(shape, -np.inf)
-    since = zero[calls.request]
-    np.minimum.at(start, (calls.request, found.stage), (calls.start - since).astype(float))
-    np.maximum.at(end, (calls.request, found.stage), (calls.end - since).astype(float))
-    start[np.isinf(start)] = np.nan
-    end[np.isinf(end)] = np.nan
-    return start, end
+def _extents(found: Staged, zero: Ints) -> Iterator[tuple[Floats, Floats]]:
+    """(requests, stages) each: start of each stage's first call and end of its last one; NaN if not called.
 
-
-def _support(start: Floats) -> Floats:
-    """(stages, stages): number of requests that called both stages."""
-    there = (~np.isnan(start)).astype(np.float64)
-    return np.asarray(there.T @ there)
+    The requests come in parts, since both together are as large as the calls of all stages.
+    """
+    calls, stages = found.calls, len(found.keys)
+    order = np.argsort(calls.request, kind="stable")
+    bounds = range(0, len(zero) + REQUESTS_AT_ONCE, REQUESTS_AT_ONCE)
+    for first, (low, high) in zip(
+        bounds, pairwise(np.searchsorted(calls.request[order], bounds)), strict=False
+    ):
+        mine = order[low:high]
+        request, stage = calls.request[mine], found.stage[mine]
+        since, shape = zero[request], (min(REQUESTS_AT_ONCE, len(zero) - first), stages)
+        start, end = np.full(shape, np.inf), np.full(shape, -np.inf)
+        np.minimum.at(start, (request - first, stage), (calls.start[mine] - since).astype(float))
+        np.maximum.at(end, (request - first, stage), (calls.end[mine] - since).astype(float))
+        start[np.isinf(start)] = np.nan
+        end[np.isinf(end)] = np.nan
+        yield start, end
 
 
 def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
