@@ -35,8 +35,9 @@ test-slow: $(READY)
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "(slow or hypothesis) and not stack" --hypothesis-profile thorough --durations 20 --durations-min 1
 
 # With programs that are not Python's: a browser, Prometheus, Jaeger, Docker. What is missing is skipped, and named.
+# The site is looked at too, so its generator is installed.
 test-stack: $(READY)
-	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack
+	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group stack --group docs
 	@$(BIN)/pytest -m stack
 
 # Load with random faults and the autopilot on, by default for half an hour over HTTP: SOAK_S=300 for five minutes,
