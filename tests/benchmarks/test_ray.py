@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -11,12 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from benchmarks import __main__ as program
-from benchmarks.gateway import bench_ray, open_load as open_load_module, ray_process
-from benchmarks.gateway.bench_ray import Turn
+from benchmarks.gateway import open_load as open_load_module
 from benchmarks.gateway.open_load import arrivals, open_load
+from benchmarks.gateway.ray_serve import behind_haproxy, bench_ray, measure, namespace, ray_process
+from benchmarks.gateway.ray_serve.measure import Turn
+from benchmarks.harness import Row
 
 ROOT = Path(program.__file__).parents[1]
 
@@ -43,11 +47,100 @@ def test_environment_keeps_ours_and_sets_rays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:1")
     monkeypatch.setenv("KEPT", "yes")
     monkeypatch.setenv("PYTHONPATH", "mine")
-    found = ray_process.environment("/a/folder")
+    found = ray_process.environment("/a/folder", haproxy=False)
     assert "RAY_ADDRESS" not in found  # else it would join a cluster that runs already
     assert found["KEPT"] == "yes"
     assert found["RAY_USAGE_STATS_ENABLED"] == "0"
     assert found["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "mine"]
+    assert found["RAY_SERVE_DEFAULT_HTTP_HOST"] == "127.0.0.1"
+    assert "RAY_SERVE_ENABLE_HA_PROXY" not in found
+
+
+def test_all_files_of_haproxy_lie_in_the_runs_own_folder() -> None:
+    found = ray_process.environment("/a/folder", haproxy=True)
+    assert found["RAY_SERVE_ENABLE_HA_PROXY"] == "1"
+    assert "RAY_SERVE_DEFAULT_HTTP_HOST" not in found  # Ray would warn that it heeds none
+    files = [found[f"RAY_SERVE_HAPROXY_{name}"] for name in ray_process.HAPROXY_FILES]
+    assert len(set(files)) == len(files)
+    assert all(Path(file).is_relative_to("/a/folder") for file in files)
+
+
+def test_where_haproxy_cannot_run_the_other_comparison_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Row(name="the other", ours=1.0, unit="us")
+    monkeypatch.setattr(bench_ray, "missing", list)
+    monkeypatch.setattr(bench_ray, "compare", lambda *_, **__: [other])
+    monkeypatch.setattr(behind_haproxy, "lacking", lambda: "no network namespace: refused")
+    assert [row.unit for row in bench_ray.run(quick=True)] == ["us", "skipped"]
+    said = capsys.readouterr().err
+    assert said == "ray: Ray Serve, by HAProxy: skipped, no network namespace: refused\n"
+
+
+def test_lacking_names_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(behind_haproxy, "find_spec", lambda _: object())
+    monkeypatch.setattr(behind_haproxy, "refused", lambda: "")
+    assert behind_haproxy.lacking() == ""
+    monkeypatch.setattr(behind_haproxy, "refused", lambda: "there is no `unshare`")
+    assert behind_haproxy.lacking() == "no network namespace: there is no `unshare`"
+    monkeypatch.setattr(behind_haproxy, "find_spec", lambda _: None)
+    monkeypatch.setattr(behind_haproxy, "which", lambda _: None)
+    assert behind_haproxy.lacking() == "not installed: haproxy"
+
+
+def test_without_unshare_there_is_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespace.shutil, "which", lambda _: None)
+    assert namespace.refused() == "there is no `unshare`"
+
+
+def test_what_unshare_says_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [sys.executable, "-c", "import sys; sys.exit('not permitted')"]
+    monkeypatch.setattr(namespace, "own_namespace", lambda: told)
+    assert namespace.refused() == "not permitted"
+
+
+@pytest.mark.skipif(bool(namespace.refused()), reason="no network namespace can be made here")
+def test_in_a_namespace_of_its_own_a_program_hears_itself_and_nothing_else() -> None:
+    code = """
+import socket
+from benchmarks.gateway.ray_serve.namespace import interfaces, open_loopback
+assert interfaces() == ["lo"], interfaces()
+open_loopback()
+inside = socket.create_server(("0.0.0.0", 0))
+socket.create_connection(("127.0.0.1", inside.getsockname()[1]), timeout=5).close()
+try:
+    socket.create_connection(("127.0.0.1", PORT), timeout=5)
+except ConnectionRefusedError:
+    print("refused")
+"""
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        port = outside.getsockname()[1]
+        done = subprocess.run(
+            [*namespace.own_namespace(), sys.executable, "-c", code.replace("PORT", str(port))],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stdout == "refused\n"
+
+
+def test_beside_other_interfaces_haproxy_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(behind_haproxy, "interfaces", lambda: ["lo", "eth0"])
+    with pytest.raises(RuntimeError, match="eth0"):
+        behind_haproxy.main([])
+
+
+def test_rows_come_back_from_the_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    row = Row(name="a", ours=1.0, unit="us", alternative="b", theirs=2.0, ratio=2.0, spread=(1.5, 3.0))
+    program = tmp_path / "start"
+    program.write_text(f"#!/bin/sh\necho '{msgspec.json.encode([row]).decode()}'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(behind_haproxy, "own_namespace", lambda: [str(program)])
+    assert behind_haproxy.compared(quick=True) == [row]
+    program.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(RuntimeError, match="behind its HAProxy failed"):
+        behind_haproxy.compared(quick=True)
 
 
 async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -56,10 +149,12 @@ async def test_a_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_
     (broken / "__init__.py").write_text("raise SystemExit('this ray is broken')")
     made = ray_process.environment
     monkeypatch.setattr(
-        ray_process, "environment", lambda folder: made(folder) | {"PYTHONPATH": f"{broken.parent}:{ROOT}"}
+        ray_process,
+        "environment",
+        lambda folder, **how: made(folder, **how) | {"PYTHONPATH": f"{broken.parent}:{ROOT}"},
     )
     with pytest.raises(RuntimeError, match="this ray is broken"):
-        async with ray_process.ray_serve():
+        async with ray_process.ray_serve(haproxy=False):
             pass
 
 
@@ -71,7 +166,7 @@ def test_no_orphan_outlives_the_process() -> None:
         f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {orphan!r}]).pid, flush=True)"
     )
     code = (
-        "import subprocess, sys; from benchmarks.gateway import ray_process; ray_process.adopt_orphans();"
+        "import subprocess, sys; from benchmarks.gateway.ray_serve import ray_process; ray_process.adopt_orphans();"
         f"subprocess.run([sys.executable, '-c', {child!r}]); print(ray_process.end_orphans(0.5))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -176,7 +271,7 @@ def test_rows_judge_the_ratios(times: float, met: list[bool | None]) -> None:
         return Turn([0.001 * scale] * 100, 0.1 * scale, [0.002 * scale] * 200)
 
     turns = [[turn(mood), turn(mood * times), turn(mood * 100)] for mood in (1.0, 1.0, 10.0)]
-    *rows, busy, at_once, moderate = bench_ray.rows(turns, 123.4)
+    *rows, busy, at_once, moderate = measure.rows(turns, 123.4, bench_ray.RIVALS)
     assert [row.ratio for row in (busy, at_once, moderate)] == pytest.approx([100.0] * 3)
     assert {row.alternative for row in rows} == {bench_ray.RIVALS[0]}
     assert {busy.alternative, at_once.alternative, moderate.alternative} == {bench_ray.RIVALS[1]}

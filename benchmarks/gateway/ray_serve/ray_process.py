@@ -1,4 +1,4 @@
-"""Process that runs Ray Serve, as a program of its own: `python -m benchmarks.gateway.ray_process FOLDER`.
+"""Process that runs Ray Serve, as a program of its own.
 
 It says on one line of its standard output where Serve's proxy and where the first stage listen, and ends when
 its standard input closes. Ray runs in a process of its own because it takes over its process' signals and
@@ -37,7 +37,18 @@ SETTINGS: Final = {
     "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",  # for the proxy's calls too
     # The first stage listens for itself too, beside the proxy, and on loopback.
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "1",
-    "RAY_SERVE_DEFAULT_HTTP_HOST": "127.0.0.1",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # its five seconds are too few on a busy machine
+}
+HOST: Final = "RAY_SERVE_DEFAULT_HTTP_HOST"
+HAPROXY: Final = "RAY_SERVE_HAPROXY"
+# What HAProxy keeps in files, which else lie in one folder for all of a machine's users. Sockets' paths are
+# limited to some hundred bytes, and Ray adds 57 of its own.
+HAPROXY_FILES: Final = {
+    "CONFIG_FILE_LOC": "c",
+    "SOCKET_PATH": "s",
+    "METRICS_SOCKET_PATH": "m",
+    "SERVER_STATE_BASE": "",
+    "SERVER_STATE_FILE": "f",
 }
 DIRECT: Final = "RAY_SERVE_DIRECT_INGRESS"
 READY_S: Final = 120.0
@@ -51,9 +62,9 @@ def missing() -> list[str]:
     return [name for name in NEEDED if find_spec(name) is None]
 
 
-def environment(folder: str) -> dict[str, str]:
+def environment(folder: str, *, haproxy: bool) -> dict[str, str]:
     """The environment of Ray's processes: ours without its settings, with those of this benchmark."""
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     paths = [root, *filter(None, [kept.get("PYTHONPATH")])]
     port = free_port()
@@ -65,12 +76,21 @@ def environment(folder: str) -> dict[str, str]:
         f"{DIRECT}_MIN_HTTP_PORT": str(port),
         f"{DIRECT}_MAX_HTTP_PORT": str(port + 1),  # the first that is not to be taken
     }
-    return kept | SETTINGS | made
+    return kept | SETTINGS | made | (_by_haproxy(folder) if haproxy else {HOST: "127.0.0.1"})
+
+
+def _by_haproxy(folder: str) -> dict[str, str]:
+    files = {f"{HAPROXY}_{name}": str(Path(folder, file)) for name, file in HAPROXY_FILES.items()}
+    ports = {f"{HAPROXY}_{name}_PORT": str(free_port()) for name in ("METRICS", "STATS")}
+    return {"RAY_SERVE_ENABLE_HA_PROXY": "1"} | files | ports
 
 
 @contextlib.asynccontextmanager
-async def ray_serve() -> AsyncIterator[tuple[str, str]]:
+async def ray_serve(*, haproxy: bool) -> AsyncIterator[tuple[str, str]]:
     """Serve the chain by Ray Serve; the addresses of the proxy and of the first stage.
+
+    Args:
+        haproxy: whether the proxy is HAProxy, which listens on every interface, not the one in Python.
 
     Raises:
         RuntimeError: when it does not start; with the end of what it said.
@@ -82,12 +102,12 @@ async def ray_serve() -> AsyncIterator[tuple[str, str]]:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "benchmarks.gateway.ray_process",
+            "benchmarks.gateway.ray_serve.ray_process",
             folder,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=said,
-            env=environment(folder),
+            env=environment(folder, haproxy=haproxy),
             start_new_session=True,  # an interrupt ends it by its closed input, in good order
         )
         try:
@@ -128,7 +148,7 @@ def serve_chain(folder: str) -> None:
     os.dup2(2, 1)  # what Ray prints is not for the reader of the address
     import ray  # noqa: I001 - only this process needs it
     from ray import serve
-    from benchmarks.gateway.ray_app import application
+    from benchmarks.gateway.ray_serve.ray_app import application
 
     try:
         ray.init(
