@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine import MIB, read_file
-from kwiken.model.service import Service, foreign_service_from_yaml
+from kwiken.model.service import Service
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 MAX_YAML: Final = 4 * MIB
@@ -30,6 +30,8 @@ def load_target(target: str) -> Service:
         DefinitionError: the service cannot be run.
     """
     if target.endswith(YAML_SUFFIXES):
+        from kwiken.model.service import foreign_service_from_yaml  # a replica needs none of it
+
         return foreign_service_from_yaml(_yaml(target), where=target)
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):

@@ -87,6 +87,13 @@ class FreedMemory:
         self._least = resident
 
 
+def trim() -> None:
+    """Return to the kernel now what is free, where the C library can."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
 async def return_freed(every_s: float = LOOK_S) -> None:
     """Return freed memory to the kernel whenever it has become much, until this is cancelled.
 

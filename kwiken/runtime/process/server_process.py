@@ -30,7 +30,7 @@ from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
-from kwiken.runtime.process.malloc import give_memory_back, return_freed
+from kwiken.runtime.process.malloc import give_memory_back, return_freed, trim
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica import MeteredThreads
 
@@ -122,6 +122,7 @@ async def serve(spec: Spec, service: Service, stop: asyncio.Event, announce: Ann
 
     def ready(url: str) -> None:
         _freeze_startup_objects()
+        trim()  # a start leaves half a megabyte behind
         announce(url)
 
     if isinstance(spec, ReplicaSpec):
