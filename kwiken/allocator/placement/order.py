@@ -1,4 +1,4 @@
-"""Admission: in which order workloads are placed, which best-effort work makes room, and who has to wait."""
+"""Order of placing: which workload is placed first, which best-effort work makes room, which one waits."""
 
 from __future__ import annotations
 

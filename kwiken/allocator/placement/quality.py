@@ -1,4 +1,4 @@
-"""Quality of nodes for a workload: predicted performance of the largest replica that fits."""
+"""Quality of nodes for a workload: predicted performance of the largest replica that fits; ranks nodes."""
 
 from __future__ import annotations
 

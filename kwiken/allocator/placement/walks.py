@@ -1,4 +1,4 @@
-"""Walks: how many replicas of a workload, of which size, on which nodes, with the least resources."""
+"""Walks over ranked nodes: which nodes a workload gets, how many replicas there, and of which size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default scheduler (Quasar's): sizes and places a workload jointly, on the nodes ranked best for it."""
+"""Default scheduler (Quasar's): tries several walks over the nodes and keeps the cheapest that is enough."""
 
 from __future__ import annotations
 

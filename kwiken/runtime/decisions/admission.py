@@ -1,4 +1,4 @@
-"""Admission control: decides which requests run, and whether there is capacity for extra copies.
+"""Admission of requests: which ones are shed under load, and whether there is capacity for copies.
 
 Pure: arrivals and departures with their times in, decisions out.
 

@@ -1,4 +1,4 @@
-"""Budget ledger: decides whether an extra copy, retry or partial answer can be paid for.
+"""Budget ledger: decides whether a copy, a retry or a partial answer is paid for, or denied.
 
 Pure: amounts and times in, decisions out. The rule of an account, and the numbers in it, stand in
 `kwiken.model.plan.accounts`. Here the accounts are put together: a copy is charged to its request, its stage

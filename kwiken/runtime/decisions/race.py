@@ -1,7 +1,8 @@
-"""Hedging state machine of one call: events in, the next step out.
+"""Race of one call: when a copy is sent, and when the call is won or lost.
 
-Pure: it sends nothing, never sleeps and reads no clock. The engine (`kwiken.runtime.engine.hedged_call`)
-reports events and carries out the steps. Invariants, each fuzzed in tests/runtime:
+Pure: events in, the next step out. It sends nothing, never sleeps and reads no clock. The engine
+(`kwiken.runtime.engine.hedged_call`) reports events and carries out the steps. Invariants, each fuzzed in
+tests/runtime:
 
 - A failed attempt never ends the race while another attempt runs; the call fails when all attempts failed.
 - At most 1 primary, `copies` copies (late ones included), 1 paid retry and `RESENDS` free resends (a refused

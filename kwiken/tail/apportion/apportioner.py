@@ -1,4 +1,4 @@
-"""Apportioner of reissue budgets for one objective, and the baselines to compare it with.
+"""Choice of the rule that says how much of a reissue budget each stage gets; sizes of its insurance.
 
 Gains count by their confidence (`Shrinkage`): the fewer the requests, the less an uncertain gain counts.
 

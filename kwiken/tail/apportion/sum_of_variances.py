@@ -1,4 +1,4 @@
-"""Apportionment of one budget over stages: SumVar (Kwiken section 5.2.3) and its baselines."""
+"""How much of one budget each stage gets: SumVar (Kwiken section 5.2.3), and the rules beside SumVar."""
 
 from __future__ import annotations
 

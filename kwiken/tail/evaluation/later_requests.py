@@ -1,4 +1,4 @@
-"""Judge: replays plans on requests in order of time, with the ledger in force, and compares the outcomes."""
+"""Judge of a plan: replays the plan on later requests, with the ledger in force, beside other plans."""
 
 from __future__ import annotations
 

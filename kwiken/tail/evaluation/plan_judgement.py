@@ -1,4 +1,4 @@
-"""Judgement of a plan: latencies, spend and denied copies beside other ways to spend the same budget."""
+"""Judgement as data: what the judge found of a plan, beside other ways to spend the same budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result of the trial: percentiles, cuts, spend by stage, and remarks for the reader of the report."""
+"""Result of the trial: what the plan promised and what it achieved, and remarks for the report's reader."""
 
 from __future__ import annotations
 

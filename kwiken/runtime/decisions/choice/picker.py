@@ -1,4 +1,4 @@
-"""Replica choice of one stage: a rule among the replicas that take calls, and ejection of those that fail.
+"""Replicas of one stage that take calls: those that fail are ejected; `rules` chooses among the others.
 
 Pure: moments and outcomes in, a replica out. Replicas that fail are ejected for a while that doubles each
 time, then tried with one call (Envoy's outlier detection works alike). A call that failed says nothing about
