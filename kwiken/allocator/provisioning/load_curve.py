@@ -219,9 +219,11 @@ def _days(year: int, month: int, day: int) -> int:
     return 365 * (year - 1970) + leaps + _DAYS_BEFORE_MONTH[month - 1] + (is_leap and month > 2) + day - 1  # noqa: PLR2004 - February
 
 
-def _prometheus(source: str, where: str) -> tuple[list[float], list[float]]:
-    """Times and sums over the series of a range result."""
+def _series(source: str, where: str) -> list[Any]:
+    """Pairs of time and value of each series of a range result."""
     raw = parse_json(source, where=where, max_bytes=MAX_LOAD_BYTES)
+    if isinstance(raw, dict) and raw.get("status") == "error":
+        raise InputError(f"Prometheus has answered with an error: {raw.get('error')!r}", where=where)
     try:
         data = raw.get("data", raw)
         kind, series = data["resultType"], data["result"]
@@ -234,19 +236,25 @@ def _prometheus(source: str, where: str) -> tuple[list[float], list[float]]:
         raise InputError(f"data.resultType: must be 'matrix', a range result, not {kind!r}", where=where)
     if not 0 < len(pairs) <= MAX_SERIES:
         raise InputError(f"data.result: must have 1 to {MAX_SERIES} series, not {len(pairs)}", where=where)
+    return pairs
+
+
+def _prometheus(source: str, where: str) -> tuple[list[float], list[float]]:
+    """Times and sums over the series of a range result."""
     sums: dict[float, float] = {}
     count = 0
-    for place, values in enumerate(pairs):
+    for place, values in enumerate(_series(source, where)):
         before = -math.inf
         label = f"{where}: data.result[{place}].values"
         if not isinstance(values, list):
             raise InputError("must be a list of pairs of time and value", where=label)
-        for pair in values:
+        for index, pair in enumerate(values):
+            which = f"{label}[{index}]"
             if not isinstance(pair, list) or len(pair) != 2:  # noqa: PLR2004 - time and value
-                raise InputError("must be pairs of time and value", where=label)
-            at, value = _moment(str(pair[0]), label), _amount(str(pair[1]), "value", label)
+                raise InputError("must be a pair of time and value", where=which)
+            at, value = _moment(str(pair[0]), which), _amount(str(pair[1]), "value", which)
             if at <= before:
-                raise InputError(f"time {at:.15g} does not follow {before:.15g}", where=label)
+                raise InputError(f"time {at:.15g} does not follow {before:.15g}", where=which)
             before = at
             sums[at] = sums.get(at, 0.0) + value
             count += 1

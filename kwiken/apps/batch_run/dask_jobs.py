@@ -65,14 +65,18 @@ def load_jobs(module: str) -> DaskJobs:
     here = os.getcwd()  # noqa: PTH109 - sys.path holds strings
     if here not in sys.path:
         sys.path.insert(0, here)
+    if module.startswith(".") or module.endswith(".py"):
+        raise InputError("write the name of a module, as Python imports it: my_jobs", where=module)
     try:
         found = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"cannot be imported: {type(error).__name__}: {error}", where=module) from error
     mappings = []
     for name in ("JOBS", "DATA"):
         mapping = getattr(found, name, {} if name == "DATA" else None)
-        if not isinstance(mapping, Mapping) or not all(callable(value) for value in mapping.values()):
+        if not isinstance(mapping, Mapping) or not all(
+            isinstance(key, str) and callable(value) for key, value in mapping.items()
+        ):
             raise InputError(
                 f"{name} must be a mapping from the name of a job to a function that returns a collection",
                 where=module,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +50,7 @@ async def profile_job(jobs: DaskJobs, name: str, sample: str | None, slots: int,
         processes=True,
         host=HOST,
         dashboard_address=None,
+        silence_logs=logging.CRITICAL,  # of a task that fails; the error says why
         asynchronous=True,
     )
     try:
@@ -90,8 +92,10 @@ async def _recorded(
             else:
                 data = client.persist(of_data(*words))
                 collection = function(data)
-            await client.compute(collection)
-        except Exception as error:  # the user's own code
+            await _ended(client.compute(collection), name)
+        except InputError:
+            raise
+        except (Exception, SystemExit) as error:  # the user's own code
             told = printable(f"{type(error).__name__}: {error}")
             raise InputError(f"the job has failed: {told}", where=name) from error
     finally:
@@ -99,6 +103,19 @@ async def _recorded(
         with contextlib.suppress(OSError, TimeoutError):
             await recording
     return recording.result()
+
+
+async def _ended(futures: Any, name: str) -> None:
+    """Wait for the results of a job, which stay on the worker; raises what a task has raised."""
+    from distributed import futures_of, wait
+
+    found = futures_of(futures)
+    if not found:
+        raise InputError("its function has returned no collection of Dask", where=name)
+    await wait(found)
+    for future in found:
+        if future.status == "error":
+            raise await future.exception()
 
 
 def _check_sample(function: Callable[..., Any], name: str, sample: str | None) -> None:

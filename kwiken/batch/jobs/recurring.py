@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -20,13 +22,15 @@ MAX_SCHEDULE_BYTES: Final = 16 << 20  # of a document
 MAX_HOURS: Final = 24.0 * 366
 MAX_RUNS: Final = 10_000  # that a schedule asks for
 MAX_JOBS: Final = 10_000  # of a schedule
+MAX_NAMES_TOLD: Final = 10  # in an error
 MAX_TIMES: Final = 1_440  # of a day
 HOUR_S: Final = 3600.0
 MINUTE_S: Final = 60.0
 MS: Final = 1000.0
 GB: Final = 1e9
 
-_Clock = Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
+CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)  # a time of day
+BEGIN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d", re.ASCII)
 
 
 class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,7 +50,7 @@ class RecurringJob(_Struct, frozen=True, kw_only=True):
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
-    at: Annotated[list[_Clock], msgspec.Meta(max_length=MAX_TIMES)] = []
+    at: Annotated[list[str], msgspec.Meta(max_length=MAX_TIMES)] = []
     every_minutes: Annotated[float, msgspec.Meta(ge=1, le=MAX_HOURS * 60)] | None = None
     days: Literal["all", "weekdays", "weekends"] = "all"
     input_gb: Annotated[float, msgspec.Meta(gt=0, le=MAX_MS / GB)] | None = None
@@ -64,7 +68,7 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
     """
 
     version: int = SCHEDULE_VERSION
-    from_: Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d$")]
+    from_: str
     hours: Annotated[float, msgspec.Meta(gt=0, le=MAX_HOURS)] = 24.0
     jobs: Annotated[list[RecurringJob], msgspec.Meta(min_length=1, max_length=MAX_JOBS)]
 
@@ -83,7 +87,13 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
         version = raw.get("version", SCHEDULE_VERSION)
         if version != SCHEDULE_VERSION or isinstance(version, bool | float):
             raise InputError(f"version: must be {SCHEDULE_VERSION}, not {version!r}", where=where)
+        if isinstance(raw.get("from"), date | datetime):
+            raise InputError('from: write it in quotes, such as "2026-01-30T00:00", UTC', where=where)
         found = convert(raw, cls, where=where)
+        if not BEGIN.fullmatch(found.from_):
+            raise InputError(
+                f"from: must be a time such as 2026-01-30T00:00, UTC, not {found.from_!r}", where=where
+            )
         try:
             begin_s = found.from_s
         except ValueError as error:
@@ -92,6 +102,9 @@ class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "fr
             raise InputError(f"from: must be 1970 or later, not {found.from_!r}", where=where)
         for place, job in enumerate(found.jobs):
             at = f"{where}: jobs[{place}]"
+            strange = next((one for one in job.at if not CLOCK.fullmatch(one)), None)
+            if strange is not None:
+                raise InputError(f"at: must be times of day such as 02:00, UTC, not {strange!r}", where=at)
             if bool(job.at) == (job.every_minutes is not None):
                 raise InputError("needs either at or every_minutes", where=at)
             if job.input_gb is not None and job.input_times is not None:
@@ -139,12 +152,12 @@ def scheduled_runs(schedule: RecurringSchedule, known: Sequence[BatchJob], *, wh
         at = f"{where}: jobs[{place}]"
         runs = by_name.get(job.name)
         if runs is None:
-            raise InputError(f"no earlier run of a job named {job.name!r}", where=at)
+            raise InputError(f"no earlier run of a job named {job.name!r}; known: {_some(by_name)}", where=at)
         times = list(_times(job, schedule))
         if len(found) + len(times) > MAX_RUNS:
             raise InputError(f"asks for more than {MAX_RUNS} runs", where=where)
         scales, why = _scales(job, runs, times, where=at)
-        told.append(f"{job.name}: {len(times)} runs, {why}")
+        told.append(f"{job.name}: {_runs(len(times))}, {why}")
         found += [_with_input(runs[-1], scale, when_s) for scale, when_s in zip(scales, times, strict=True)]
     if not found:
         raise InputError("asks for no run in the time that is planned", where=where)
@@ -189,8 +202,21 @@ def _scales(
         else:
             forecast += 1
         scales.append(size / last if last and size > 0 else 1.0)
-    parts = ((forecast, "forecast from earlier runs"), (len(times) - forecast, "as in the last run"))
-    return scales, " and ".join(f"input of {count} {what}" for count, what in parts if count) or "no run"
+    if forecast in {0, len(times)}:
+        return scales, f"input {'forecast from earlier runs' if forecast else 'as in the last run'}"
+    rest = len(times) - forecast
+    return scales, f"input of {forecast} forecast from earlier runs, and of {rest} as in the last run"
+
+
+def _runs(count: int) -> str:
+    return f"{count} run" if count == 1 else f"{count} runs"
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first names of several, sorted, and how many more there are."""
+    known = sorted(names)
+    more = len(known) - MAX_NAMES_TOLD
+    return ", ".join(map(repr, known[:MAX_NAMES_TOLD])) + (f" and {more} more" if more > 0 else "")
 
 
 def _with_input(run: BatchJob, scale: float, when_s: float) -> BatchJob:

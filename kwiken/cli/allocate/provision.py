@@ -31,6 +31,7 @@ MAX_PRICES_FILE: Final = 4 * MIB
 MAX_LOAD_FILE: Final = 64 * MIB
 MAX_RECORDING_FILE: Final = 64 * MIB
 MAX_DAYS: Final = 3660
+WEEKS_SHOWN: Final = 6  # ranges of weeks
 
 
 @click.command()
@@ -211,8 +212,9 @@ def _show(study: ProvisionStudy, offers: PriceList, paid: LoadCurve | None) -> N
         )
     say("")
     _costs(f"cost on the load that is decided on, {offers.currency}", provision.costs, None)
-    weeks = "; ".join(f"from {one.from_week} weeks: {one.strategy}" for one in provision.by_weeks)
-    say(f"cheapest when committed: {weeks}")
+    weeks = "; ".join(f"{one.from_week} or more: {one.strategy}" for one in provision.by_weeks[:WEEKS_SHOWN])
+    more = "; --json has all" if len(provision.by_weeks) > WEEKS_SHOWN else ""
+    say(f"cheapest by the weeks that one commits for: {weeks}{more}")
     if provision.judged_on is None or paid is None:
         return
     say("")

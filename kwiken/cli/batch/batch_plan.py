@@ -161,11 +161,12 @@ def command(
         )
     planned_jobs = rack_jobs(found, task_mb_per_s * MB)
     problem = _problem(planned_jobs, len(where.names), where.rack, jobs)
+    _check_explained(explain, problem.names)
     alpha = 1.0 / where.rack.uplink_bytes_per_s if spread_data else 0.0
     planned = plan_racks(problem, minimise, alpha_s_per_byte=alpha, exchanges=exchanges, seed=seed)
     document = rack_plan(planned, minimise, where.names)
     if explain is not None:
-        _explain(planned, document, explain, jobs)
+        _explain(planned, document, explain)
     _write(document, out, picture)
     simulated = _simulated(planned_jobs, document, where, seed)
     if as_json:
@@ -308,10 +309,16 @@ def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[s
     )
 
 
-def _explain(planned: PlannedRacks, plan: RackPlan, name: str, where: str) -> None:
+def _check_explained(name: str | None, known: Sequence[str]) -> None:
+    """Refuse a job that is not there before the plan is made, which may take minutes."""
+    if name is not None and name not in known:
+        from kwiken.cli.batch.inputs import some_of
+
+        raise InputError(f"no job of this name; known: {some_of(known)}", where=f"--explain {name}")
+
+
+def _explain(planned: PlannedRacks, plan: RackPlan, name: str) -> None:
     problem = planned.problem
-    if name not in problem.names:
-        raise InputError(f"has no job {name!r}", where=where)
     number = problem.names.index(name)
     job = next(each for each in plan.jobs if each.name == name)
     times = problem.response_s[number]

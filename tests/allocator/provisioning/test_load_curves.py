@@ -77,7 +77,11 @@ def test_days_are_seconds_since_1970(at: datetime) -> None:
             '{"data": {"resultType": "matrix", "result": [{"values": [[1, "1"], [0, "2"]]}]}}',
             "does not follow",
         ),
-        ('{"data": {"resultType": "matrix", "result": [{"values": [[1]]}]}}', "pairs of time and value"),
+        (
+            '{"data": {"resultType": "matrix", "result": [{"values": [[1]]}]}}',
+            "values[0]: must be a pair of time and",
+        ),
+        ('{"status": "error", "error": "bad query"}', "has answered with an error: 'bad query'"),
         ("", "is empty"),
     ],
 )

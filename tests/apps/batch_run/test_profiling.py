@@ -40,7 +40,14 @@ def broken(path):
     return delayed(size_of)(path + "-none")
 
 
-JOBS = {"total": total, "broken": broken, "plain": lambda: delayed(sum)([1, 2])}
+def leaves():
+    raise SystemExit(3)
+
+
+JOBS = {
+    "total": total, "broken": broken, "plain": lambda: delayed(sum)([1, 2]), "number": lambda: 3, "leaves": leaves,
+    "several": lambda: [delayed(sum)([1]), delayed(sum)([2, 3])],
+}
 DATA = {"total": lambda path: delayed(list)(sizes(path))}
 """
 
@@ -82,21 +89,42 @@ def test_a_job_that_fails_is_told(folder: Path) -> None:
     assert found.exit_code == 2
     assert "the job has failed: FileNotFoundError" in found.stderr
     assert not (folder / "jobs.json").exists()
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_function_returns(folder: Path) -> None:
+    assert folder.exists()
+    several = profile("profiled_jobs:several", "--json")
+    assert several.exit_code == 0, several.stderr
+    number = profile("profiled_jobs:number")
+    assert (number.exit_code, "has returned no collection of Dask" in number.stderr) == (2, True)
+    leaves = profile("profiled_jobs:leaves")
+    assert (leaves.exit_code, "the job has failed: SystemExit: 3" in leaves.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("profiled_jobs",), "write MODULE:JOB"),
-        (("profiled_jobs:none",), "no job of this name; known: broken, plain, total"),
+        (
+            ("profiled_jobs:none",),
+            "no job of this name; known: broken, leaves, number, plain, several, total",
+        ),
         (("profiled_jobs:broken",), "name one by --sample"),
         (("profiled_jobs:plain", "--sample", "data"), "leave --sample out"),
         (("profiled_jobs:total", "--sample", "nothing"), "no such file or folder"),
         (("no_such_module:job",), "cannot be imported"),
+        (("profiled_jobs.py:total",), "as Python imports it"),
+        ((".profiled_jobs:total",), "as Python imports it"),
+        (("leaving:job",), "cannot be imported: SystemExit: 5"),
+        (("numbered:1",), "JOBS must be a mapping from the name of a job"),
     ],
 )
 def test_what_is_refused(words: tuple[str, ...], told: str, folder: Path) -> None:
-    assert folder.exists()
+    (folder / "leaving.py").write_text("raise SystemExit(5)\n")
+    (folder / "numbered.py").write_text("JOBS = {1: print}\n")
     found = profile(*words)
     assert found.exit_code == 2
     assert told in found.stderr

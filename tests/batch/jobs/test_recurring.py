@@ -105,7 +105,7 @@ def test_runs_of_a_day_with_the_input_of_their_hour() -> None:
     assert [stage.n_tasks for stage in early.stages] == [2, 2]
     assert early.stages[1].tasks.took_ms == [250, 250]
     assert late.bytes.read == 2000
-    assert "input of 1 forecast from earlier runs and input of 1 as in the last run" in found.told[0]
+    assert "2 runs, input of 1 forecast from earlier runs, and of 1 as in the last run" in found.told[0]
 
 
 def test_days_intervals_and_given_input() -> None:
@@ -135,7 +135,11 @@ def test_days_intervals_and_given_input() -> None:
     [
         ('[[jobs]]\nname = "report"\nat = ["02:00"]', "from"),
         ('from = "2026-01-30T00:00"\n[[jobs]]\nname = "report"', "either at or every_minutes"),
-        ('from = "2026-01-30T00:00"\n[[jobs]]\nname = "report"\nat = ["24:00"]', "at"),
+        ('from = "2026-01-30T00:00"\n[[jobs]]\nname = "report"\nat = ["24:00"]', "02:00, UTC, not"),
+        (
+            'from = "2026-01-30 00:00"\n[[jobs]]\nname = "r"\nat = ["02:00"]',
+            "a time such as 2026-01-30T00:00",
+        ),
         ('from = "2026-01-30T00:00"\n[[jobs]]\nname = "report"\nat = ["02:00"]\nsize = 1', "size"),
         (
             'from = "2026-01-30T00:00"\n[[jobs]]\nname = "r"\nat = ["02:00"]\ninput_gb = 1\ninput_times = 1',
@@ -147,7 +151,7 @@ def test_days_intervals_and_given_input() -> None:
         ("from = ", "TOML"),
         ('from = "2026-02-30T00:00"\n[[jobs]]\nname = "r"\nat = ["02:00"]', "no time of the calendar"),
         ('from = "1969-02-20T00:00"\n[[jobs]]\nname = "r"\nat = ["02:00"]', "1970 or later"),
-        ('from = 2026-02-20T00:00:00\n[[jobs]]\nname = "r"\nat = ["02:00"]', "from"),
+        ('from = 2026-02-20T00:00:00\n[[jobs]]\nname = "r"\nat = ["02:00"]', "from: write it in quotes"),
     ],
 )
 def test_schedules_that_are_refused(text: str, told: str) -> None:
@@ -161,7 +165,7 @@ def test_runs_that_are_not_there() -> None:
     with pytest.raises(InputError, match="no run in the time"):
         scheduled_runs(schedule(weekend), known, where="s.toml")
     other = 'from = "2026-01-26T00:00"\n[[jobs]]\nname = "other"\nat = ["02:00"]'
-    with pytest.raises(InputError, match="no earlier run of a job named 'other'"):
+    with pytest.raises(InputError, match="no earlier run of a job named 'other'; known: 'report'"):
         scheduled_runs(schedule(other), known, where="s.toml")
     many = 'from = "2026-01-26T00:00"\nhours = 8000\n[[jobs]]\nname = "report"\nevery_minutes = 1'
     with pytest.raises(InputError, match="more than 10000 runs"):

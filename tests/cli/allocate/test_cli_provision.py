@@ -42,7 +42,7 @@ def test_a_decision_is_shown_written_and_judged(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     for strategy in ("on demand only", "reserved, peak + 15%", "quantile reserved", "best in hindsight"):
         assert strategy in result.stdout
-    assert "cheapest when committed: from 1 weeks" in result.stdout
+    assert "cheapest by the weeks that one commits for: 1 or more: " in result.stdout
     assert "by the hour it is prorated" in result.stdout
     decided = Provision.from_json((tmp_path / "p.json").read_text(), where="p.json")
     assert decided.prices_of == "2026-11-01"

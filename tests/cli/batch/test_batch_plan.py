@@ -81,7 +81,7 @@ def test_one_job_is_explained(table: str) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--explain", "nobody"], "nobody"),
+        (["--explain", "nobody"], "--explain nobody: no job of this name; known: job"),
         (["--beside", "placement.json"], "--beside needs --cluster"),
         (["--racks", "0"], "--racks"),
         (["--oversubscription", "nan"], "oversubscription"),

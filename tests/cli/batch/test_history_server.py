@@ -30,6 +30,10 @@ def packed(files: Mapping[str, bytes]) -> bytes:
     return found.getvalue()
 
 
+WHOLE = packed({"app": LOG * 20})
+BROKEN = WHOLE[:45] + b"\xff" * 40 + WHOLE[85:]  # what is packed, not the directory of the zip
+
+
 @contextmanager
 def serving(answers: Mapping[str, bytes]) -> Iterator[str]:
     """Address of a server that has an answer for some paths below `/api/v1/applications`."""
@@ -94,6 +98,7 @@ def test_an_application_and_all_of_them(tmp_path: Path) -> None:
         (packed({}), "sent no log"),
         (packed({"../..": LOG}), "names no log"),
         (packed({"app": LOG})[:-30], "sent no zip of logs"),
+        (BROKEN, "sent no zip of logs"),
         (None, "has no logs of this application"),
     ],
 )
@@ -110,12 +115,27 @@ def test_bad_answers(answer: bytes | None, told: str, tmp_path: Path) -> None:
         (b"{", "no list of applications"),
         (b'[{"name": "one"}]', "no list of applications"),
         (b'[{"id": "../secret"}]', "without a plain id"),
+        (b'[{"id": ".."}]', "without a plain id"),
+        (b'[{"id": "gone"}, {"id": "gone-too"}]', "has no logs of this application"),
         (json.dumps([{"id": f"app-{n}"} for n in range(1001)]).encode(), "more than 1000 applications"),
     ],
 )
 def test_bad_lists(answer: bytes, told: str) -> None:
     with serving({"": answer}) as address:
         refused(run("batch", "fit", address), told)
+
+
+def test_an_application_without_logs_is_left_out() -> None:
+    listed = json.dumps([{"id": one} for one in ("gone", "app-1", "app-1", "late")]).encode()
+    with serving({"": listed, "/app-1/logs": packed({"app-1": LOG})}) as address:
+        found = run("batch", "fit", address, "--json")
+    assert found.exit_code == 0, found.stderr
+    for name in ("gone", "late"):
+        assert (
+            f"{address}/{name}: the history server has no logs of this application; it is left"
+            in found.stderr
+        )
+    assert len(json.loads(found.stdout)["jobs"]) == 1
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -135,3 +155,4 @@ def test_addresses() -> None:
     ):
         refused(run("batch", "fit", address), "write spark://HOST:18080/APP")
     refused(run("batch", "fit", "spark://127.0.0.1:9/app"), "does not answer")
+    refused(run("batch", "fit", "http://127.0.0.1:9/app"), "a history server is named spark://HOST:18080")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
+from kwiken.apps.console import note
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.cli.batch.inputs.log_files import MAX_FILES, JobLog, logs_at
@@ -19,6 +21,7 @@ ADDRESS: Final = re.compile(
     r"(?:/(?P<app>[A-Za-z0-9._-]+)(?:/(?P<attempt>[A-Za-z0-9._-]+))?)?/?",
     re.ASCII,
 )
+PLAIN: Final = re.compile(r"(?!\.+$)[A-Za-z0-9._-]+", re.ASCII)  # id of an application
 PORT: Final = 18080  # of a history server, where the address names none
 MAX_PORT: Final = 65_535
 MAX_APPLICATIONS: Final = 1000  # that are fetched where none is named
@@ -31,6 +34,9 @@ WHO: Final = "the history server"
 
 def fetched_logs(address: str, folder: Path) -> list[JobLog]:
     """Fetch the event logs of one application, or of all that a history server lists.
+
+    Of several applications, one whose logs the server refuses is noted and left out: servers list runs whose
+    logs they have deleted.
 
     Args:
         address: `spark://HOST:PORT`, with `/APP` or `/APP/ATTEMPT` behind for one application.
@@ -48,6 +54,7 @@ def fetched_logs(address: str, folder: Path) -> list[JobLog]:
     server = f"{SCHEME}{found['host']}:{port}"
     applications = [found["app"]] if found["app"] else _applications(base, server)
     logs: list[JobLog] = []
+    without: list[InputError] = []
     for number, application in enumerate(applications):
         attempt = f"/{found['attempt']}" if found["attempt"] else ""
         where = f"{server}/{application}{attempt}"
@@ -59,10 +66,15 @@ def fetched_logs(address: str, folder: Path) -> list[JobLog]:
             ) as packed:
                 _unpack(packed, own, where)
         except StatusError as error:
+            refused: InputError = error
             if error.status == NOT_FOUND:
-                raise InputError(f"{WHO} has no logs of this application", where=where) from error
-            raise
+                refused = InputError(f"{WHO} has no logs of this application", where=where)
+            without.append(refused)
+            continue
         logs += [JobLog(log.name, log.files, source=where) for log in logs_at(str(own))]
+    if without and not logs:
+        raise without[0]
+    note(*(f"{one}; it is left out" for one in without))
     return logs
 
 
@@ -76,9 +88,7 @@ def _applications(base: str, server: str) -> list[str]:
         found = [one["id"] for one in json.loads(text)]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{WHO} answered with no list of applications", where=server) from error
-    strange = next(
-        (one for one in found if not (isinstance(one, str) and re.fullmatch(r"[A-Za-z0-9._-]+", one))), None
-    )
+    strange = next((one for one in found if not (isinstance(one, str) and PLAIN.fullmatch(one))), None)
     if strange is not None:
         raise InputError(f"{WHO} lists an application without a plain id", where=server)
     if not found:
@@ -87,7 +97,7 @@ def _applications(base: str, server: str) -> list[str]:
         raise InputError(
             f"{WHO} lists more than {MAX_APPLICATIONS} applications; name one: {server}/APP", where=server
         )
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _unpack(packed: IO[bytes], folder: Path, where: str) -> None:
@@ -113,5 +123,13 @@ def _unpack(packed: IO[bytes], folder: Path, where: str) -> None:
                             bound = f"{MAX_UNPACKED >> 30} GiB"
                             raise InputError(f"holds more than {bound} of logs, the most", where=where)
                         target.write(chunk)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,  # another way of compression
+        RuntimeError,  # an encrypted file
+        EOFError,
+        OSError,
+        ValueError,
+    ) as error:
         raise InputError(f"{WHO} sent no zip of logs: {error}", where=where) from error

@@ -74,7 +74,8 @@ def logs_at(path: str) -> list[JobLog]:
         raise InputError(reason_of(error), where=path) from error
     if not is_folder:
         if not there:
-            raise InputError("no such file or folder", where=path)
+            address = "; a history server is named spark://HOST:18080" if "://" in path else ""
+            raise InputError(f"no such file or folder{address}", where=path)
         return [JobLog(EXTENSIONS.sub("", start.name), [start])]
     files = sorted(_files(start, MAX_DEPTH, {start.resolve()}))
     if not files:
