@@ -256,7 +256,7 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
         worth=_array(stage.worth, requests) if stage.worth else None,
         threads=stage.threads,
-        asked=np.ascontiguousarray(np.array(stage.asked, dtype=np.int64).T) if stage.asked else None,
+        asked=np.ascontiguousarray(np.array(stage.asked, dtype=np.int16).T) if stage.asked else None,
         replica_names=tuple(stage.replica_names),
         lag_ms=np.ascontiguousarray(np.array(stage.lag_ms, dtype=float).T) if stage.lag_ms else None,
     )

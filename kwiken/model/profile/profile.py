@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.arrays import AnyInts, Bools, Floats, Ints
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile.distribution import EmpiricalDistribution, kaplan_meier
 
@@ -128,7 +128,7 @@ class StageProfile:
     guesses_ms: Floats | None = None
     worth: Floats | None = None
     threads: int = 1
-    asked: Ints | None = None
+    asked: AnyInts | None = None
     replica_names: tuple[str, ...] = ()
     lag_ms: Floats | None = None
 
@@ -249,7 +249,8 @@ class Profile:
             if stage.worth is not None:
                 total.update(b"worth" + np.ascontiguousarray(np.round(stage.worth, WORTH_DIGITS)).tobytes())
             if stage.asked is not None:
-                total.update(repr(stage.replica_names).encode() + np.ascontiguousarray(stage.asked).tobytes())
+                total.update(repr(stage.replica_names).encode())
+                total.update(np.ascontiguousarray(stage.asked, dtype=np.int64).tobytes())
             if stage.lag_ms is not None:
                 total.update(b"lag" + to_microseconds(stage.lag_ms).tobytes())
             if stage.threads > 1:

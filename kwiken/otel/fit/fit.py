@@ -333,6 +333,8 @@ def _read(
         kind_by=kind_by if kind_by != BY_ROOT else None,
         spread=spread,
     )
+    if not len(forest.owns):  # ids tell what comes after what in our own traces only
+        forest = forest.without_ids()
     return _found_in(forest, options)
 
 

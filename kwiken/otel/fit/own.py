@@ -249,7 +249,7 @@ def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints
     if told.replica is None or not len(replicas):
         return None
     known = np.isin(told.replica, replicas)
-    asked = np.full(shape, -1, np.int64)
+    asked = np.full(shape, -1, np.int16)
     asked[told.request[known], told.shard[known]] = np.searchsorted(replicas, told.replica[known])
     return asked
 

@@ -24,7 +24,7 @@ from kwiken.otel.conventions import (
 )
 
 Rows = NDArray[np.void]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]  # of any width that their bounds allow
 Ids = NDArray[np.uint64]
 Bools = NDArray[np.bool_]
 Note = tuple[int | float, ...]
@@ -469,9 +469,9 @@ class Batch:
         return rows, owns, links
 
 
-def without_ids(spans: Rows, places: Ints) -> Rows:
+def without_ids(spans: Rows, places: Ints | slice = slice(None)) -> Rows:
     """Rows of `NAMED` for the spans at these indices: what they are, without their ids and their times."""
-    out = np.empty(len(places), NAMED)
+    out = np.empty(len(spans) if isinstance(places, slice) else len(places), NAMED)
     for column in NAMED.names or ():
         out[column] = spans[column][places]
     return out

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read import Bools, Ids, Ints, Names, Rows, SpanStore, columns as c, select, taken, trace_keys
+from kwiken.otel.read import (
+    Bools,
+    Ids,
+    Ints,
+    Names,
+    Rows,
+    SpanStore,
+    columns as c,
+    select,
+    taken,
+    trace_keys,
+    without_ids,
+)
 from kwiken.otel.trace.span_ends import finish_spans, outlasting, states_no_wait
 
 MAX_DEPTH: Final = 1000
@@ -28,6 +40,10 @@ SHIFTED: Final = 4  # moved into its parent's time because of clock skew
 ATTEMPTED: Final = 8  # called by an attempt that lost
 
 _KIND_FLAGS: Final = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
+# Types of the columns that are held as long as the trees.
+ROW: Final = np.int32  # rows and numbers of traces: above the number of spans that memory holds
+DEPTH: Final = np.int16  # above `MAX_DEPTH`
+STATE: Final = np.int8
 # Order of the sides of a call by their kinds: who calls, who states no kind, who is called.
 _SIDES: Final = np.array(
     [
@@ -46,7 +62,7 @@ class Forest:
     """Columns of n spans, grouped by trace, with their parents and cleaned times.
 
     Attributes:
-        spans: (n,) rows of `SPAN`, as read.
+        spans: (n,) rows of `SPAN`, as read; of `NAMED`, where ids are not needed.
         owns: (m,) rows of `OWN` of our own spans; `spans["own"]` holds indices into them.
         links: (l,) rows of `LINK`: an own stage and a span that it comes after.
         trace: (n,) number of the trace, from 0.
@@ -85,6 +101,10 @@ class Forest:
             values[bare] = values[self.parent[bare]]
         return values
 
+    def without_ids(self) -> Forest:
+        """The same trees, of spans without ids and times as written; only for traces without own spans."""
+        return replace(self, spans=without_ids(self.spans))
+
     def find(self, traces: Ints, ids: Ids) -> Ints:
         """Rows of the spans with these ids in these traces; `LOST` for a missing span."""
         return _find(self.spans["span"], self.trace, traces, ids)
@@ -116,12 +136,12 @@ def grow(store: SpanStore) -> Forest:
         owns,
         links,
         names,
-        trace,
-        parent,
-        depth,
+        trace.astype(ROW),
+        parent.astype(ROW),
+        depth.astype(DEPTH),
         spans["start"].astype(np.int64),
         spans["end"].astype(np.int64),
-        np.zeros(len(spans), np.int64),
+        np.zeros(len(spans), STATE),
         counts,
     )
     _clean(forest)
@@ -168,8 +188,8 @@ def without_operations(forest: Forest, patterns: Iterable[str]) -> Forest:
         links,
         forest.names,
         trace,
-        moved,
-        _depths(moved),
+        moved.astype(ROW),
+        _depths(moved).astype(DEPTH),
         forest.start[keep],
         forest.end[keep],
         forest.state[keep],

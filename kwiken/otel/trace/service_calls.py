@@ -14,7 +14,7 @@ import numpy as np
 
 from kwiken.otel.read import Bools, Ints, columns as c, without_ids
 from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
-from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest, levels, services_of
+from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_of
 from kwiken.otel.trace.span_ends import codes
 
 MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
@@ -67,10 +67,10 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     nearest = forest.inherited(np.where(entry, np.arange(len(forest)), -1))
     called = _callees(forest, entry, bare, nearest)
     entry |= called >= 0
-    rows = np.flatnonzero(entry)
-    places = np.full(len(forest), -1, np.int64)
+    rows = np.flatnonzero(entry).astype(ROW)
+    places = np.full(len(forest), -1, ROW)
     places[rows] = np.arange(len(rows))
-    clients = np.where(called[rows] >= 0, rows, _clients(forest, entry, rows))
+    clients = np.where(called[rows] >= 0, rows, _clients(forest, entry, rows)).astype(ROW)
     outer = np.where(clients >= 0, clients, rows)
     above = np.where(below[rows], nearest[np.maximum(forest.parent[rows], 0)], -1)
     spans = without_ids(forest.spans, rows)
@@ -256,7 +256,7 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
 
 def _depths(forest: Forest, entry: Bools) -> Ints:
     """(spans,): number of requests and calls above each span."""
-    depth = np.zeros(len(forest), np.int64)
+    depth = np.zeros(len(forest), DEPTH)
     for rows in levels(forest.depth)[1:]:
         above = forest.parent[rows]
         depth[rows] = depth[above] + entry[above]

@@ -73,7 +73,7 @@ def _heat(stage: StageProfile, stretch: np.ndarray[tuple[int], np.dtype[np.int64
     names = stage.replica_names if stage.asked is not None else (ALL_REPLICAS,)
     there = ~np.isnan(stage.calls_ms) & (asked >= 0)
     columns = len(edges) - 1
-    cell = (asked * columns + stretch[:, None])[there]
+    cell = (asked.astype(np.int64) * columns + stretch[:, None])[there]
     found = _quantiles(cell, stage.calls_ms[there], len(names) * columns).reshape(len(names), columns)
     return Heat(
         stage=stage.name,

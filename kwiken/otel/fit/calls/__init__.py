@@ -8,6 +8,7 @@ from kwiken.otel.fit.calls.call_matrices import (
     StageCalls as StageCalls,
     build as build,
     in_order as in_order,
+    longest_path as longest_path,
     matrix as matrix,
 )
 from kwiken.otel.fit.calls.repeated_calls import (

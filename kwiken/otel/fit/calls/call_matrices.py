@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.model.latency import end_to_end, parents_first
+from kwiken.base.arrays import AnyInts
+from kwiken.model.latency import DagNode, end_to_end, parents_first
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Profile, StageProfile
+from kwiken.otel.fit.calls.stage_order import REQUESTS_AT_ONCE
 from kwiken.otel.read import Bools, Ints
 from kwiken.otel.trace import Forest
 
@@ -28,7 +30,7 @@ class StageCalls:
         calls_ms: (requests, width) latencies, milliseconds; NaN for no call.
         censored: (requests, width); True if the latency is a lower bound.
         seen_ms: (requests,) time that the request waited for the stage, copies included, milliseconds; 0 if
-            the stage was not called.
+            the stage was not called. None where this is the latency of the slowest call.
         busy_ms: mean CPU time of a call, milliseconds; None if not measured.
         busy_variation: standard deviation over mean of CPU times; None if not measured.
         replicas: number of replicas that served calls; None if not stated.
@@ -50,7 +52,7 @@ class StageCalls:
     match: SpanMatch
     calls_ms: Floats
     censored: Bools
-    seen_ms: Floats
+    seen_ms: Floats | None = None
     busy_ms: float | None = None
     busy_variation: float | None = None
     replicas: int | None = None
@@ -61,9 +63,32 @@ class StageCalls:
     guesses_ms: Floats | None = None
     worth: Floats | None = None
     threads: int = 1
-    asked: Ints | None = None
+    asked: AnyInts | None = None
     replica_names: tuple[str, ...] = ()
     lag_ms: Floats | None = None
+
+    def seen(self, requests: slice) -> Floats:
+        """Times that some requests waited for the stage, as `seen_ms`."""
+        if self.seen_ms is not None:
+            return self.seen_ms[requests]
+        return np.asarray(np.fmax.reduce(self.calls_ms[requests], axis=1, initial=0.0))
+
+
+def longest_path(nodes: Sequence[DagNode], stages: Mapping[str, StageCalls], requests: int) -> Floats:
+    """(requests,): time of the longest path through the stages, milliseconds.
+
+    Args:
+        nodes: names of the stages with their parents, parents first.
+        stages: calls of each stage by its name; a node without calls takes no time.
+        requests: number of requests, of which some are looked at a time, so that memory does not grow.
+    """
+    found = np.empty(requests)
+    for first in range(0, requests, REQUESTS_AT_ONCE):
+        some = slice(first, min(first + REQUESTS_AT_ONCE, requests))
+        none = np.zeros(some.stop - some.start)
+        seen = {node.name: stages[node.name].seen(some) if node.name in stages else none for node in nodes}
+        found[some] = end_to_end(nodes, seen)
+    return found
 
 
 def matrix(shape: tuple[int, int], rows: Ints, columns: Ints, values: Floats) -> Floats:
@@ -105,8 +130,7 @@ def build(
     profiles = [_stage(calls, _parents(stages, edges, i) or (own_name,)) for i, calls in enumerate(stages)]
     ordered = [_own_time(own_name, own, np.zeros(len(latency))), *profiles]
     ordered = [ordered[i] for i in parents_first(ordered)]
-    seen = {calls.name: calls.seen_ms for calls in stages} | {own_name: np.zeros(len(latency))}
-    left = latency - end_to_end(ordered, seen)
+    left = latency - longest_path(ordered, {calls.name: calls for calls in stages}, len(latency))
     # A nanosecond below zero is rounding; more means that calls of a path overlapped in this request.
     forest.counts["clipped_own_time"] = int((left < -1 / NS_PER_MS).sum())
     forest.counts["requests"] = len(latency)

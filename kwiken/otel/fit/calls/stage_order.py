@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 MAX_OVERLAP: Final = 0.01  # of the shorter call, plus a nanosecond: an error of clocks and rounding
 _MAX_COMPARISONS: Final = 500_000_000
-REQUESTS_AT_ONCE: Final = 16_384  # compared together, so that memory does not grow with their number
+REQUESTS_AT_ONCE: Final = 16_384  # looked at together, so that memory does not grow with their number
 
 
 class StageOrder(NamedTuple):

@@ -49,7 +49,9 @@ class Calls:
         return len(self.row)
 
     def only(self, which: Bools | Ints) -> Calls:
-        """Subset of the calls."""
+        """Subset of the calls; the calls themselves, not a copy, where a mask keeps all of them."""
+        if which.dtype == np.bool_ and which.all():
+            return self
         columns = (self.row, self.request, self.op, self.start, self.end)
         return Calls(*(column[which] for column in columns))
 
@@ -78,7 +80,7 @@ class Children:
         self.services = services
         self._stages = 0
         below = np.flatnonzero((forest.parent >= 0) & (forest.state & (DETACHED | ATTEMPTED) == 0))
-        self._rows = below[np.argsort(forest.parent[below], kind="stable")]
+        self._rows = below[np.argsort(forest.parent[below], kind="stable")].astype(np.int32)
         self._parents = forest.parent[self._rows]
 
     def found(self, stages: int) -> None:

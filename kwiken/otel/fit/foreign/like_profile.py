@@ -172,7 +172,6 @@ def _stage_calls(
         censored=censored,
         pairs_ms=hedged.pairs_ms,
         pairs_cut=hedged.pairs_cut,
-        seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
         reissuable=model.reissuable,
         writes=model.writes,
     )

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.model.latency import end_to_end
 from kwiken.otel.fit.calls import (
     NS_PER_MS,
     REQUESTS_AT_ONCE,
@@ -18,6 +17,7 @@ from kwiken.otel.fit.calls import (
     acyclic,
     clock_ticks,
     in_order,
+    longest_path,
     matrix,
     order_in_time,
     reduction,
@@ -80,7 +80,8 @@ class Graph:
     def latency_ms(self) -> Floats:
         """(n,): time of the longest path, milliseconds."""
         nodes = [_Node(str(i), self._after(i)) for i in _parents_first(self.edges)]
-        return end_to_end(nodes, {str(i): stage.seen_ms for i, stage in enumerate(self.stages)})
+        stages = {str(i): stage for i, stage in enumerate(self.stages)}
+        return longest_path(nodes, stages, len(self.stages[0].calls_ms))
 
     def _after(self, stage: int) -> tuple[str, ...]:
         return tuple(map(str, np.flatnonzero(self.edges[:, stage]).tolist()))
@@ -236,7 +237,7 @@ def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
     left = stage.calls_ms[:, 0] - inside.latency_ms()
     forest.counts["clipped_stage_time"] += int((left < -1 / NS_PER_MS).sum())
     own = np.where(np.isnan(left), np.nan, np.maximum(left, 0.0))
-    return replace(stage, calls_ms=own[:, None], seen_ms=np.nan_to_num(own), reissuable=False, writes="")
+    return replace(stage, calls_ms=own[:, None], reissuable=False, writes="")
 
 
 def _extents(found: Staged, zero: Ints) -> Iterator[tuple[Floats, Floats]]:
@@ -273,8 +274,9 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
     censored = np.zeros(shape, np.bool_)
     censored[calls.request, shard] = hedged.lost
     instances = callees.instances(calls.row)
-    asked = np.full(shape, -1, np.int64)
+    asked = None
     if instances is not None:
+        asked = np.full(shape, -1, np.int16)
         asked[calls.request, shard] = instances[0]
     return StageCalls(
         name="",
@@ -283,9 +285,8 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
         censored=censored,
         pairs_ms=hedged.pairs_ms,
         pairs_cut=hedged.pairs_cut,
-        seen_ms=np.fmax.reduce(calls_ms, axis=1, initial=0.0),
         reissuable=not writes,
         writes=writes,
-        asked=None if instances is None else asked,
+        asked=asked,
         replica_names=() if instances is None else instances[1],
     )

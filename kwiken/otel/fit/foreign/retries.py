@@ -51,8 +51,10 @@ def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools
         end: (n,) end, nanoseconds since 1970.
         failed: (n,) True for calls that failed.
     """
-    begun, again = start.copy(), np.zeros(len(start), np.bool_)
-    after = _retries(request, op, start, end, failed) if failed.any() else {}
+    again = np.zeros(len(start), np.bool_)
+    if not failed.any():
+        return Retried(start, again)
+    begun, after = start.copy(), _retries(request, op, start, end, failed)
     for head in after.keys() - after.values():
         tries = [head]
         while tries[-1] in after:
