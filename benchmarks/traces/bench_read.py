@@ -6,11 +6,13 @@ import gzip
 import json
 import random
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from kwiken.otel.write import (
     otlp_lines,
     readable_spans,
 )
+from tests.support.otel.folders import folder_of
 
 T0, MS = 1_700_000_000_000_000_000, 1_000_000
 TARGET_US = 5.0  # a span: 200,000 spans a second
@@ -38,6 +41,9 @@ CALLS = 20
 TICKET_SHOP = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "train-ticket"
 MOST_OF_LOADS = 1.5  # of the time of json.loads, that a fit may take
 MOST_BYTES_A_SPAN = 300.0
+LARGE_FILES, LARGE_LINES = 25, 27_240  # a folder of 1 GB: two million spans of a shop, in 18 stages
+MOST_OF_LARGE_MB = 647.0  # half of what the fit of such a folder took once
+MOST_OF_ONE_PROCESS = 0.75  # of its time, that two processes may take
 TRACE_ID = re.compile(r'("traceID":\s*")([0-9a-f])')  # with the first digit, which tells copies apart
 # Linux's own figure, as `getrusage` starts from the peak of the process that started this one.
 PEAK_OF_FIT = """
@@ -49,7 +55,7 @@ def peak_kib():
     return int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 at_start = peak_kib()
 spans = fit_profile(sys.argv[1:]).counts["spans_read"]
-print(spans, 1024 * (peak_kib() - at_start))
+print(spans, 1024 * (peak_kib() - at_start), 1024 * peak_kib())
 """
 # Processor time of one pass over a file in a process of its own, without a garbage collector, which objects
 # of other work would slow.
@@ -103,7 +109,15 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
             in_a_process(f"fit a profile from {label}, process and collector alone", path, rounds)
             for label, path in (("Jaeger JSON", jaeger), ("OTLP lines", otlp), ("our own lines", own))
         ]
-        rows += [] if quick else [*real(rounds=3), *growth(folder)]
+        rows += (
+            []
+            if quick
+            else [
+                *real(rounds=3),
+                *growth(folder),
+                *large(folder / "large", LARGE_FILES, LARGE_LINES, rounds=3),
+            ]
+        )
         return [*rows, memory(otlp), written(requests, rounds)]
 
 
@@ -324,10 +338,7 @@ def growth(folder: Path) -> list[Row]:
         files += [
             copied(day, folder, number) for number in range(len(files) // len(days), times) for day in days
         ]
-        told = subprocess.run(
-            [sys.executable, "-c", PEAK_OF_FIT, *map(str, files)], check=True, capture_output=True, text=True
-        )
-        spans, peak = map(int, told.stdout.split())
+        spans, peak, _ = peak_of_fit(files)
         found.append((spans, peak))
         rows.append(
             Row(name=f"peak memory of a fit of {spans:,} spans", ours=peak / 1e6, unit="MB", target=None)
@@ -344,6 +355,60 @@ def growth(folder: Path) -> list[Row]:
             met=each <= MOST_BYTES_A_SPAN,
         ),
     ]
+
+
+def peak_of_fit(paths: Sequence[Path]) -> tuple[int, int, int]:
+    """Spans of a fit in its own process, peak beyond the loaded libraries, and that of all of it, bytes."""
+    told = subprocess.run(
+        [sys.executable, "-c", PEAK_OF_FIT, *map(str, paths)], check=True, capture_output=True, text=True
+    )
+    spans, peak, whole = map(int, told.stdout.split())
+    return spans, peak, whole
+
+
+def large(folder: Path, files: int, lines: int, rounds: int) -> list[Row]:
+    """Peak memory of a fit of many files, and its time with two processes beside one."""
+    folder.mkdir()
+    folder_of(folder, files=files, lines=lines)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    spans, _, peak = peak_of_fit([folder])
+    name = f"{size / 1e9:.2f} GB, {spans:,} spans"
+    runs = [(command(folder, 2), command(folder, 1)) for _ in range(rounds)]
+    assert len({digest for pair in runs for _, _, digest in pair}) == 1
+    walls, costs = ([(two[i], one[i]) for two, one in runs] for i in (0, 1))
+    return [
+        Row(
+            name=f"peak memory of a process that fits {name}",
+            ours=peak / 1e6,
+            unit="MB",
+            target=MOST_OF_LARGE_MB,
+        ),
+        paired(
+            f"kwiken fit --jobs 2 of {name}",
+            "one process",
+            walls,
+            unit="s",
+            least=1 / MOST_OF_ONE_PROCESS,
+        ),
+        paired(f"processor time of kwiken fit --jobs 2 of {name}", "one process", costs, unit="s"),
+    ]
+
+
+def command(folder: Path, jobs: int) -> tuple[float, float, str]:
+    """Time and processor time of `kwiken fit`, its workers included, seconds; and the profile's digest."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    began, before = time.perf_counter(), spent()
+    done = subprocess.run(
+        [sys.executable, "-m", "kwiken.cli", "fit", str(folder), "--json", "--jobs", str(jobs)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return time.perf_counter() - began, spent() - before, json.loads(done.stdout)["profile"]
 
 
 def copied(day: Path, folder: Path, number: int) -> Path:

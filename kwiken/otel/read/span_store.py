@@ -25,7 +25,7 @@ from kwiken.otel.read.columns import (
 from kwiken.otel.read.timestamps import Epoch
 
 ALL: Final = (1 << 64) - 1  # limit of the hash of a trace that is kept, while all are
-MAX_SPANS: Final = 4_000_000  # some 2 GB in a fit of many stages
+MAX_SPANS: Final = 4_000_000  # some 1.3 GB in a fit of many stages
 MIN_SPANS: Final = 100_000  # held however little memory there is
 SPAN_BYTES: Final = 500  # of one span in a fit of many stages, at the most
 MEMORY_SHARE: Final = 0.5  # of the memory, for spans; the rest is for what is being read

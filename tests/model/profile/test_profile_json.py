@@ -115,6 +115,16 @@ def test_second_round_trip_changes_nothing_and_neither_does_the_digest(profile: 
     assert again.digest == profile.digest
 
 
+def test_the_digest_is_the_same_whatever_the_width_of_numbers(profile: Profile) -> None:
+    stages = tuple(
+        stage if stage.asked is None else replace(stage, asked=stage.asked.astype(np.int16))
+        for stage in profile.stages
+    )
+    assert stages[1].asked is not None
+    assert stages[1].asked.dtype == np.int16
+    assert replace(profile, stages=stages).digest == profile.digest
+
+
 def test_the_digest_differs_between_profiles(profile: Profile, document: dict[str, Any]) -> None:
     document["stages"][1]["calls_ms"][0][0] += 0.001
     assert profile_from_json(json.dumps(document)).digest != profile.digest

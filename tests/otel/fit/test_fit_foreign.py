@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,14 +14,22 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
+from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
+from kwiken.otel.fit.calls import StageCalls, longest_path
 from kwiken.otel.fit.calls.repeated_calls import turns
 from kwiken.otel.fit.calls.stage_order import acyclic, closure, order_in_time, reduction
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
 from tests.support.otel.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
+
+
+class Node(NamedTuple):
+    name: str
+    after: tuple[str, ...]
+
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
@@ -444,6 +453,30 @@ def test_a_large_comparison_looks_at_part_of_the_requests(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(found.before, [[False, True], [False, False]])
     np.testing.assert_array_equal(found.together, np.full((2, 2), 1000))
     np.testing.assert_allclose(found.start, start.mean(axis=0))
+
+
+def test_the_longest_path_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kwiken.otel.fit.calls import call_matrices
+
+    rng = np.random.default_rng(2)
+    shapes = {"a": 1, "b": 3, "c": 1}
+    calls = {name: rng.exponential(5.0, (100, width)) for name, width in shapes.items()}
+    calls["b"][rng.random((100, 3)) < 0.5] = np.nan
+    known = rng.exponential(5.0, 100)  # of a stage whose copies made it shorter than its calls
+    stages = {
+        name: StageCalls(
+            name=name,
+            match=SpanMatch(service=name, operation=name),
+            calls_ms=times,
+            censored=np.zeros(times.shape, np.bool_),
+            seen_ms=known if name == "c" else None,
+        )
+        for name, times in calls.items()
+    }
+    nodes = [Node("own", ()), Node("a", ("own",)), Node("b", ("own",)), Node("c", ("a", "b"))]
+    monkeypatch.setattr(call_matrices, "REQUESTS_AT_ONCE", 7)
+    both = np.maximum(calls["a"][:, 0], np.nan_to_num(calls["b"]).max(axis=1))
+    np.testing.assert_array_equal(longest_path(nodes, stages, 100), both + known)
 
 
 def test_the_social_network_is_read_as_a_reader_would() -> None:

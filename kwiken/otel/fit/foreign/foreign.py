@@ -53,6 +53,9 @@ def fit_foreign(
     calls = requests.calls or find_service_calls(forest, rows)
     # The forest of calls is shared by all kinds of requests; what is set aside counts for this kind.
     calls = replace(calls, forest=replace(calls.forest, counts=forest.counts))
+    # Walks over all calls, which take memory: before the calls of the stages are held beside them.
+    times = service_times(forest, calls, rows)
+    instances = find_instances(forest, calls, rows)
     below = seen_below(forest) if below is None else below
     graph = None
     if not spans:
@@ -78,8 +81,6 @@ def fit_foreign(
         stages=[replace(stage, name=name) for stage, name in zip(graph.stages, names, strict=True)],
         edges=graph.edges,
     )
-    times = service_times(forest, calls, rows)
-    instances = find_instances(forest, calls, rows)
     return replace(
         profile,
         stages=profile.stages if spans else instances.counted(profile.stages),
