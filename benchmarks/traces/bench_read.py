@@ -375,7 +375,8 @@ def large(folder: Path, files: int, lines: int, rounds: int) -> list[Row]:
     name = f"{size / 1e9:.2f} GB, {spans:,} spans"
     runs = [(command(folder, 2), command(folder, 1)) for _ in range(rounds)]
     assert len({digest for pair in runs for _, _, digest in pair}) == 1
-    walls, costs = ([(two[i], one[i]) for two, one in runs] for i in (0, 1))
+    walls = [(two[0], one[0]) for two, one in runs]
+    costs = [(two[1], one[1]) for two, one in runs]
     return [
         Row(
             name=f"peak memory of a process that fits {name}",
