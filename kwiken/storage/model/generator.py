@@ -1,7 +1,8 @@
 """Generator: I/Os drawn from a model in virtual time, as a walk over states or by exact shares of threads.
 
-The streams walk on their own; an I/O that is joined to the one before it in its stream follows it directly in
-the whole trace. Runs of joined I/Os are laid in the order of a walk over the streams. Then starts are
+Each stream walks through all of its counted moves, so that a trace of as many I/Os as were trained on has the
+trained shares to the last I/O; an I/O that is joined to the one before it in its stream follows it directly
+in the whole trace. Runs of joined I/Os are laid in the order of a walk over the streams. Then starts are
 resolved: a sequential I/O begins where the one before it ended, a reuse where an earlier I/O of its state
 began, and others are spread evenly over their state.
 """
@@ -15,7 +16,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.storage.model.chain import StateChain, chain_of
+from kwiken.storage.model.chain import Moves, closed_walk, moves_of
 from kwiken.storage.model.document import StorageModel, VolumeModel
 from kwiken.storage.model.gap_laws import draw_gaps
 from kwiken.storage.model.reuse import draw_lags, matched, place_in_group, resolve, spread_apart
@@ -62,17 +63,16 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing |
     if ios > MAX_GENERATED:
         raise InputError(f"{ios} I/Os are more than {MAX_GENERATED}, the most of one call", where="generate")
     trees = [tree_of(volume) for volume in model.volumes]
-    chains = [chain_of(stream, trees[stream.volume]) for stream in model.streams]
-    stream, leaf, number, far = _walked(model, chains, ios, rng)
+    stream, leaf, number = (column[:ios] for column in _walked(model, trees, ios, rng))
     if asked.threads:
         order = thread_order(stream, leaf, number)
-        stream, leaf, number, far = stream[order], leaf[order], number[order], far[order]
+        stream, leaf, number = stream[order], leaf[order], number[order]
     size = np.array([each.size for each in model.classes])[number]
     read = np.array([each.read for each in model.classes])[number]
     sequential = np.array([each.sequential for each in model.classes])[number]
     joined = np.array([each.joined for each in model.classes])[number]
     volume = np.array([each.volume for each in model.streams])[stream]
-    start = _starts(model, trees, _Laid(stream, volume, leaf, sequential & ~far, size), rng)
+    start = _starts(model, trees, _Laid(stream, volume, leaf, sequential, size), rng)
     gaps = draw_gaps(model.gaps, read, sequential, joined, rng, asked.family)
     gaps[0] = 0.0
     t_s = np.cumsum(gaps) * 1e-3 * asked.scale
@@ -104,52 +104,54 @@ class _Laid:
 
 
 def _walked(
-    model: StorageModel, chains: list[StateChain], ios: int, rng: np.random.Generator
-) -> tuple[Ints, Ints, Ints, Bools]:
-    """Stream, state and class of each I/O, and whether it begins far from the one before it."""
+    model: StorageModel, trees: list[StateTree], ios: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
+    """Stream, state and class of `ios` I/Os or more."""
     joins = np.array([each.joined for each in model.classes])
-    shares = np.array([sum(each.occupancy) for each in model.streams], dtype=np.float64)
-    shares /= shares.sum()
-    if len(chains) == 1:
-        return np.zeros(ios, dtype=np.int64), *chains[0].walk(ios, rng)
-    lengths = np.maximum(1, np.ceil(shares * ios * 1.02 + 8)).astype(np.int64)
-    walks = [chain.walk(int(length), rng) for chain, length in zip(chains, lengths, strict=True)]
+    trained = sum(sum(each.occupancy) for each in model.streams)
+    times = -(-ios // trained)
+    if times * trained > 2 * MAX_GENERATED:
+        raise InputError(f"{trained} I/Os of the model are too many to draw from", where="generate")
+    walks = [closed_walk(moves_of(stream, trees[stream.volume], times, rng), rng) for stream in model.streams]
+    begun = [~joins[walk.number] for walk in walks]
+    if len(walks) == 1:
+        return np.zeros(len(walks[0]), dtype=np.int64), walks[0].target, walks[0].number
     # A run is an I/O that is not joined to the one before, with those that are joined to it.
-    runs = [np.cumsum(~joins[number]) for _, number, _ in walks]
-    order = _order_of_runs(model, [int(run[-1]) for run in runs], rng)
-    position, columns = [], []
-    for stream, (walk, run) in enumerate(zip(walks, runs, strict=True)):
-        at = np.flatnonzero(order == stream)
-        kept = (run >= 1) & (run <= len(at))
-        position.append(at[run[kept] - 1])
-        columns.append((np.full(int(kept.sum()), stream), *(column[kept] for column in walk)))
-    laid = np.argsort(np.concatenate(position), kind="stable")[:ios]
-    streams, leaves, numbers, far = (np.concatenate(parts)[laid] for parts in zip(*columns, strict=True))
-    return streams, leaves, numbers, far
+    turns = [np.roll(np.arange(len(own)), -int(own.argmax())) for own in begun]
+    walks = [walk.taken(turn) for walk, turn in zip(walks, turns, strict=True)]
+    runs = [np.cumsum(own[turn]) for own, turn in zip(begun, turns, strict=True)]
+    order = _order_of_runs(model, np.array([max(int(run[-1]), 1) for run in runs]), times, rng)
+    position = [np.flatnonzero(order == stream)[np.maximum(run - 1, 0)] for stream, run in enumerate(runs)]
+    laid = np.argsort(np.concatenate(position), kind="stable")
+    return (
+        np.repeat(np.arange(len(walks)), [len(walk) for walk in walks])[laid],
+        np.concatenate([walk.target for walk in walks])[laid],
+        np.concatenate([walk.number for walk in walks])[laid],
+    )
 
 
-def _order_of_runs(model: StorageModel, runs: list[int], rng: np.random.Generator) -> Ints:
-    """Stream of each run, by a walk over streams in which no stream follows itself."""
-    count = len(runs)
-    if not model.order:
-        return np.repeat(np.arange(count), runs)
-    moves = np.zeros((count, count))
-    for source, target, seen in model.order:
-        moves[source, target] += seen
-    begun = moves.sum(axis=1)
-    begun = np.where(begun > 0, begun, 1e-9)
-    chances = np.cumsum(moves / begun[:, None], axis=1)
-    total = int(sum(runs))
-    walkers = int(min(4096, max(1, round(total**0.5))))
-    steps = -(-total // walkers)
-    share = np.cumsum(begun) / begun.sum()
-    state = np.searchsorted(share, (np.arange(walkers) + rng.random(walkers)) / walkers * (1 - 1e-12))
-    found = np.empty((walkers, steps), dtype=np.int64)
-    for step in range(steps):
-        coin = rng.random(walkers) * chances[state, -1]
-        state = np.minimum((chances[state] <= coin[:, None]).sum(axis=1), count - 1)
-        found[:, step] = state
-    return found.ravel()
+def _order_of_runs(model: StorageModel, runs: Ints, times: int, rng: np.random.Generator) -> Ints:
+    """Stream of each run, by a closed walk over streams in which no stream follows itself.
+
+    The first I/O of a trace may be of the stream of its last one, which is a run more than there are moves.
+
+    Args:
+        runs: (s,) number of runs of each stream.
+    """
+    rows = np.array(model.order, dtype=np.int64).reshape(-1, 3)
+    if sum(row[2] for row in model.order) * times > 2 * MAX_GENERATED:
+        raise InputError("order: counts are higher than those of I/Os", where="model")
+    source, target = np.repeat(rows[:, :2], rows[:, 2] * times, axis=0).T
+    moves = Moves(source, target, source, target, np.zeros(len(source), dtype=np.int64))
+    order = closed_walk(moves, rng).target if len(moves) else np.arange(len(runs))
+    missing = runs - np.bincount(order, minlength=len(runs))
+    if ((missing > 0) & ~np.isin(np.arange(len(runs)), order)).any():
+        raise InputError("order: names no moves of a stream that has I/Os", where="model")
+    repeats = np.ones(len(order), dtype=np.int64)
+    for stream in np.flatnonzero(missing > 0).tolist():
+        at = rng.permutation(np.flatnonzero(order == stream))
+        np.add.at(repeats, at[np.arange(missing[stream]) % len(at)], 1)
+    return np.repeat(order, repeats)
 
 
 def _starts(model: StorageModel, trees: list[StateTree], laid: _Laid, rng: np.random.Generator) -> Ints:

@@ -92,9 +92,12 @@ def draw_lags(laws: list[ReuseLaw], leaf: Ints, place: Ints, rng: np.random.Gene
         if law.leaf < len(number):
             number[law.leaf] = each
     law_of = number[leaf]
-    coins = rng.random(len(leaf))
+    coins = np.empty(len(leaf))
     for each, law in enumerate(laws):
-        chosen = np.flatnonzero((law_of == each) & (coins < law.share))
+        members = np.flatnonzero(law_of == each)
+        # Spread evenly over the I/Os of a law, so that the share of reuses hardly varies with the seed.
+        coins[members] = (rng.permutation(len(members)) + rng.random(len(members))) / max(len(members), 1)
+        chosen = members[coins[members] < law.share]
         logs = np.log(np.maximum(law.lags, 1.0))
         levels = np.linspace(0, law.share, len(logs))
         lags[chosen] = np.maximum(np.rint(np.exp(np.interp(coins[chosen], levels, logs))), 1).astype(np.int64)
