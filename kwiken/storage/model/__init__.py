@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from kwiken.storage.model.baselines import BASELINES as BASELINES, fio_random as fio_random
 from kwiken.storage.model.comparison import (
+    MEASURES as MEASURES,
     JudgedFeature as JudgedFeature,
+    Nearness as Nearness,
+    NearnessVerdict as NearnessVerdict,
     StorageJudgement as StorageJudgement,
     judge as judge,
+    nearest as nearest,
 )
 from kwiken.storage.model.document import (
     StorageModel as StorageModel,

@@ -9,7 +9,7 @@ and the distance that two parts of as many I/Os have by chance, which no way to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,13 @@ from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
 RUNS: Final = 32  # drawn traces whose mean is judged
 SHUFFLES: Final = 500  # of the I/Os of a trace, after which it is cut in two
 BY_CHANCE: Final = 0.95  # quantile of the distance of two parts over those
+BEYOND: Final = 3.0  # standard errors over seeds, above which a difference of distances is no chance
+MEASURES: Final = (
+    "mean of drawn traces, features with a bound",
+    "one drawn trace, features with a bound",
+    "mean of drawn traces, gaps and staying too",
+    "one drawn trace, gaps and staying too",
+)
 CACHES: Final = (0.01, 0.05, 0.20)  # sizes of LRU caches, as shares of the touched blocks
 
 
@@ -98,6 +105,42 @@ class JudgedFeature:
 
 
 @dataclass(frozen=True)
+class Nearness:
+    """Distance of generators from the judged part: mean of error over bound, where lower is nearer.
+
+    Attributes:
+        measure: what the distance is of, one of `MEASURES`.
+        distances: distance of the model first and then of each baseline.
+        uncertainty: standard error of each distance over seeds of the generators.
+    """
+
+    measure: str
+    distances: tuple[float, ...]
+    uncertainty: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class NearnessVerdict:
+    """The generator that is nearest over all cuts, as far as seeds of the generators can tell.
+
+    Attributes:
+        measure: what distances are of, one of `MEASURES`.
+        rival: place among the baselines of the nearest one, over all cuts.
+        difference: mean over cuts of the rival's distance less the model's; above 0 the model is nearer.
+        chance: `BEYOND` standard errors of that difference.
+        nearer_cuts: number of cuts in which the model is nearer by more than chance.
+        farther_cuts: number of cuts in which the rival is nearer by more than chance.
+    """
+
+    measure: str
+    rival: int
+    difference: float
+    chance: float
+    nearer_cuts: int
+    farther_cuts: int
+
+
+@dataclass(frozen=True)
 class StorageJudgement:
     """Judgement on one part of a trace.
 
@@ -107,7 +150,7 @@ class StorageJudgement:
         judged_ios: number of I/Os that were judged on.
         states: number of states of the model.
         features: features, each with its error.
-        nearness: mean of error over bound, of the model first and then of each baseline; lower is nearer.
+        nearness: distance of the model and of each baseline by each of `MEASURES`.
     """
 
     part: str
@@ -115,7 +158,7 @@ class StorageJudgement:
     judged_ios: int
     states: int
     features: tuple[JudgedFeature, ...]
-    nearness: tuple[float, ...]
+    nearness: tuple[Nearness, ...]
 
 
 def judge(trace: BlockTrace, model: StorageModel, rng: np.random.Generator) -> list[StorageJudgement]:
@@ -208,14 +251,83 @@ def _judged(
     chance = _Chance(0 if trained is None else len(trained), len(held), rng)
     features = tuple(_compared(right, before, [drawn, *rivals], chance))
     return StorageJudgement(
-        part, 0 if trained is None else len(trained), len(held), model.states, features, _nearness(features)
+        part,
+        0 if trained is None else len(trained),
+        len(held),
+        model.states,
+        features,
+        tuple(_nearness(right, [drawn, *rivals])),
     )
 
 
-def _nearness(features: tuple[JudgedFeature, ...]) -> tuple[float, ...]:
-    """Mean of error over bound, of the model first and then of each other."""
-    ratios = [[error / each.bound for error in (each.error, *each.others)] for each in features if each.bound]
-    return tuple(np.mean(ratios, axis=0).tolist())
+def nearest(found: list[StorageJudgement]) -> list[NearnessVerdict]:
+    """Which generator is nearest over some cuts, by each measure."""
+    verdicts = []
+    for number, measure in enumerate(MEASURES):
+        distances = np.array([cut.nearness[number].distances for cut in found])
+        errors = np.array([cut.nearness[number].uncertainty for cut in found])
+        rival = int(distances[:, 1:].mean(axis=0).argmin())
+        difference = distances[:, 1 + rival] - distances[:, 0]
+        chance = BEYOND * np.hypot(errors[:, 0], errors[:, 1 + rival])
+        verdicts.append(
+            NearnessVerdict(
+                measure,
+                rival,
+                float(difference.mean()),
+                float(np.sqrt((chance**2).sum()) / len(found)),
+                int((difference > chance).sum()),
+                int((-difference > chance).sum()),
+            )
+        )
+    return verdicts
+
+
+def _nearness(right: TraceFeatures, drawn: list[list[TraceFeatures]]) -> list[Nearness]:
+    """Distances of the runs of each generator by each measure."""
+    found = np.array([_distances_of(right, runs) for runs in drawn])
+    return [
+        Nearness(measure, tuple(found[:, number, 0].tolist()), tuple(found[:, number, 1].tolist()))
+        for number, measure in enumerate(MEASURES)
+    ]
+
+
+def _distances_of(right: TraceFeatures, runs: list[TraceFeatures]) -> Floats:
+    """(m, 2) distance of some drawn traces by each measure, and its standard error."""
+    count = len(runs)
+    gaps = np.array([ks_distance(right.gaps_ms, each.gaps_ms) for each in runs]) / GAPS_YARD
+    columns = [
+        (np.array([getattr(each, field) for each in runs]), getattr(right, field), limit / 100)
+        for _, field, limit in SHARES
+    ]
+    ordered = []
+    for name, pick, scale, limit in _scalars():
+        wanted = float(pick(right))
+        values = np.array([[float(pick(each))] for each in runs])
+        if limit is None:
+            ordered.append((values, wanted, ORDER_YARDS[name] or YARD_SHARE * max(abs(wanted), 1e-300)))
+        else:
+            columns.append((values, wanted, limit / scale))
+
+    def ratios(parts: Sequence[tuple[Floats, Floats | float, float]], weights: Floats) -> Floats:
+        """(k, f) error over yardstick of each feature in the weighted means of the runs."""
+        return np.stack(
+            [np.abs(weights @ values - wanted).max(axis=1) / yard for values, wanted, yard in parts], axis=1
+        )
+
+    def each_way(weights: Floats) -> tuple[Floats, Floats]:
+        bounded = ratios(columns, weights)
+        with_order = np.hstack((bounded, ratios(ordered, weights), (weights @ gaps)[:, None]))
+        return bounded.mean(axis=1), with_order.mean(axis=1)
+
+    whole = each_way(np.full((1, count), 1 / count))
+    single = each_way(np.eye(count))
+    # The mean of the traces has one distance only: its error is that of the jackknife (Tukey 1958).
+    without = each_way((1 - np.eye(count)) / (count - 1)) if count > 1 else whole
+    found = []
+    for mean, own, left in zip(whole, single, without, strict=True):
+        found.append((float(mean[0]), float(((left - left.mean()) ** 2).sum() * (count - 1) / count) ** 0.5))
+        found.append((float(own.mean()), float(own.std(ddof=1)) / count**0.5 if count > 1 else 0.0))
+    return np.array(found)
 
 
 def _nearest_setting(
@@ -231,8 +343,7 @@ def _nearest_setting(
     if len(settings) == 1:
         return settings[0]
     drawn = [[features_of(baseline(name, each, known, len(known), rng), whole, model)] for each in settings]
-    errors = _nearness(tuple(_compared(fitted, None, drawn, _Chance(0, len(known), rng))))
-    return settings[int(np.argmin(errors))]
+    return settings[int(np.argmin(_nearness(fitted, drawn)[0].distances))]
 
 
 SHARES: Final = (  # features that are many shares: name, field, largest error of one of them
@@ -241,6 +352,15 @@ SHARES: Final = (  # features that are many shares: name, field, largest error o
     ("largest difference of a state of the model, points", "states", 1.0),
     ("largest difference of a size, points", "sizes", 1.0),
 )
+# Yardsticks of features without a bound, for the measures that count them: points as of the sequential share,
+# a part of the judged value, and a distance of Kolmogorov-Smirnov.
+ORDER_YARDS: Final[dict[str, float | None]] = {
+    "I/Os in the state of the one before on their volume, %": 0.02,
+    "mean gap, ms": None,
+    "coefficient of variation of gaps": None,
+}
+YARD_SHARE: Final = 0.05
+GAPS_YARD: Final = 0.05
 ORDERLESS: Final = ("read share, %", "sequential share, %")  # shares of I/Os, whatever their order
 
 

@@ -74,11 +74,16 @@ class ReuseLaw(_Struct, frozen=True, kw_only=True):
         leaf: state's index in its volume; -1 for all states without a law of their own.
         share: share of the I/Os whose block is touched again at all, once the state has a long past.
         lags: (q,) number of I/Os of the state at evenly spaced probabilities from 0 to `share`.
+        offsets: (q,) number of bytes from the start of the I/O that touched the block to the new start, at
+            evenly spaced probabilities; a log goes on in the block that its last entry ended in.
     """
 
     leaf: Annotated[int, msgspec.Meta(ge=-1, le=MAX_ROWS)]
     share: Annotated[float, msgspec.Meta(ge=0, le=1)]
     lags: Annotated[list[_Real], msgspec.Meta(min_length=2, max_length=10_000)]
+    offsets: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]], msgspec.Meta(max_length=10_000)
+    ] = []
 
 
 class VolumeModel(_Struct, frozen=True, kw_only=True):

@@ -106,22 +106,48 @@ class _Laid:
 def _walked(
     model: StorageModel, trees: list[StateTree], ios: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Stream, state and class of `ios` I/Os or more."""
-    joins = np.array([each.joined for each in model.classes])
+    """Stream, state and class of `ios` I/Os or more: whole laps of the trained trace, then a part of one."""
     trained = sum(sum(each.occupancy) for each in model.streams)
-    times = -(-ios // trained)
-    if times * trained > 2 * MAX_GENERATED:
+    if trained > MAX_GENERATED:
         raise InputError(f"{trained} I/Os of the model are too many to draw from", where="generate")
-    walks = [closed_walk(moves_of(stream, trees[stream.volume], times, rng), rng) for stream in model.streams]
-    begun = [~joins[walk.number] for walk in walks]
+    whole, rest = divmod(ios, trained)
+    ends = np.full(len(model.streams), -1)
+    laps = []
+    for times in (whole, int(rest > 0)):
+        if times:
+            walks = [
+                closed_walk(moves_of(stream, trees[stream.volume], times, rng), rng)
+                for stream in model.streams
+            ]
+            laps.append(_lap(model, walks, ends, times, rng))
+            ends = np.array([walk.source[0] for walk in walks])
+    stream, leaf, number = (np.concatenate(parts) for parts in zip(*laps, strict=True))
+    return stream, leaf, number
+
+
+def _lap(
+    model: StorageModel, walks: list[Moves], ends: Ints, times: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
+    """Stream, state and class of all I/Os of closed walks of the streams.
+
+    Args:
+        ends: (s,) state in which the lap before ended on each stream, where this one begins if it can; -1 for
+            none.
+    """
+    joins = np.array([each.joined for each in model.classes])
+    runs = []
+    for stream, end in enumerate(ends.tolist()):
+        walk = walks[stream]
+        # A run is an I/O that is not joined to the one before, with those that are joined to it.
+        begins = ~joins[walk.number] if len(walks) > 1 else np.ones(len(walk), dtype=bool)
+        fits = begins & (walk.source == end)
+        turn = np.roll(np.arange(len(walk)), -int((fits if fits.any() else begins).argmax()))
+        walks[stream] = walk.taken(turn)
+        runs.append(np.maximum(np.cumsum(begins[turn]), 1))
     if len(walks) == 1:
         return np.zeros(len(walks[0]), dtype=np.int64), walks[0].target, walks[0].number
-    # A run is an I/O that is not joined to the one before, with those that are joined to it.
-    turns = [np.roll(np.arange(len(own)), -int(own.argmax())) for own in begun]
-    walks = [walk.taken(turn) for walk, turn in zip(walks, turns, strict=True)]
-    runs = [np.cumsum(own[turn]) for own, turn in zip(begun, turns, strict=True)]
-    order = _order_of_runs(model, np.array([max(int(run[-1]), 1) for run in runs]), times, rng)
-    position = [np.flatnonzero(order == stream)[np.maximum(run - 1, 0)] for stream, run in enumerate(runs)]
+    order = _order_of_runs(model, np.array([run[-1] for run in runs]), times, rng)
+    position = [np.flatnonzero(order == stream)[run - 1] for stream, run in enumerate(runs)]
     laid = np.argsort(np.concatenate(position), kind="stable")
     return (
         np.repeat(np.arange(len(walks)), [len(walk) for walk in walks])[laid],
@@ -166,15 +192,18 @@ def _starts(model: StorageModel, trees: list[StateTree], laid: _Laid, rng: np.ra
     follows = laid.sequential & (before >= 0)
     parent[follows], offset[follows] = before[follows], laid.size[before[follows]]
     again = np.flatnonzero(~follows)
-    lags = np.zeros(len(again), dtype=np.int64)
+    lags, moved = np.zeros(len(again), dtype=np.int64), np.zeros(len(again), dtype=np.int64)
     for number, volume in enumerate(model.volumes):
         chosen = laid.volume[again] == number
-        lags[chosen] = draw_lags(volume.reuse, laid.leaf[again][chosen], place[again][chosen], rng)
-    again, lags = again[lags > 0], lags[lags > 0]
+        lags[chosen], moved[chosen] = draw_lags(
+            volume.reuse, laid.leaf[again][chosen], place[again][chosen], rng
+        )
+    again, lags, moved = again[lags > 0], lags[lags > 0], moved[lags > 0]
     lags = matched(state[again], place[again], lags)
     by_state = np.argsort(state, kind="stable")
     begins = np.searchsorted(state[by_state], np.arange(first[-1] + 1))
     parent[again] = by_state[begins[state[again]] + place[again] - lags]
+    offset[again] = moved
     roots = parent == np.arange(count)
     base = np.zeros(count, dtype=np.int64)
     edges = np.concatenate([tree.edges[:-1] for tree in trees])
@@ -191,7 +220,7 @@ def _wrapped(model: StorageModel, laid: _Laid, start: Ints) -> Ints:
     high = np.array([each.high for each in model.volumes])[laid.volume]
     align = np.array([each.align for each in model.volumes])[laid.volume]
     room = np.maximum((high - low) // align * align, align)
-    over = start + laid.size > high
+    over = (start + laid.size > high) | (start < low)
     wrapped = low // align * align + (start - low // align * align) % room
     fits = np.maximum((high - laid.size) // align * align, 0)
     return np.where(over, np.minimum(wrapped, fits), start)

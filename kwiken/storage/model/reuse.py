@@ -40,7 +40,7 @@ def place_in_group(group: Ints) -> Ints:
     return place
 
 
-def reuse_laws(leaf: Ints, lags: Ints, again: Bools) -> list[ReuseLaw]:
+def reuse_laws(leaf: Ints, lags: Ints, again: Bools, offset: Ints) -> list[ReuseLaw]:
     """Laws of a volume's lags: first of all states with few, then of each with `MIN_LAGS` or more.
 
     An I/O whose block was not touched before tells that its lag is longer than the past of its state: laws
@@ -50,21 +50,22 @@ def reuse_laws(leaf: Ints, lags: Ints, again: Bools) -> list[ReuseLaw]:
         leaf: (n,) state of each I/O that is not sequential.
         lags: (n,) number of I/Os of the state since the block was touched, or in all of its past.
         again: (n,) whether the block was touched before.
+        offset: (n,) number of bytes from the start of the I/O that touched the block to the I/O's start.
     """
     if not again.any():
         return []
     many = np.bincount(leaf[again], minlength=int(leaf.max()) + 1) >= MIN_LAGS
     few = ~many[leaf]
-    laws = [_law(-1, lags[few], again[few])]
+    laws = [_law(-1, lags[few], again[few], offset[few])]
     order = np.argsort(leaf, kind="stable")
     begins = np.searchsorted(leaf[order], np.arange(len(many) + 1))
     for number in np.flatnonzero(many).tolist():
         members = order[begins[number] : begins[number + 1]]
-        laws.append(_law(number, lags[members], again[members]))
+        laws.append(_law(number, lags[members], again[members], offset[members]))
     return laws
 
 
-def _law(leaf: int, lags: Ints, again: Bools) -> ReuseLaw:
+def _law(leaf: int, lags: Ints, again: Bools, offset: Ints) -> ReuseLaw:
     seen, counts = np.unique(lags[again], return_counts=True)
     if not len(seen):
         return ReuseLaw(leaf=leaf, share=0.0, lags=[1.0, 1.0])
@@ -73,20 +74,30 @@ def _law(leaf: int, lags: Ints, again: Bools) -> ReuseLaw:
     share = float(reached[-1])
     levels = np.linspace(0, share, LAG_QUANTILES)
     place = np.minimum(np.searchsorted(reached, levels * (1 - 1e-12), side="left"), len(seen) - 1)
-    return ReuseLaw(leaf=leaf, share=min(share, 1.0), lags=seen[place].astype(float).tolist())
+    levels = np.linspace(0, 1, LAG_QUANTILES)
+    return ReuseLaw(
+        leaf=leaf,
+        share=min(share, 1.0),
+        lags=seen[place].astype(float).tolist(),
+        # Starts that occurred, none between them: a start is a multiple of the volume's alignment.
+        offsets=np.quantile(offset[again], levels, method="inverted_cdf").astype(int).tolist(),
+    )
 
 
-def draw_lags(laws: list[ReuseLaw], leaf: Ints, place: Ints, rng: np.random.Generator) -> Ints:
-    """(n,) number of I/Os of the state since each block was touched; 0 for a block that was not.
+def draw_lags(laws: list[ReuseLaw], leaf: Ints, place: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Number of I/Os of the state since each block was touched, 0 for a block that was not; and offsets.
 
     Args:
         laws: laws of the volume, first that of all states without their own.
         leaf: (n,) state of each I/O.
         place: (n,) number of earlier I/Os of its state.
+
+    Returns:
+        (n,) number of I/Os, and (n,) number of bytes from the earlier start to the new one.
     """
-    lags = np.zeros(len(leaf), dtype=np.int64)
+    lags, offsets = np.zeros(len(leaf), dtype=np.int64), np.zeros(len(leaf), dtype=np.int64)
     if not laws:
-        return lags
+        return lags, offsets
     number = np.zeros(int(leaf.max(initial=0)) + 1, dtype=np.int64)
     for each, law in enumerate(laws[1:], start=1):
         if law.leaf < len(number):
@@ -101,7 +112,17 @@ def draw_lags(laws: list[ReuseLaw], leaf: Ints, place: Ints, rng: np.random.Gene
         logs = np.log(np.maximum(law.lags, 1.0))
         levels = np.linspace(0, law.share, len(logs))
         lags[chosen] = np.maximum(np.rint(np.exp(np.interp(coins[chosen], levels, logs))), 1).astype(np.int64)
-    return np.where(lags <= place, lags, 0)
+        if law.offsets:
+            offsets[chosen] = np.array(law.offsets)[_evenly(len(chosen), len(law.offsets), rng)]
+    return np.where(lags <= place, lags, 0), offsets
+
+
+def _evenly(count: int, kinds: int, rng: np.random.Generator) -> Ints:
+    """(n,) kinds from 0 on, each as often as the others to within one, in random order."""
+    found: Ints = rng.permutation(
+        ((np.arange(count) + rng.random()) * kinds / max(count, 1)).astype(np.int64)
+    )
+    return np.minimum(found, kinds - 1)
 
 
 def matched(group: Ints, place: Ints, lags: Ints) -> Ints:

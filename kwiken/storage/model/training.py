@@ -70,7 +70,9 @@ def train(
         ),
         classes=classes,
         volumes=[
-            _volume(trace, volume, tree, leaf, reuse, place, place - place[last])
+            _volume(
+                trace, volume, tree, leaf, reuse, place, place - place[last], trace.start - trace.start[last]
+            )
             for volume, tree in enumerate(trees)
         ],
         streams=[
@@ -131,7 +133,14 @@ def _classes(trace: BlockTrace, joined: Bools) -> tuple[list[IOClass], Ints]:
 
 
 def _volume(
-    trace: BlockTrace, volume: int, tree: StateTree, leaf: Ints, reuse: Bools, place: Ints, lag: Ints
+    trace: BlockTrace,
+    volume: int,
+    tree: StateTree,
+    leaf: Ints,
+    reuse: Bools,
+    place: Ints,
+    lag: Ints,
+    offset: Ints,
 ) -> VolumeModel:
     chosen = trace.volume == volume
     apart = chosen & ~trace.sequential
@@ -142,7 +151,7 @@ def _volume(
         align=_alignment(trace.start[chosen]),
         levels=tree.level.tolist(),
         indices=tree.index.tolist(),
-        reuse=reuse_laws(leaf[apart], np.where(reuse, lag, place)[apart], reuse[apart]),
+        reuse=reuse_laws(leaf[apart], np.where(reuse, lag, place)[apart], reuse[apart], offset[apart]),
     )
 
 

@@ -155,8 +155,8 @@ def test_real_traces_are_nearer_than_fio(tmp_path: Path, name: str) -> None:
         if feature["bound"] is not None and "quarter" not in feature["name"]:
             assert feature["error"] <= feature["bound"], feature
     for part in (*slices, later):
-        without_places = part["nearness"][1:-1]
-        assert part["nearness"][0] < min(without_places) / 2
+        distances = part["nearness"][0]["distances"]
+        assert distances[0] < min(distances[1:-1]) / 2
         for feature in part["features"]:
             if feature["bound"] is not None and feature["error"] > feature["bound"]:
                 # What no model of the trained part can be nearer to, and the model's own error.

@@ -117,7 +117,7 @@ def test_a_trace_that_was_trained_on_is_judged_by_slices_and_by_time(judged: lis
     assert later.judged_ios == 2000
     for each in judged:
         assert each.trained_ios + each.judged_ios == 4000
-        assert each.nearness[0] < min(each.nearness[1:])
+        assert each.nearness[0].distances[0] < min(each.nearness[0].distances[1:])
 
 
 def test_chance_tells_how_far_parts_of_shuffled_ios_are_apart(judged: list[StorageJudgement]) -> None:

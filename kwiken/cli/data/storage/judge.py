@@ -11,7 +11,7 @@ from kwiken.cli.data.storage.models import load_model, load_trace
 from kwiken.cli.shared import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.storage.model import JudgedFeature, StorageJudgement
+    from kwiken.storage.model import JudgedFeature, NearnessVerdict, StorageJudgement
 
 
 @click.command(short_help="Judge a model on what it was not trained on.")
@@ -40,6 +40,8 @@ def command(*, trace: str, model: str, seed: int, as_json: bool) -> None:
     first, *others = found
     _show(first)
     if not others:
+        say("")
+        _show_nearness([first])
         return
     say("")
     _show_cuts([first, *others[:-1]])
@@ -91,15 +93,13 @@ def _show(found: StorageJudgement) -> None:
                 (each.name, *(f"{error:.3g}" for error in (each.error, *each.others)))
                 for each in found.features
             ),
-            ("mean of error over bound", *(f"{value:.2f}" for value in found.nearness)),
+            ("mean of error over bound", *(f"{value:.2f}" for value in found.nearness[0].distances)),
         ],
     )
 
 
 def _show_cuts(found: list[StorageJudgement]) -> None:
     """Print errors with slices at each phase: whether a bound holds is not to hang on where slices begin."""
-    from kwiken.storage.model import BASELINES
-
     rows = []
     for each in zip(*(cut.features for cut in found), strict=True):
         bound = each[0].bound
@@ -127,13 +127,41 @@ def _show_cuts(found: list[StorageJudgement]) -> None:
         rows,
     )
     say("")
-    print_table(
-        "mean of error over bound, lower is nearer",
-        ("generator", *(f"cut {number}" for number in range(1, len(found) + 1))),
-        [
-            (name, *(f"{value:.2f}" for value in values))
-            for name, *values in zip(("kwiken", *BASELINES), *(cut.nearness for cut in found), strict=True)
-        ],
+    _show_nearness(found)
+
+
+def _show_nearness(found: list[StorageJudgement]) -> None:
+    """Print distances of all generators by each measure, and which one is nearest beyond chance."""
+    from kwiken.storage.model import BASELINES, MEASURES, nearest
+
+    for at, measure in enumerate(MEASURES):
+        columns = [
+            zip(cut.nearness[at].distances, cut.nearness[at].uncertainty, strict=True) for cut in found
+        ]
+        print_table(
+            f"distance, lower is nearer, and its standard error over seeds: {measure}",
+            ("generator", *(f"cut {number}" for number in range(1, len(found) + 1))),
+            [
+                (name, *(f"{distance:.3f} ± {error:.3f}" for distance, error in own))
+                for name, *own in zip(("kwiken", *BASELINES), *columns, strict=True)
+            ],
+        )
+        say("")
+    for each in nearest(found):
+        say(_words_of(each, tuple(BASELINES)[each.rival], len(found)))
+
+
+def _words_of(each: NearnessVerdict, rival: str, cuts: int) -> str:
+    """Verdict in words: a difference within chance is a tie."""
+    if abs(each.difference) <= each.chance:
+        found = f"a tie of kwiken and {rival}"
+    else:
+        found = "kwiken is nearest" if each.difference > 0 else f"{rival} is nearer than kwiken"
+    words = "nearer" if each.difference > 0 else "farther"
+    return (
+        f"nearest ({each.measure}): {found}; kwiken is {abs(each.difference):.3f} {words} than {rival} over "
+        f"{cuts} cut{'s' * (cuts > 1)}, chance of seeds {each.chance:.3f}; beyond chance nearer in "
+        f"{each.nearer_cuts}, farther in {each.farther_cuts}"
     )
 
 

@@ -31,7 +31,7 @@ from kwiken.lab.reproduction.rows import (
 )
 from kwiken.storage.consolidation import MoveRules
 
-FIRST_SEED: Final = 5200  # of the reported runs; tried out: below 10; 5000 and 5100 on ran before corrections
+FIRST_SEED: Final = 5300  # of the reported runs; tried out: below 10; 5000 to 5200 on ran before corrections
 Values = dict[str, float]
 INTERVALS_MIN: Final = (10, 30, 60, 120)
 PERFORMANCE: Final = (100, 95, 90, 80)

@@ -40,7 +40,7 @@ from kwiken.lab.reproduction.rows import (
     verdict_row,
 )
 
-FIRST_SEED: Final = 6100  # of the reported runs; 6000 and on ran before ranges were split more finely
+FIRST_SEED: Final = 6200  # of the reported runs; 6000 and 6100 on ran before the generator changed
 Values = dict[str, float]
 WORLD: Final = (
     "traces are drawn from the published shares, devices are simulated; constants and seeds were fixed "
