@@ -50,6 +50,7 @@ def test_a_judgement_names_what_holds(files: Path) -> None:
     assert "4 of 4" in result.stdout
     assert "holds" in result.stdout
     assert "fio random" in result.stdout
+    assert result.stdout.count("nearest (") == 4
 
 
 def test_a_replay_leaves_no_file(files: Path) -> None:

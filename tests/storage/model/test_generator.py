@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.model import IODrawing, StorageJudgement, generate, judge, stride_order, train
+from kwiken.storage.model import IODrawing, StorageJudgement, generate, judge, nearest, stride_order, train
 from kwiken.storage.model.gap_laws import draw_family
 from kwiken.storage.model.reuse import matched
 from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
@@ -152,3 +152,36 @@ def test_too_few_are_not_judged() -> None:
     trace = log_and_hot_zone(50)
     with pytest.raises(InputError, match="200 are needed"):
         judge(trace, train(trace), np.random.default_rng(1))
+
+
+def test_a_difference_within_the_errors_of_seeds_is_no_order(judged: list[StorageJudgement]) -> None:
+    *slices, _ = judged
+    for each in nearest(slices):
+        assert each.difference > each.chance > 0
+        assert each.nearer_cuts == 4
+        assert each.farther_cuts == 0
+    # The same traces, if the rival's distances were the model's own.
+    level = [
+        replace(
+            cut,
+            nearness=tuple(
+                replace(
+                    one,
+                    distances=(one.distances[0],) * len(one.distances),
+                    uncertainty=(one.uncertainty[0],) * len(one.uncertainty),
+                )
+                for one in cut.nearness
+            ),
+        )
+        for cut in slices
+    ]
+    for each in nearest(level):
+        assert abs(each.difference) <= each.chance
+        assert each.nearer_cuts == each.farther_cuts == 0
+
+
+def test_one_drawn_trace_is_no_nearer_than_the_mean_of_all(judged: list[StorageJudgement]) -> None:
+    for cut in judged:
+        mean, one, with_order, one_with_order = (np.array(each.distances) for each in cut.nearness)
+        assert (one >= mean - 1e-12).all()  # a distance is convex
+        assert (one_with_order >= with_order - 1e-12).all()
