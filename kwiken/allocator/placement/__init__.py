@@ -45,6 +45,7 @@ from kwiken.allocator.placement.request import (
     PlacementRequest as PlacementRequest,
     request_for as request_for,
 )
+from kwiken.allocator.placement.shared_trial import SharedNodesTrial as SharedNodesTrial
 from kwiken.allocator.placement.sizing import (
     Forecast as Forecast,
     SizedReplica as SizedReplica,

@@ -102,6 +102,11 @@ class NodeLedger:
         """
         return bool(np.all((self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)))
 
+    def bearable(self, node: int) -> list[float]:
+        """Sum of pressure that every resident of a node with a promise can bear, a share, by source."""
+        found: list[float] = self._bearable[:, node].tolist()
+        return found
+
     def take(self, draw: Draw, *, oversell: bool = False) -> None:
         """Draw from a node; the caller has checked that the node has room.
 

@@ -103,6 +103,14 @@ class PlacementRequest:
         return self.required * (1 - REL_ROUNDING)
 
     @cached_property
+    def least_sure(self) -> float:
+        """Performance below which no replicas meet the target as surely as asked, up to rounding, per second.
+
+        Sizes, classes and numbers of replicas add their deviations to that of all rates together.
+        """
+        return self.least * (1.0 + self.caution.headroom(self.base_deviation)) * (1 - REL_ROUNDING)
+
+    @cached_property
     def keeps_latency(self) -> bool:
         """Whether some replica keeps the latency of the target at any rate at all."""
         return math.isfinite(self.spare)

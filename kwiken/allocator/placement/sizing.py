@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from kwiken.allocator.placement.anti_affinity import AntiAffinity
 from kwiken.allocator.placement.node_ledger import Draw, NodeLedger
-from kwiken.allocator.placement.quality import worst_loss
+from kwiken.allocator.placement.quality import contention_on, node_scores, worst_loss
 from kwiken.allocator.placement.request import REL_ROUNDING, PlacementRequest
 from kwiken.base.arrays import Bools, Floats
-
-NO_NODE: Final = -1
 
 
 class SizedReplica(msgspec.Struct, frozen=True, eq=False):
@@ -52,6 +51,9 @@ class Forecast(msgspec.Struct, frozen=True, eq=False):
         return self.enough_nodes and self.performance >= self.needed * (1 - REL_ROUNDING)
 
 
+FAR: Final = 1e-6  # of performance, beyond all rounding of sums
+
+
 @dataclass(eq=False, slots=True)
 class _Sums:
     """Performance of the first replicas of a workload, before the efficiency of their number.
@@ -60,14 +62,17 @@ class _Sums:
         rates: performance by replica, work per second.
         by_size: sum of it by index of the size, work per second.
         by_class: sum of it by index of the node's class, work per second.
+        total: sum of it over all replicas, work per second.
     """
 
     rates: list[float] = field(default_factory=list)
     by_size: dict[int, float] = field(default_factory=dict)
     by_class: dict[int, float] = field(default_factory=dict)
+    total: float = 0.0
 
     def add(self, size: int, node_class: int, rate: float) -> None:
         self.rates.append(rate)
+        self.total += rate
         self.by_size[size] = self.by_size.get(size, 0.0) + rate
         self.by_class[node_class] = self.by_class.get(node_class, 0.0) + rate
 
@@ -170,6 +175,28 @@ class Sizing:
         self._left.clear()
         self._sums = _Sums()
 
+    def free(self, node: int) -> tuple[float, float]:
+        """Cores and GB of memory of a node that are not drawn."""
+        return float(self.ledger.free_cores[node]), float(self.ledger.free_memory_gb[node])
+
+    def takes(self, node: int, size: int) -> bool:
+        """Whether a node has room for one more replica."""
+        request = self.request
+        return self.ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
+
+    def next_on(self, node: int, largest: int | None) -> tuple[int, float]:
+        """Largest size of one more replica that a node takes, and its predicted performance there.
+
+        Args:
+            largest: index of the largest size to consider; None for all sizes.
+
+        Returns:
+            `NO_SIZE` and 0 where the node takes none; else the index of the size, and work per second.
+        """
+        contention = contention_on(self.request, self.ledger, np.array([node]))
+        score = node_scores(self.request, self.ledger, contention, largest)
+        return int(score.size[0]), float(score.quality[0])
+
     def has_room(self, place: int, size: int) -> bool:
         """Whether a replica can have another size where it stands."""
         request, replica = self.request, self.replicas[place]
@@ -205,13 +232,11 @@ class Sizing:
 
     def kind(self, place: int) -> Hashable:
         """Equal for replicas that are alike: same size, class, loss, and room where it matters."""
-        request, node = self.request, self.replicas[place].node
+        node = self.replicas[place].node
         alike = self.replicas[place].size, self._classes[place], self.left(node)
-        # Siblings on one node gain by each other's leaving.
-        apart = node if self.anti_affinity.shares_nodes else NO_NODE
-        if request.nested:  # a cheaper size fits wherever a dearer one does
-            return *alike, apart
-        return *alike, apart, float(self.ledger.free_cores[node]), float(self.ledger.free_memory_gb[node])
+        if self.request.nested:  # a cheaper size fits wherever a dearer one does
+            return alike
+        return *alike, *self.free(node)
 
     def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
         """Performance of one replica before the efficiency of their number, in work per second.
@@ -259,8 +284,14 @@ class Sizing:
             place: position in `replicas` of the one that is another.
             size: index of its size; None to leave it out.
         """
-        count, by_size = len(self.replicas) - (size is None), self._sizes_with(place, size)
-        if self._performance(by_size, count) < self.request.least:
+        count, request = len(self.replicas) - (size is None), self.request
+        if not request.corrections:  # most trials fail by far, and are told from the total
+            sums = self._summed()
+            total = sums.total - sums.rates[place] + (0.0 if size is None else self.rate(place, size))
+            if request.efficiencies[count - 1] * total < (1.0 - FAR) * request.least_sure:
+                return False
+        by_size = self._sizes_with(place, size)
+        if self._performance(by_size, count) < request.least_sure:
             return False  # without the sums by class
         return self._forecast(by_size, self._classes_with(place, size), count).met
 
@@ -366,8 +397,7 @@ class SizingTrial(Sizing):
 
     def has_room(self, place: int, size: int) -> bool:
         """Whether a new replica can have another size where it stands."""
-        request, node = self.request, self.replicas[place].node
-        return self.ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
+        return self.takes(self.replicas[place].node, size)
 
     def clear(self, keep: int = 0) -> None:
         """Drop replicas; what is known of contention on their nodes stays true."""

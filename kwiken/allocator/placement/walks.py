@@ -4,47 +4,71 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
-from kwiken.allocator.placement.quality import NO_SIZE, Contention, NodeScores, contention_on, node_scores
+from kwiken.allocator.placement.quality import (
+    FEW_NODES,
+    NO_SIZE,
+    Contention,
+    NodeScores,
+    contention_on,
+    node_scores,
+)
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 
 FIRST_RANKED: Final = 64  # nodes ranked at first; each later stretch of the ranking is this many times longer
 GROWTH_OF_RANKED: Final = 8
 # Nodes that may be tried in vain, because a replica there costs the others more than it adds. One is enough
 # where all nodes are alike, and the scale-out curve is past its peak.
 MAX_NODES_WITHOUT_GAIN: Final = 8
-Rank = Callable[[PlacementRequest, NodeLedger, NodeScores], Floats]
 
 
-def by_quality(request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
-    """Rank nodes by predicted performance, as the source does (Quasar section 3.7).
+@dataclass(frozen=True)
+class Rank:
+    """Order of nodes for one more replica.
 
-    Returns:
-        (n,) rank, higher is better, in work per second; 0 where the node cannot take a replica.
+    Attributes:
+        for_cost: whether nodes are ranked by performance for the cost of the replica; else by performance, as
+            the source does (Quasar section 3.7).
     """
-    del request, ledger
-    return scores.quality
+
+    for_cost: bool
+
+    def of(self, request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
+        """Rank nodes by their scores.
+
+        Returns:
+            (n,) rank, higher is better, in work per second, and for cost by unit of cost; 0 where the node
+            cannot take a replica.
+        """
+        if not self.for_cost:
+            return scores.quality
+        cost = request.cost.ravel().take(
+            np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[scores.nodes]
+        )
+        return np.asarray(scores.quality / cost)
+
+    def of_one(self, request: PlacementRequest, node_class: int, size: int, quality: float) -> float:
+        """Rank of one node, as `of` tells it.
+
+        Args:
+            node_class: index of the node's class.
+            size: index of the size of the replica.
+            quality: predicted performance of the replica, work per second.
+        """
+        return quality / float(request.cost[size, node_class]) if self.for_cost else quality
 
 
-def by_cost(request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
-    """Rank nodes by predicted performance for the cost of the replica.
-
-    Returns:
-        (n,) rank, higher is better, in work per second and unit of cost; 0 where the node cannot take a
-        replica.
-    """
-    cost = request.cost.ravel().take(
-        np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[scores.nodes]
-    )
-    return np.asarray(scores.quality / cost)
+by_quality: Final = Rank(for_cost=False)
+by_cost: Final = Rank(for_cost=True)
 
 
 def walk(
@@ -64,8 +88,7 @@ def walk(
     request, ledger = sizing.request, sizing.ledger
     found = contention_on(request, ledger) if contention is None else contention
     scores = node_scores(request, ledger, found, largest)
-    again = sizing.anti_affinity.shares_nodes
-    take(sizing, _offers(request, ledger, rank, largest, scores, again=again))
+    take(sizing, _offers(sizing, rank, largest, scores))
 
 
 def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
@@ -77,8 +100,8 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
     """
     request, group_of = sizing.request, sizing.anti_affinity.group_of
     kept, most = len(sizing.replicas), len(request.efficiencies)
-    # Headroom is never below 0, so there is no need to ask how sure a lower performance is.
-    least = request.least if request.required > 0 else math.inf
+    # There is no need to ask how sure a lower performance is.
+    least = request.least_sure if request.required > 0 else math.inf
     if sizing.meets():
         trim(sizing, kept)
         return
@@ -104,24 +127,19 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
         closed.add(group)
 
 
-def _offers(
-    request: PlacementRequest,
-    ledger: NodeLedger,
-    rank: Rank,
-    largest: int | None,
-    scores: NodeScores,
-    *,
-    again: bool,
-) -> Iterator[tuple[int, int]]:
-    """Nodes and sizes, best rank first; what was drawn since the ranking is accounted for.
+def _offers(sizing: Sizing, rank: Rank, largest: int | None, scores: NodeScores) -> Iterator[tuple[int, int]]:
+    """Nodes and sizes, best rank first; what was placed since the ranking is accounted for.
+
+    Where replicas may share a node, a node is offered again after it took one.
 
     Args:
-        ledger: state of the nodes; the caller draws between the offers.
+        sizing: replicas so far; the caller places others between the offers.
         largest: index of the largest size to offer; None for all sizes.
         scores: scores of the nodes at the start.
-        again: whether a node is offered again after it took a replica.
     """
-    ranked = _descending(rank(request, ledger, scores))
+    request, class_numbers = sizing.request, sizing.ledger.cluster.class_numbers
+    again = sizing.anti_affinity.shares_nodes
+    ranked = _descending(rank.of(request, sizing.ledger, scores))
     waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
     following = next(ranked, None)
     while following is not None or waiting:
@@ -131,13 +149,13 @@ def _offers(
             assert following is not None
             node, size = int(scores.nodes[following[0]]), int(scores.size[following[0]])
             following = next(ranked, None)
-        before = ledger.free_cores[node]
+        before = sizing.free(node)[0] if again else 0.0
         yield node, size
-        if again and ledger.free_cores[node] < before:
-            contention = contention_on(request, ledger, np.array([node]))
-            score = node_scores(request, ledger, contention, largest)
-            if score.size[0] != NO_SIZE:
-                heapq.heappush(waiting, (-float(rank(request, ledger, score)[0]), node, int(score.size[0])))
+        if again and sizing.free(node)[0] < before:
+            following_size, quality = sizing.next_on(node, largest)
+            if following_size != NO_SIZE:
+                worth = rank.of_one(request, class_numbers[node], following_size, quality)
+                heapq.heappush(waiting, (-worth, node, following_size))
 
 
 def offers_by_size(
@@ -161,11 +179,19 @@ def offers_by_size(
     quality = request.rate.ravel()[at] * (1.0 - found.loss)
     quality[largest == NO_SIZE] = 0.0
     ranks = np.concatenate((quality[-1:], (quality / request.cost.ravel()[at])[::-1]))
+    chosen = np.concatenate((largest[-1:], largest[::-1]))
+    if len(nodes) > FEW_NODES:
+        return [_placed(nodes, *row) for row in zip(chosen, ranks, strict=True)]
     order = np.argsort(-ranks, axis=1, kind="stable")
-    size = np.take_along_axis(np.concatenate((largest[-1:], largest[::-1])), order, axis=1)
+    size = np.take_along_axis(chosen, order, axis=1)
     ranked = (ranks > 0).sum(axis=1)  # no other node can take a replica
     rows = zip(nodes[order].tolist(), size.tolist(), ranked.tolist(), strict=True)
     return [islice(zip(some, sizes_, strict=True), end) for some, sizes_, end in rows]
+
+
+def _placed(nodes: Ints, sizes: Ints, rank: Floats) -> Iterator[tuple[int, int]]:
+    """Nodes with a rank above 0 and their sizes, best rank first."""
+    return ((int(nodes[place]), int(sizes[place])) for place, _ in _descending(rank))
 
 
 def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
@@ -178,7 +204,7 @@ def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
     length = FIRST_RANKED
     while done < count:
         length = min(length, count - done)
-        rest = rank if above == math.inf else rank[rank < above]
+        rest = rank[(rank > 0) & (rank < above)]  # selection is slow among many equal values
         if not rest.size:
             return
         floor = rest.min() if len(rest) <= length else np.partition(rest, len(rest) - length)[-length]

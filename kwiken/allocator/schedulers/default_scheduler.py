@@ -13,6 +13,7 @@ from kwiken.allocator.placement import (
     Contention,
     Newcomer,
     Rank,
+    SharedNodesTrial,
     Sizing,
     SizingTrial,
     by_cost,
@@ -59,15 +60,17 @@ class ThriftyScheduler:
 
     def place(self, sizing: Sizing) -> None:
         """Keep what meets the target at the lowest cost, or else performs most."""
-        kept, contention = len(sizing.replicas), _shortlist(sizing)
+        everywhere = contention_on(sizing.request, sizing.ledger)
+        contention = _shortlist(sizing, everywhere)
         trial, walks = _walks(sizing, contention)
         walks += [partial(put, trial, choice) for choice in priced_choices(sizing, contention)]
         met, chosen = _best(trial, walks)
+        if not met and sizing.request.required > 0:
+            kept = len(trial.replicas)
+            walk(trial, by_quality, contention=everywhere)
+            chosen = [(one.node, one.size) for one in trial.replicas[kept:]]
         for node, size in chosen:
             sizing.add(node, size)
-        if not met and not self.satisfied(sizing):
-            sizing.clear(kept)
-            walk(sizing, by_quality)
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the target is met as surely as asked."""
@@ -84,8 +87,8 @@ def choose_by_price(sizing: Sizing, dearer: Floats) -> None:
     Args:
         dearer: (n,) factor of every node's cost, over all nodes of the cluster, above 0.
     """
-    trial = sizing if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
-    choices = priced_choices(sizing, _shortlist(sizing), dearer)
+    trial = _trial(sizing)
+    choices = priced_choices(sizing, _shortlist(sizing, contention_on(sizing.request, sizing.ledger)), dearer)
     met, chosen = _best(trial, [partial(put, trial, choice) for choice in choices])
     for node, size in chosen if met else ():
         sizing.add(node, size)
@@ -110,19 +113,23 @@ def _best(trial: Sizing, ways: Iterable[Callable[[], None]]) -> tuple[bool, list
     return best[0], chosen
 
 
+def _trial(sizing: Sizing) -> Sizing:
+    """Replicas to suppose beside those that there are."""
+    return SharedNodesTrial(sizing) if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
+
+
 def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:
     """Walks by quality, and by cost for each largest size, with the replicas that they are made on.
 
-    Where replicas may share a node, a walk changes what its next step finds there, and has to draw.
+    Where replicas may share a node, a walk changes what its next step finds there.
     """
-    request = sizing.request
+    request, trial = sizing.request, _trial(sizing)
     if not sizing.anti_affinity.shares_nodes:
-        trial = SizingTrial(sizing)
         offers = offers_by_size(request, sizing.ledger, contention)
         return trial, [partial(take, trial, each) for each in offers]
     ranks: list[tuple[Rank, int | None]] = [(by_quality, None)]
     ranks += [(by_cost, largest) for largest in range(len(request.cores) - 1, -1, -1)]
-    return sizing, [partial(walk, sizing, rank, largest, contention) for rank, largest in ranks]
+    return trial, [partial(walk, trial, rank, largest, contention) for rank, largest in ranks]
 
 
 def _worth(sizing: Sizing) -> tuple[bool, float]:
@@ -132,20 +139,22 @@ def _worth(sizing: Sizing) -> tuple[bool, float]:
     return met, -sizing.cost if met else found.performance
 
 
-def _shortlist(sizing: Sizing) -> Contention:
+def _shortlist(sizing: Sizing, found: Contention) -> Contention:
     """Nodes that are ranked best for the largest size that they take, by performance or by cost.
 
     Where a replica closes other nodes than its own, the best nodes may be too few: every node stays listed.
+
+    Args:
+        found: contention at present on all nodes.
     """
     request, ledger = sizing.request, sizing.ledger
-    found = contention_on(request, ledger)
     if sizing.anti_affinity.closes_other_nodes or len(found.nodes) <= MIN_SHORTLIST:
         return found
     scores = node_scores(request, ledger, found)
     length = min(max(MIN_SHORTLIST, 2 * len(request.efficiencies)), len(found.nodes))
     listed = np.zeros(len(found.nodes), dtype=np.bool_)
     for rank in (by_quality, by_cost):
-        _mark_least(-rank(request, ledger, scores), length, listed)
+        _mark_least(-rank.of(request, ledger, scores), length, listed)
     return found.among(np.flatnonzero(listed))
 
 

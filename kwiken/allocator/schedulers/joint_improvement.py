@@ -32,8 +32,7 @@ def put(sizing: Sizing, choice: Iterable[tuple[int, int]]) -> None:
     """
     kept = len(sizing.replicas)
     for node, size in choice:
-        request = sizing.request
-        if sizing.ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size])):
+        if sizing.takes(node, size):
             sizing.add(node, size)
     if sizing.meets():
         trim(sizing, kept)

@@ -167,9 +167,8 @@ def _swapped(options: _Options, places: Ints, sizes: Ints) -> tuple[Ints, Ints]:
         spare = worth.sum() - needed
         saved = cost[:, None, None] - options.cost
         groups = options.groups[places]
-        taken = (options.groups[None, :] == groups[:, None]).any(axis=0)
         own = options.groups[None, :] == groups[:, None]
-        allowed = (own | ~taken)[:, :, None] & (worth[:, None, None] - options.worth <= spare)
+        allowed = (own | ~own.any(axis=0))[:, :, None] & (worth[:, None, None] - options.worth <= spare)
         saved = np.where(allowed, saved, -np.inf)
         at = int(saved.argmax())
         if saved.flat[at] <= MIN_GAIN:

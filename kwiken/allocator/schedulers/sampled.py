@@ -34,11 +34,12 @@ class SampledScheduler:
 
     def place(self, sizing: Sizing) -> None:
         """Place each replica on the best node of its sample that contention allows."""
-        wanted, free = reservation(sizing.request), sizing.open_nodes()
+        wanted = reservation(sizing.request)
         kind = sampled_kind(sizing.request, wanted.size)
+        free = np.zeros(len(sizing.ledger.cluster.nodes), dtype=np.bool_)
+        free[nodes_with_room(sizing, wanted.size)] = True
         while len(sizing.replicas) < wanted.count:
-            room = nodes_with_room(sizing, wanted.size)
-            room = np.asarray(room[free[room]])
+            room = np.flatnonzero(free)
             if not room.size:
                 return
             drawn = self._drawn(room)
@@ -53,6 +54,7 @@ class SampledScheduler:
             node = int(drawn[best])
             sizing.add(node, wanted.size)
             sizing.anti_affinity.close(node, free)
+            free[node] &= sizing.takes(node, wanted.size)  # no other node's room has changed
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import NodeLedger, Sizing, by_cost, by_quality, contention_on, walk
-from kwiken.allocator.placement.quality import contention_loss
+from kwiken.allocator.placement import (
+    NodeLedger,
+    PlacementRequest,
+    Rank,
+    Sizing,
+    by_cost,
+    by_quality,
+    contention_on,
+    walk,
+)
+from kwiken.allocator.placement.quality import NodeScores, contention_loss
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.arrays import Floats, Ints
@@ -254,6 +264,18 @@ def test_the_ranking_looks_at_few_nodes_of_many(monkeypatch: pytest.MonkeyPatch)
     assert max(sorted_lengths) <= 64
 
 
+@dataclass(frozen=True)
+class GivenRank(Rank):
+    """Rank that does not depend on anything."""
+
+    given: Floats
+
+    def of(self, request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
+        """The given rank."""
+        del request, ledger, scores
+        return self.given
+
+
 @given(st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0]), max_size=300), st.integers(0, 3))
 def test_nodes_are_taken_in_order_of_rank_then_index(speeds: list[float], digits: int) -> None:
     del digits
@@ -263,6 +285,6 @@ def test_nodes_are_taken_in_order_of_rank_then_index(speeds: list[float], digits
         requested(1e9, profile({8: 20e3}, SPEEDS, efficiency=[1.0] * 301), nodes, max_replicas=301),
         NodeLedger(nodes),
     )
-    walk(sizing, lambda *_: rank)
+    walk(sizing, GivenRank(for_cost=False, given=rank))
     expected = [node for node in np.lexsort((np.arange(len(rank)), -rank)).tolist() if rank[node] > 0]
     assert [replica.node for replica in sizing.replicas] == expected

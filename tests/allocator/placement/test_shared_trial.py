@@ -1,0 +1,98 @@
+"""Trial of replicas that may share nodes: equal to replicas that are drawn, to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, strategies as st
+
+from kwiken.allocator.placement import DrawKind, NodeLedger, PlacementRequest, SharedNodesTrial, Sizing
+from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.model.nodes import Cluster
+from tests.support.runtime.clusters import cluster, known, profile, requested
+
+SPEEDS = {"top": 2.0, "even": 1.0, "low": 0.5}
+
+
+def drawn(rng: np.random.Generator, nodes: Cluster, name: str) -> PlacementRequest:
+    """Workload with random scores, whose replicas may share nodes; some are best-effort, some reissue."""
+    strong = rng.uniform(0.05, 0.5)
+    about = profile(
+        {1: 3e3, 2: 5.5e3, 4: 10e3},
+        SPEEDS,
+        name=name,
+        tolerated=known(np.minimum(rng.uniform(0.3, 1.3, len(SOURCES)), 1.0)),
+        caused=known(rng.uniform(0, strong, len(SOURCES)) * (rng.random(len(SOURCES)) < 0.8)),
+    )
+    need = None if rng.random() < 0.3 else float(rng.uniform(2e3, 40e3))
+    found = requested(need, about, nodes, spread=Spread.NONE)
+    if rng.random() < 0.4:
+        found = replace(found, shares={DrawKind.REISSUES: 0.07, DrawKind.CATCH_UP: 0.13})
+    return found
+
+
+def told(sizing: Sizing) -> tuple[object, ...]:
+    """All that a trial tells of its nodes and replicas."""
+    nodes, sizes = range(len(sizing.ledger.cluster.nodes)), range(len(sizing.request.cores))
+    forecast = sizing.forecast()
+    return (
+        [sizing.free(node) for node in nodes],
+        [sizing.takes(node, size) for node in nodes for size in sizes],
+        [sizing.next_on(node, largest) for node in nodes for largest in (None, 0)],
+        [(one.node, one.size, sizing.left(one.node)) for one in sizing.replicas],
+        (forecast.performance, forecast.deviation, forecast.needed, forecast.met, sizing.cost),
+    )
+
+
+def begun(rng: np.random.Generator) -> tuple[Sizing, Sizing]:
+    """Two equal worlds beside another workload, with some replicas placed already."""
+    nodes = cluster({"top": 2, "even": 1, "low": 1})
+    request, other = drawn(rng, nodes, "tried"), drawn(rng, nodes, "other")
+    found = Sizing(request, NodeLedger(nodes)), Sizing(request, NodeLedger(nodes))
+    for owner in (other, request):
+        size, some = int(rng.integers(len(owner.cores))), np.flatnonzero(rng.random(4) < 0.5).tolist()
+        for one in found:
+            placed = one if owner is request else Sizing(owner, one.ledger)
+            for node in some:
+                if placed.takes(node, size):
+                    placed.add(node, size)
+    return found
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_trial_tells_what_drawn_replicas_tell(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    supposed, sizing = begun(rng)
+    kept, trial = len(sizing.replicas), SharedNodesTrial(supposed)
+    both = (sizing, trial)
+    for _ in range(25):
+        move, count = rng.random(), len(sizing.replicas)
+        place, size = (
+            int(rng.integers(kept, max(count, kept + 1))),
+            int(rng.integers(len(sizing.request.cores))),
+        )
+        node = int(rng.integers(4))
+        if move < 0.1:
+            for one in both:
+                one.clear(kept)
+        elif move < 0.5 and place < count:
+            change(both, place, None if move < 0.3 else size)
+        elif sizing.takes(node, size) and count < len(sizing.request.efficiency):
+            for one in both:
+                one.add(node, size)
+        assert told(trial) == told(sizing)
+
+
+def change(both: tuple[Sizing, Sizing], place: int, size: int | None) -> None:
+    """Drop a replica or give it another size, once both tell the same of it."""
+    sizing, trial = both
+    assert trial.would_meet(place, size) == sizing.would_meet(place, size)
+    assert sizing.would_meet(place, size) == sizing.supposed(place, size).met
+    room = size is None or sizing.has_room(place, size)
+    assert room == (size is None or trial.has_room(place, size))
+    for one in both if room else ():
+        if size is None:
+            one.remove(place)
+        else:
+            one.resize(place, size)
