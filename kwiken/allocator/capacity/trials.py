@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from kwiken.allocator.capacity.halves import RecordedHalves
 from kwiken.allocator.capacity.lone_replicas import LonePauses
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
@@ -157,6 +158,7 @@ class StageTrials:
         seed: seed of all draws.
         terms: terms of the ledger that pays for copies.
         requests: number of requests that count; None for as many as a bound on calls allows.
+        halves: recorded requests to search on, and those to check on; None for blocks of time in turn.
 
     Attributes:
         names: names of the stages, parents before children.
@@ -171,9 +173,11 @@ class StageTrials:
         seed: int,
         terms: LedgerTerms = LedgerTerms(),  # noqa: B008 - frozen
         requests: int | None = None,
+        halves: RecordedHalves | None = None,
     ) -> None:
         self.model, self.supply, self.rate_per_s = model, supply, rate_per_s
         self.names = tuple(model.stages)
+        self.halves = halves or RecordedHalves.of(model.profile)
         self._terms = terms
         self._fixed: dict[int, Reissue] = {}
         enough = int(MAX_TRIAL_CALLS / max(1.0, model.calls_per_request))
@@ -182,7 +186,7 @@ class StageTrials:
         factor, count = rate_per_s / model.rate_per_s, self.requests + self.warm_up
         arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
         arrivals = poisson_arrivals(rate_per_s, count, arriving)
-        rows = model.rows(factor, count, choosing)
+        rows = model.rows(factor, count, choosing, self.halves.searched)
         starts = _recorded_starts(model)
         self._stages = []
         for place, (stage, rng) in enumerate(zip(model.profile.stages, working, strict=True)):

@@ -62,6 +62,8 @@ class Verified:
 def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True) -> Verified | None:
     """Simulate a service at chosen sizes, on other requests than those of the trials.
 
+    The requests are drawn from the recorded ones that the trials do not draw from.
+
     Args:
         trials: trials of its stages, which know the policies of the sizes.
         sizes: size of each stage.
@@ -77,7 +79,7 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
     factor, count = rate / model.rate_per_s, requests + warm_up
     arriving, choosing, *working = np.random.default_rng([seed, 2]).spawn(2 + len(model.stages))
     arrivals = poisson_arrivals(rate, count, arriving)
-    rows = model.rows(factor, count, choosing)
+    rows = model.rows(factor, count, choosing, trials.halves.checked)
     stations, given = [], {}
     for place, (name, rng) in enumerate(zip(trials.names, working, strict=True)):
         size, stage = sizes[place], model.stages[name]

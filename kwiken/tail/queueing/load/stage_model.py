@@ -192,7 +192,7 @@ class LoadModel:
         """Mean number of calls of a request, at all stages."""
         return sum(stage.calls_per_request for stage in self.stages.values())
 
-    def rows(self, factor: float, count: int, rng: np.random.Generator) -> Ints:
+    def rows(self, factor: float, count: int, rng: np.random.Generator, among: Ints | None = None) -> Ints:
         """(count,): indices of the profile's requests, drawn with their probabilities at that load.
 
         The number of pauses is proportional to time and all else to load, so requests that met a pause are
@@ -200,17 +200,22 @@ class LoadModel:
 
         Args:
             factor: load as a multiple of the profile's; above 0.
+            among: (m,) indices of the requests to draw from, at least one; None for all.
         """
         weight = np.ones(self.profile.requests)
         for stalls in self.stalls.values():
             weight[stalls.caught.any(axis=1)] *= stalls.probability_factor(factor)
+        if among is not None:
+            weight = weight[among]
         met = weight != 1.0
         if factor == 1.0 or not met.any() or met.all():
-            return rng.integers(self.profile.requests, size=count)
+            drawn = rng.integers(len(weight), size=count)
+            return drawn if among is None else among[drawn]
         chance = np.where(met, weight / len(weight), 0.0)
         chance *= min(1.0, MAX_CAUGHT_SHARE / chance.sum())
         chance[~met] = (1.0 - chance.sum()) / np.count_nonzero(~met)
-        return rng.choice(len(weight), size=count, p=chance)
+        drawn = rng.choice(len(weight), size=count, p=chance)
+        return drawn if among is None else among[drawn]
 
     def check(self, factor: float) -> None:
         """Refuse a load that is more than some stage's replicas can serve.
