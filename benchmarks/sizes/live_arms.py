@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ FLUSH_S = 1.5  # spans are written about once a second
 GRACE_S = 2.0
 WARM_S = 3.0
 STRETCH_S = 5.0  # of the learning time, each judged by what the machine did
+STRETCHES_TOGETHER = 20  # of which a third may be void; a second severe finding among them ends the run
 REISSUE, PRIMARY = "reissue", "primary"
 
 
@@ -78,12 +80,12 @@ class Measured:
         return self.data.undisturbed_ms(self.pauses)
 
 
-async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
+async def learn(site: Site, requests: int) -> tuple[Pace, tuple[float, float]]:
     """Find the rate that fits the machine, and load a paused service at that rate.
 
     Args:
         site: running service, which writes all of its traces.
-        seconds: time to learn from.
+        requests: number of requests to learn from, about.
 
     Returns:
         The rate with its reason, and the first and last moment to learn from, seconds since 1970.
@@ -92,6 +94,8 @@ async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
         InconclusiveRunError: the machine is too slow or too busy.
     """
     pace = await find_pace(site)
+    stretches = max(1, math.ceil(requests / pace.rate / STRETCH_S))
+    seconds = stretches * STRETCH_S
     site.watch.pace(pace, seconds)
     name = "learning.jsonl"
     longest_s = FIRST_ANSWERS_TIMEOUT_S + WARM_S + 2 * seconds
@@ -105,23 +109,24 @@ async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
         await site.flowing(tick)
         site.watch.step("learning from traces", seconds)
         await pass_time(WARM_S, tick)
-        stretches = max(1, round(seconds / STRETCH_S))
-        attempt = RateTrial([("learning", number) for number in range(stretches)])
         monitor, since_s = site.monitor(name, load), time.time()
-        while attempt.current is not None:
-            monitor.begin()
-            await pass_time(seconds / stretches, tick)
-            window = await monitor.end(pace.rate)
-            _note(site, attempt, window, assess(window, pace))
+        for first in range(0, stretches, STRETCHES_TOGETHER):
+            together = range(first, min(stretches, first + STRETCHES_TOGETHER))
+            attempt = RateTrial([("learning", number) for number in together])
+            while attempt.current is not None:
+                monitor.begin()
+                await pass_time(STRETCH_S, tick)
+                window = await monitor.end(pace.rate)
+                _note(site, attempt, window, assess(window, pace))
+            _check(attempt, pace)
         until_s = time.time()
         await load.stop()
-    _check(attempt, pace)
     await asyncio.sleep(FLUSH_S)
     return pace, (since_s, until_s)
 
 
 async def compare(
-    site: Site, arms: Mapping[str, Documents], pace: Pace, *, rounds: int, block_s: float
+    site: Site, arms: Mapping[str, Documents], pace: Pace, *, requests: int, block_s: float
 ) -> dict[str, Measured]:
     """Start a cluster for each arm, and load them in turn.
 
@@ -129,12 +134,13 @@ async def compare(
         site: site whose settings, queries and folders are used; its own cluster has ended.
         arms: documents by arm.
         pace: rate of the load.
-        rounds: number of blocks of each arm.
+        requests: least number of requests that count for each arm, about.
         block_s: length of a block, seconds.
 
     Raises:
         InconclusiveRunError: the machine was too busy in too many blocks.
     """
+    rounds = math.ceil(requests / pace.rate / (block_s - SETTLE_S - EDGE_S))
     found = {arm: Measured() for arm in arms}
     traces = {arm: site.scratch / f"traces-{number}" for number, arm in enumerate(arms)}
     sites: dict[str, Site] = {}
@@ -146,17 +152,18 @@ async def compare(
             sites[arm] = dataclasses.replace(site, cluster=cluster)
             disturbers[arm] = await stack.enter_async_context(_paused(sites[arm], pace))
         plan = orders(rounds, site.settings.seed, list(arms))
-        attempt = RateTrial([(arm, number) for number, order in enumerate(plan) for arm in order])
         site.watch.step("loading them in turn", rounds * len(arms) * block_s)
         tries = 0
-        while (stretch := attempt.current) is not None:
-            arm, number = stretch
-            tries += 1
-            rows, window, finding = await _block(sites[arm], pace, number, tries, block_s)
-            disturbers[arm].check()
-            if _note(site, attempt, window, finding):
-                found[arm].data.rows += rows
-        _check(attempt, pace)
+        for round_number, order in enumerate(plan):
+            attempt = RateTrial([(arm, round_number) for arm in order])
+            while (stretch := attempt.current) is not None:
+                arm, number = stretch
+                tries += 1
+                rows, window, finding = await _block(sites[arm], pace, number, tries, block_s)
+                disturbers[arm].check()
+                if _note(site, attempt, window, finding):
+                    found[arm].data.rows += rows
+            _check(attempt, pace)
         await asyncio.sleep(FLUSH_S)
     for arm, measured in found.items():
         for stage in disturbers[arm].report().stages.values():

