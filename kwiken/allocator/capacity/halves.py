@@ -33,8 +33,8 @@ class RecordedHalves:
         A profile of a single request has it in both halves.
         """
         order = np.argsort(profile.started_s, kind="stable")
-        blocks = min(MAX_BLOCKS, len(order))
-        odd = np.arange(len(order)) * blocks // max(1, len(order)) % 2 == 1
+        length = max(1, -(-len(order) // MAX_BLOCKS))
+        odd = np.arange(len(order)) // length % 2 == 1
         return cls(order[~odd], order[odd]) if odd.any() else cls.same(profile)
 
     @classmethod

@@ -45,8 +45,9 @@ def reached(
 ) -> tuple[SizeOutcome | None, SizeOutcome | None]:
     """Cheapest sizes whose p99 meets the target in the simulation of the whole service.
 
-    The trials leave out that parents shift arrivals, and their p99 is that of the requests that were searched
-    on. So the goal of the search is corrected by the ratio of the verified p99, and the search is repeated.
+    The trials leave out that parents shift arrivals, and their p99 is that of the recorded requests that were
+    searched on, which show these sizes better than others would. So the goal of the search gets a margin, the
+    ratio of the verified p99 to that of the trials, and the search is repeated.
     Where the trials know nothing that meets the goal, there are two cases:
 
     1. They may be too pessimistic. The sizes of their least p99 are verified once; where those meet the

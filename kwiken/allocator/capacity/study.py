@@ -102,8 +102,8 @@ def study_size(profile: Profile, settings: SizeSettings, spread: Spread | None =
             result is the same.
 
     Returns:
-        The sizes with their documents. The target is met in the queueing simulator, on requests that the
-        search has not seen.
+        The sizes with their documents. The target is met in the queueing simulator, on recorded requests that
+        the search has not seen.
 
     Raises:
         UnmetTargetError: where nothing in reach meets the target; says the nearest and what bounds it.

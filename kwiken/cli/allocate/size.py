@@ -116,7 +116,8 @@ def command(
     """Size the service of PROFILE: the cheapest replicas, nodes and reissues that meet its p99 at a rate.
 
     A replica more, a faster node and more copies all have a cost; the cheapest mix is searched. The answer is
-    a plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator.
+    a plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator, on
+    recorded requests that the search did not use.
     """
     from kwiken.apps.console import note_words
 

@@ -107,6 +107,18 @@ class TestAtAnotherLoad:
         )
         np.testing.assert_allclose(shares, wanted, rtol=0.08)
 
+    @pytest.mark.parametrize("factor", [1.0, 0.5])
+    def test_requests_are_drawn_from_the_given_ones(self, factor: float) -> None:
+        learned = pausing_profile(60.0, 1500.0, 9)
+        model = load_model(learned, QueueSettings(rate_per_s=60.0))
+        stalls = model.stalls["a"]
+        among = np.arange(0, learned.requests, 2)
+        rows = model.rows(factor, 100_000, np.random.default_rng(0), among)
+        assert set(rows.tolist()) <= set(among.tolist())
+        caught: Bools = np.asarray(stalls.caught.any(axis=1))
+        wanted = caught[among].mean() * stalls.probability_factor(factor)
+        assert caught[rows].mean() == pytest.approx(wanted, rel=0.1)
+
     def test_however_many_are_caught_chances_stay_chances(self) -> None:
         learned = pausing_profile(60.0, 1000.0, 10)
         model = load_model(learned, QueueSettings(rate_per_s=60.0))

@@ -1,0 +1,63 @@
+"""Halves of the recorded requests: sizes are searched on one, and promised from the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+from kwiken.allocator.capacity import StageSize
+from kwiken.allocator.capacity.halves import MAX_BLOCKS, RecordedHalves
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.allocator.capacity.verification import verify
+from kwiken.model.profile import part_of
+from kwiken.tail.queueing.load import load_model
+from tests.support.models.stragglers import straggling_profile
+
+REQUESTS = 400
+ALL = straggling_profile(requests=REQUESTS)
+SIZES = (StageSize(4, 0), StageSize(4, 0))
+
+
+@given(requests=st.integers(2, REQUESTS), seed=st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_each_request_is_in_one_half(requests: int, seed: int) -> None:
+    mixed = part_of(ALL, np.random.default_rng(seed).permutation(REQUESTS)[:requests])
+    halves = RecordedHalves.of(mixed)
+    assert sorted([*halves.searched, *halves.checked]) == list(range(requests))
+    assert abs(len(halves.searched) - len(halves.checked)) <= -(-requests // MAX_BLOCKS)
+
+
+def test_halves_are_whole_blocks_of_time_in_turn() -> None:
+    backwards = part_of(ALL, np.arange(REQUESTS)[::-1])
+    halves = RecordedHalves.of(backwards)
+    assert np.all(np.diff(backwards.started_s[halves.searched]) >= 0)
+    length = REQUESTS // MAX_BLOCKS
+    times = REQUESTS - 1 - halves.searched  # place of each request in order of time
+    assert times[: 2 * length].tolist() == [*range(length), *range(2 * length, 3 * length)]
+
+
+def test_a_single_request_is_in_both_halves() -> None:
+    halves = RecordedHalves.of(part_of(ALL, np.array([7])))
+    assert halves.searched.tolist() == halves.checked.tolist() == [0]
+
+
+def test_trials_see_one_half_and_the_check_the_other() -> None:
+    halves = RecordedHalves.of(ALL)
+    stages = list(ALL.stages)
+    slow = stages[0].calls_ms.copy()
+    slow[halves.checked] += 500.0
+    stages[0] = replace(stages[0], calls_ms=slow)
+    model = load_model(replace(ALL, stages=tuple(stages)))
+    supply = Supply([stage.name for stage in stages], {}, None)
+    found = {}
+    for name, one in (("usual", None), ("swapped", RecordedHalves(halves.checked, halves.searched))):
+        trials = StageTrials(model, 100.0, supply, seed=0, requests=1000, halves=one)
+        trial, verified = trials.trial(0, SIZES[0]), verify(trials, SIZES, seed=1)
+        assert trial is not None
+        assert verified is not None
+        found[name] = float(np.median(trial.latency_ms)), float(np.median(verified.latency_ms))
+    assert found["usual"][0] < 500.0 <= found["usual"][1]
+    assert found["swapped"][1] < 500.0 <= found["swapped"][0]
