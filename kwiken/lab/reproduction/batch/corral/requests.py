@@ -70,6 +70,8 @@ class RequestSettings:
         disk: bandwidth of a virtual machine's disk, Mbit per second.
         slack: share of the wanted time that a request asks to end early.
         requests: number of requests in a run, 1 or more.
+        largest: most machines of a tuple, as a multiple of its base's.
+        tasks: tasks of a job, as a multiple of the 256 maps and 64 reduces that all jobs have otherwise.
     """
 
     occupancy: float = 0.75
@@ -77,6 +79,8 @@ class RequestSettings:
     disk: float = DISK
     slack: float = 0.0
     requests: int = REQUESTS
+    largest: float = np.inf
+    tasks: int = 1
 
 
 def tree_of(oversubscription: float = 10.0, racks: int = RACKS) -> RackTree:
@@ -120,7 +124,10 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
             b_disk=settings.disk * MBPS,
         )
         job = MapReduceJob(
-            input_bytes=bytes_in, n_map=LARGEST_SIZE * 4, n_reduce=LARGEST_SIZE, profile=profile
+            input_bytes=bytes_in,
+            n_map=LARGEST_SIZE * 4 * settings.tasks,
+            n_reduce=LARGEST_SIZE * settings.tasks,
+            profile=profile,
         )
         stretch = float(chance.exponential(OUTLIER_STRETCH)) if chance.random() < OUTLIERS else 0.0
         drawn.append((job, size, bandwidth, bytes_in, stretch))
@@ -139,6 +146,9 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
             for share in (1.0, 0.5, 0.25, 0.1)
             for one in _least_bandwidth(times, asked * share, sizes, bands)
         ]
+        offers, quicker = (
+            [one for one in found if one.size <= settings.largest * size] for found in (offers, quicker)
+        )
         made.append((bytes_in, base, (base, *offers), (base, *quicker), stretch))
     mean_load = float(np.mean([base.size * base.time_s for _, base, _, _, _ in made]))
     rate_per_s = settings.occupancy * total_slots / mean_load
@@ -169,6 +179,7 @@ class RequestAdmission:
         over_wanted: median of time over wanted time of the accepted jobs.
         much_quicker: share of the accepted jobs that take a fifth of the wanted time or less.
         twice: share of the accepted jobs that take twice the wanted time or more.
+        slot_time: slots times time of the accepted tuples, over those of the same requests' base tuples.
     """
 
     rejected: float
@@ -177,6 +188,7 @@ class RequestAdmission:
     over_wanted: float
     much_quicker: float
     twice: float = 0.0
+    slot_time: float = 1.0
 
 
 def admitted(
@@ -201,6 +213,7 @@ def admitted(
     held: dict[int, TreeReservation] = {}
     ratios: list[float] = []
     goodput, rejected = 0.0, 0
+    slot_s, base_slot_s = 0.0, 0.0
     for number, request in enumerate(requests):
         while running and running[0][0] <= request.arrival_s:
             tree.take(held.pop(heappop(running)[1]), -1)
@@ -219,6 +232,8 @@ def admitted(
         held[number] = choice.reservation
         heappush(running, (request.arrival_s + took, number))
         goodput += request.input_bytes
+        slot_s += choice.offer.size * choice.offer.time_s
+        base_slot_s += request.base.size * request.base.time_s
         ratios.append(took / request.base.time_s)
     found = np.array(ratios or [1.0])
     return RequestAdmission(
@@ -227,6 +242,7 @@ def admitted(
         late=float((found > LATE).mean()),
         over_wanted=float(np.median(found)),
         much_quicker=float((found <= MUCH_QUICKER).mean()),
+        slot_time=slot_s / base_slot_s if base_slot_s else 1.0,
     )
 
 
