@@ -1,11 +1,11 @@
 """Ablation of the gap of W2 online: why prices and exchanges do not halve what the heuristic leaves.
 
 The order had failed on seeds from 100 on. The reason that is tested: the gap is mostly the bound's, which
-serves all racks as one machine and may interrupt a giant for the tiny jobs, as no plan of whole racks may. On
-seeds 100 and 101 ten times the exchanges had changed the gap by half a point, and without giants the
-heuristic's own gap had been below 1%. Were this the reason, it would be so on fresh seeds; and with each giant
-as ten jobs that arrive together, between which tiny jobs may start, the order would hold. Values and seeds
-were committed before the first run.
+serves all racks as one machine and may interrupt a giant for the tiny jobs, as no plan of whole racks may.
+On seeds 100 and 101 ten times the exchanges had changed the gap by half a point, and without giants the
+heuristic's own gap had been below 1%. Were this the reason, it would be so on fresh seeds; and with each
+giant as ten jobs that arrive together, between which tiny jobs may start, the order would hold. Values and
+seeds were committed before the first run.
 """
 
 from __future__ import annotations

@@ -71,7 +71,6 @@ class RequestSettings:
         slack: share of the wanted time that a request asks to end early.
         requests: number of requests in a run, 1 or more.
         largest: most machines of a tuple, as a multiple of its base's.
-        tasks: tasks of a job, as a multiple of the 256 maps and 64 reduces that all jobs have otherwise.
     """
 
     occupancy: float = 0.75
@@ -80,7 +79,6 @@ class RequestSettings:
     slack: float = 0.0
     requests: int = REQUESTS
     largest: float = np.inf
-    tasks: int = 1
 
 
 def tree_of(oversubscription: float = 10.0, racks: int = RACKS) -> RackTree:
@@ -124,10 +122,7 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
             b_disk=settings.disk * MBPS,
         )
         job = MapReduceJob(
-            input_bytes=bytes_in,
-            n_map=LARGEST_SIZE * 4 * settings.tasks,
-            n_reduce=LARGEST_SIZE * settings.tasks,
-            profile=profile,
+            input_bytes=bytes_in, n_map=LARGEST_SIZE * 4, n_reduce=LARGEST_SIZE, profile=profile
         )
         stretch = float(chance.exponential(OUTLIER_STRETCH)) if chance.random() < OUTLIERS else 0.0
         drawn.append((job, size, bandwidth, bytes_in, stretch))

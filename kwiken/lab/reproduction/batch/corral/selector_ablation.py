@@ -7,14 +7,11 @@ committed before the first run:
   machines are, whatever the base asks for, so that a random tuple holds far more slots than its base. Were
   this the reason, the order would hold where no tuple has more than one or two times the base's machines.
 - Corral-T before Corral-I. At an occupancy of 100% Corral-I rejects almost nothing, so that nothing is left
-  to gain. Were this the reason, the order would hold at an occupancy of 200 or 300%. A second reason may be
-  that jobs have few tasks, so that a quick tuple holds slots without work in its last wave. Were that it, the
-  order would hold with 16 times as many tasks.
+  to gain. Were this the reason, the order would hold at an occupancy of 200 or 300%.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from kwiken.lab.reproduction.batch.corral.requests import (
@@ -31,7 +28,6 @@ MOST_SEEDS: Final = 4
 LARGEST: Final = (1.0, 2.0, float("inf"))  # most machines of a tuple over its base's; the last as elsewhere
 OCCUPANCIES: Final = (0.5, 0.75, 1.0)
 LOADS: Final = (1.0, 2.0, 3.0)  # occupancies of quicker tuples
-TASKS: Final = (1, 16)  # multiples of the number of tasks; the first as elsewhere
 
 Admissions = dict[str, RequestAdmission]
 
@@ -98,18 +94,18 @@ def _in_order(one: Admissions) -> bool:
     return one["Corral-I"].goodput > one["Corral-R"].goodput > one["Baseline"].goodput
 
 
-def at_load(occupancy: float, tasks: int, seed: int) -> Admissions:
-    """Admissions of balanced and of quicker tuples at an occupancy, with a number of tasks."""
-    requests = drawn_requests(RequestSettings(occupancy=occupancy, tasks=tasks), seed)
+def at_load(occupancy: float, seed: int) -> Admissions:
+    """Admissions of balanced and of quicker tuples at an occupancy."""
+    requests = drawn_requests(RequestSettings(occupancy=occupancy), seed)
     return {"Corral-I": admitted(requests, "balanced", seed), "Corral-T": admitted(requests, "time", seed)}
 
 
 def conclude_loads(results: list[list[Admissions]]) -> Findings:
-    """Rows of each load and number of tasks: what is left to gain, slots, goodput, and the order."""
+    """Rows of each load: what is left to gain, slots, goodput, and the order."""
     rows: list[ReproducedRow] = []
     figure = "Figure 4.9"
-    for (occupancy, tasks), seeds in zip(_load_cases(), results, strict=True):
-        told = f"ablation, occupancy {100 * occupancy:g}%, {tasks} times the tasks"
+    for occupancy, seeds in zip(LOADS, results, strict=True):
+        told = f"ablation, occupancy {100 * occupancy:g}%"
         rows += [
             level(
                 figure, f"{told}: rejected by Corral-I, %", [100 * one["Corral-I"].rejected for one in seeds]
@@ -134,10 +130,6 @@ def conclude_loads(results: list[list[Admissions]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _load_cases() -> Sequence[tuple[float, int]]:
-    return [(occupancy, tasks) for tasks in TASKS for occupancy in LOADS]
-
-
 def selector_ablations(seeds: int) -> tuple[Part, ...]:
     """Greatest sizes of tuples, and loads, over fresh seeds.
 
@@ -159,7 +151,7 @@ def selector_ablations(seeds: int) -> tuple[Part, ...]:
             at_load,
             taken,
             conclude_loads,
-            _load_cases(),
+            [(occupancy,) for occupancy in LOADS],
             first_seed=FIRST_SELECTOR_SEED,
         ),
     )
