@@ -201,14 +201,14 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
         note = f"sd over {len(seeds)} seeds {percent(float(np.std(cuts)))}; {SYNTHETIC}"
         metric = f"mean p99 cut at a budget of {budget:.0%}, %"
         ours = percent(float(np.mean(cuts)))
-        rows.append(row("Figure 5.5", metric, ours, source=source.get(budget, ""), note=note))
+        rows.append(row("Figure 5.5a", metric, ours, source=source.get(budget, ""), note=note))
     ratio = float(np.mean(by_seed[0.05])) / float(np.mean(by_seed[1.0]))
     metric = "gain at 5% as a share of the gain at 100%"
-    rows.append(row("Figure 5.5", metric, round(ratio, 3), source="about 0.5"))
+    rows.append(row("Figure 5.5a", metric, round(ratio, 3), source="about 0.5"))
     for level, share, text in ((90, "the best tenth", "55"), (25, "three quarters", "10")):
         cut = percent(float(np.percentile([dag.sumvar[0.05] for dag in dags], level)))
         metric = f"p99 cut at 5% that {share} of the DAGs reach, %"
-        rows.append(row("Figure 5.5", metric, cut, source=text, note=SYNTHETIC))
+        rows.append(row("Figure 5.5a", metric, cut, source=text, note=SYNTHETIC))
     for place, percentile in enumerate(PERCENTILES):
         metric = f"mean cut of p{percentile} at 5%, %"
         cut = _mean([dag.at_5[place] for dag in dags])
@@ -350,7 +350,7 @@ def conclude_others(results: list[dict[float, float]]) -> Findings:
         for budget in (0.05, 1.0):
             metric = f"mean p99 cut at {budget:.0%}, population {name}, %"
             note = "one seed; another neutral reading of the published statistics"
-            rows.append(row("Figure 5.5", metric, percent(result[budget]), note=note))
+            rows.append(row("Figure 5.5a", metric, percent(result[budget]), note=note))
     return Findings(tuple(rows))
 
 

@@ -31,20 +31,21 @@ def gaps(case: str, seed: int) -> tuple[float, float]:
     """Gap of the plan with prices and exchanges, and of the heuristic, over the stronger bound; shares."""
     jobs = w2(seed, span_s=ONLINE_S)
     if case == CASES[2]:
-        jobs = [job for job in jobs if not _giant(job)]
+        jobs = [job for job in jobs if not is_giant(job)]
     elif case == CASES[3]:
-        jobs = [part for job in jobs for part in (_parts(job) if _giant(job) else [job])]
+        jobs = [part for job in jobs for part in (parts_of(job) if is_giant(job) else [job])]
     rows = [(job.name, job.arrival_s, job.input_bytes, rack_response_s(job, RACKS, TESTBED)) for job in jobs]
     tries = MORE_EXCHANGES if case == CASES[1] else EXCHANGES
     found = plan_racks(problem_of(rows), "mean", exchanges=tries)
     return found.gap, found.heuristic_s / found.bound_s - 1
 
 
-def _giant(job: RackJob) -> bool:
+def is_giant(job: RackJob) -> bool:
+    """Whether a job of W2 is one of its giants."""
     return job.name.startswith("giant")
 
 
-def _parts(job: RackJob) -> list[RackJob]:
+def parts_of(job: RackJob) -> list[RackJob]:
     """Equal parts of a job, each a job of its own with a tenth of the tasks and bytes."""
     stages = tuple(
         dataclasses.replace(

@@ -12,6 +12,7 @@ committed before the first run:
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from kwiken.lab.reproduction.batch.corral.requests import (
@@ -26,34 +27,42 @@ from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_see
 FIRST_SELECTOR_SEED: Final = 300
 MOST_SEEDS: Final = 4
 LARGEST: Final = (1.0, 2.0, float("inf"))  # most machines of a tuple over its base's; the last as elsewhere
-OCCUPANCIES: Final = (0.5, 0.75, 1.0)
+MIDDLE: Final = RequestSettings()  # 75% and 500 Mbit/s
+POINTS: Final = (
+    MIDDLE,
+    RequestSettings(occupancy=0.5),
+    RequestSettings(occupancy=1.0),
+    RequestSettings(bandwidth=300.0),
+    RequestSettings(bandwidth=900.0),
+)
 LOADS: Final = (1.0, 2.0, 3.0)  # occupancies of quicker tuples
 
 Admissions = dict[str, RequestAdmission]
 
 
 def within_sizes(largest: float, seed: int) -> list[Admissions]:
-    """By occupancy, admissions where tuples have at most a multiple of their base's machines."""
+    """By point, admissions where tuples have at most a multiple of their base's machines.
+
+    Corral-I is of the middle point alone, whose order of three it stands in.
+    """
     found = []
-    for occupancy in OCCUPANCIES:
-        requests = drawn_requests(RequestSettings(occupancy=occupancy, largest=largest), seed)
-        found.append(
-            {
-                "Baseline": admitted(requests, "base", seed),
-                "Corral-R": admitted(requests, "random", seed),
-                "Corral-I": admitted(requests, "balanced", seed),
-            }
-        )
+    for point in POINTS:
+        requests = drawn_requests(dataclasses.replace(point, largest=largest), seed)
+        one = {"Baseline": admitted(requests, "base", seed), "Corral-R": admitted(requests, "random", seed)}
+        if point is MIDDLE:
+            one["Corral-I"] = admitted(requests, "balanced", seed)
+        found.append(one)
     return found
 
 
 def conclude_sizes(results: list[list[list[Admissions]]]) -> Findings:
     """Rows of each greatest size: slots, rejections, goodput, and the orders that failed."""
     rows: list[ReproducedRow] = []
-    middle = OCCUPANCIES.index(0.75)
+    by_occupancy = [place for place, point in enumerate(POINTS) if point.bandwidth == MIDDLE.bandwidth]
+    by_bandwidth = [place for place, point in enumerate(POINTS) if point.occupancy == MIDDLE.occupancy]
     for largest, seeds in zip(LARGEST, results, strict=True):
         told = f"ablation, {_sizes(largest)}"
-        points = [seed[middle] for seed in seeds]
+        points = [seed[POINTS.index(MIDDLE)] for seed in seeds]
         rows += [
             level(
                 "Figure 4.4a",
@@ -75,7 +84,12 @@ def conclude_sizes(results: list[list[list[Admissions]]]) -> Findings:
             order(
                 "Figure 4.4a",
                 f"{told}: Corral-R rejects fewer than Baseline at 50, 75 and 100%",
-                [all(one["Corral-R"].rejected < one["Baseline"].rejected for one in seed) for seed in seeds],
+                [_fewer([seed[place] for place in by_occupancy]) for seed in seeds],
+            ),
+            order(
+                "Figure 4.4b",
+                f"{told}: Corral-R rejects fewer than Baseline at 300, 500 and 900 Mbit/s",
+                [_fewer([seed[place] for place in by_bandwidth]) for seed in seeds],
             ),
             order(
                 "Figure 4.5a",
@@ -88,6 +102,10 @@ def conclude_sizes(results: list[list[list[Admissions]]]) -> Findings:
 
 def _sizes(largest: float) -> str:
     return "tuples of any size" if largest == LARGEST[-1] else f"tuples of up to {largest:g} times the base's"
+
+
+def _fewer(points: list[Admissions]) -> bool:
+    return all(one["Corral-R"].rejected < one["Baseline"].rejected for one in points)
 
 
 def _in_order(one: Admissions) -> bool:

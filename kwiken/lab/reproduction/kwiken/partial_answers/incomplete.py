@@ -167,7 +167,7 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
         lost = round(100 * found[name]["loss"][0], 4)
         metric = f"loss on queries not tuned on, {name}, %"
         source = "slightly above 0.1" if name in RANKED else ""
-        rows.append(row("Figure 5.6", metric, lost, source=source, note=note))
+        rows.append(row("Figure 5.9", metric, lost, source=source, note=note))
     rows += _sweep_rows(found["sweep"], note)
     rows += [_few_responders(), _rank_row(results), *_stop_rows(found["stops"])]
     return Findings(tuple(rows), _plots(found))
