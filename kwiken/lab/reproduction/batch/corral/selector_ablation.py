@@ -8,6 +8,8 @@ committed before the first run:
   this the reason, the order would hold where no tuple has more than one or two times the base's machines.
 - Corral-T before Corral-I. At an occupancy of 100% Corral-I rejects almost nothing, so that nothing is left
   to gain. Were this the reason, the order would hold at an occupancy of 200 or 300%.
+
+The points by bandwidth were added after those by occupancy had run on the same seeds, before their own run.
 """
 
 from __future__ import annotations
