@@ -89,7 +89,7 @@ def test_lacking_names_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_without_unshare_there_is_no_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(namespace.shutil, "which", lambda _: None)
+    monkeypatch.setattr(namespace, "which", lambda _: None)
     assert namespace.refused() == "there is no `unshare`"
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import socket
 import struct
 import subprocess
+from shutil import which
 from typing import Final
 
 SET_FLAGS: Final = 0x8914  # SIOCSIFFLAGS, linux/sockios.h
@@ -20,7 +20,7 @@ TRIED_S: Final = 10.0  # time limit of the trial
 
 def own_namespace() -> list[str]:
     """The start of a command that runs in a network namespace of its own; empty without `unshare`."""
-    program = shutil.which("unshare")
+    program = which("unshare")
     if program is None:
         return []
     # Whoever is not root is root in a namespace of users, too, and may then make one of networks.
