@@ -1,4 +1,4 @@
-"""Server processes start without `typing_extensions`, and types that users take from there still work."""
+"""Server processes start without `typing_extensions` and types of documents; what users take from there works."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ LEAN = """
 import sys
 import kwiken.runtime.process.server_process
 assert "typing_extensions" not in sys.modules, "imported"
+assert "kwiken.model.service.codec" not in sys.modules, "imported"
 
 import msgspec
 import typing_extensions

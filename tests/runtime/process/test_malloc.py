@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -11,7 +13,7 @@ import pytest
 
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.process import GatewaySpec
-from kwiken.runtime.process.malloc import MUCH, FreedMemory, return_freed
+from kwiken.runtime.process.malloc import MUCH, FreedMemory, return_freed, trim
 from tests.support.runtime.waiting import until
 from tests.support.services import bodies
 
@@ -62,24 +64,36 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-async def test_what_is_free_between_blocks_that_stay_goes_back() -> None:
+@contextmanager
+def freed_between_blocks_that_stay() -> Iterator[int]:
+    """Memory of which the most is free; gives the process' bytes with it."""
     libc = ctypes.CDLL(None)
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
     size, every = 20_000, 100  # bytes of a block, and number of blocks between two that stay
-    returning = asyncio.create_task(return_freed(0.05))
-    await asyncio.sleep(0)
     blocks = [libc.malloc(size) for _ in range(6 * MUCH // size)]
     for block in blocks:
         ctypes.memset(block, 1, size)
     for number, block in enumerate(blocks):
         if number % every:
             libc.free(block)
-    held = resident()
-    await until(lambda: held - resident() > 4 * MUCH)
-    returning.cancel()
+    yield resident()
     for block in blocks[::every]:
         libc.free(block)
+
+
+async def test_what_is_free_between_blocks_that_stay_goes_back() -> None:
+    returning = asyncio.create_task(return_freed(0.05))
+    await asyncio.sleep(0)
+    with freed_between_blocks_that_stay() as held:
+        await until(lambda: held - resident() > 4 * MUCH)
+        returning.cancel()
+
+
+def test_what_is_free_goes_back_at_once_where_it_is_asked_for() -> None:
+    with freed_between_blocks_that_stay() as held:
+        trim()
+        assert held - resident() > 4 * MUCH
 
 
 def test_memory_is_returned_once_for_each_growth() -> None:
