@@ -57,7 +57,7 @@ class Rank:
         return np.asarray(scores.quality / cost)
 
     def of_one(self, request: PlacementRequest, node_class: int, size: int, quality: float) -> float:
-        """Rank of one node, as `of` tells it.
+        """Rank of one node, as `of` tells it: work per second, and for cost by unit of cost.
 
         Args:
             node_class: index of the node's class.
