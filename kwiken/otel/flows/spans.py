@@ -37,7 +37,7 @@ def flows_of_forest(forest: Forest) -> Flows:
     return Flows(
         tuple(ends.endpoints),
         TrafficUnit.CALLS,
-        tree.spans["start"][rows] / NANOSECONDS,
+        forest.spans["start"][calls.rows[rows]] / NANOSECONDS,
         source,
         target,
         _weights(tree, rows),

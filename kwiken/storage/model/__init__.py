@@ -6,7 +6,6 @@ from kwiken.storage.model.baselines import BASELINES as BASELINES, fio_random as
 from kwiken.storage.model.comparison import (
     MEASURES as MEASURES,
     JudgedFeature as JudgedFeature,
-    Nearness as Nearness,
     NearnessVerdict as NearnessVerdict,
     StorageJudgement as StorageJudgement,
     judge as judge,
