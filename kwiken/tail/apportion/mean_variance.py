@@ -1,4 +1,4 @@
-"""How much of one budget each stage gets, by mean and variance together: an approximation of p99.
+"""Apportionment of one budget over the stages by mean and variance together: an approximation of p99.
 
 The p99 of a request is about its mean `m` plus `z` standard deviations `sd`. A small change of an allocation
 changes p99 by `dm + z / (2 sd) dV`, where `dm` and `dV` are the total changes of the stages' means and

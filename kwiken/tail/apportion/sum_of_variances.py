@@ -1,4 +1,4 @@
-"""How much of one budget each stage gets: SumVar (Kwiken section 5.2.3), and the rules beside SumVar."""
+"""Apportionment of one budget over the stages: SumVar (Kwiken section 5.2.3), and the rules beside it."""
 
 from __future__ import annotations
 

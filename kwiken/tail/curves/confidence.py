@@ -20,6 +20,14 @@ from kwiken.tail.curves.copies import races
 from kwiken.tail.curves.curve import Curve
 from kwiken.tail.curves.fan_out import CopyTable, RankedCopies
 
+JACKKNIFE_BLOCKS = 10
+INTERVAL_LEVEL = 0.9
+MIN_VARIANCE_MS2 = 1e-12  # a stage with less does not vary
+MAX_BOUND_FACTOR = 100.0  # between a bound and the curve: a wider interval says nothing more
+POINT_STEP = 3  # errors are computed at every third point of a curve and interpolated between
+SHRINKAGE_ERRORS = 1.25  # standard errors that a gain is lowered by: a gain from one block alone becomes 0
+UNCERTAIN_GAIN_SHARE = 0.3  # share of a gain that counts though chance may explain it: a stall may come again
+
 
 class _Groups(NamedTuple):
     """What each group contributes under each policy.
@@ -159,15 +167,6 @@ def _moments(calls: Floats, curve: Curve, points: Ints, copies: EmpiricalDistrib
     for coin in np.unique(chance).tolist():
         found[:, chance == coin] = race.moments(ages[chance == coin], coin)
     return found
-
-
-JACKKNIFE_BLOCKS = 10
-INTERVAL_LEVEL = 0.9
-MIN_VARIANCE_MS2 = 1e-12  # a stage with less does not vary
-MAX_BOUND_FACTOR = 100.0  # between a bound and the curve: a wider interval says nothing more
-POINT_STEP = 3  # errors are computed at every third point of a curve and interpolated between
-SHRINKAGE_ERRORS = 1.25  # standard errors that a gain is lowered by: a gain from one block alone becomes 0
-UNCERTAIN_GAIN_SHARE = 0.3  # share of a gain that counts though chance may explain it: a stall may come again
 
 
 @dataclass(frozen=True)

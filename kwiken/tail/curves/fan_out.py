@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.model.profile import EmpiricalDistribution
 
 MAX_CALLS = 1 << 20  # calls that a curve is computed from; of larger stages every k-th request is taken
@@ -34,6 +33,10 @@ MAX_TABLE_CELLS = 1 << 23  # values times ranks, which thins the distributions o
 MIN_LOOKUPS_PER_VALUE = 1.0  # late calls per value of the distribution from which a rank table is faster
 NEGLIGIBLE_PROBABILITY = 1e-18  # adds nothing to a sum of doubles
 MAX_LOOKUPS_PER_BATCH = 1 << 13  # late calls of several time-outs looked up together
+MAX_BUCKETS = 1 << 15  # of a table of ranks
+MIN_VALUES_FOR_TABLE = 1 << 11  # below this bisection is as fast
+MAX_VALUES_PER_BUCKET = 15  # where ties put more in one bucket, bisection is as fast
+LINEAR_PART = 8  # the lowest eighth of the values has buckets of equal width, the rest of equal ratio
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class RankedCopies:
             before = before * share
         return first / max(1, calls.requests), second / max(1, calls.requests)
 
-    def _lookup(self, slowest: Floats, after_ms: Floats) -> Callable[[Floats], NDArray[np.int64]]:
+    def _lookup(self, slowest: Floats, after_ms: Floats) -> Callable[[Floats], Ints]:
         """Rank lookup among the values: by a table where there are enough late calls, else by bisection."""
         late = len(slowest) * len(after_ms) - int(slowest.searchsorted(after_ms, side="right").sum())
         table = self._ranks if late > MIN_LOOKUPS_PER_VALUE * len(self.values) else None
@@ -165,7 +168,7 @@ class _Ranked:
     """Values of a copy's distribution, (k,) ascending, and their rank lookup."""
 
     values: Floats
-    below: Callable[[Floats], NDArray[np.int64]]
+    below: Callable[[Floats], Ints]
 
 
 @dataclass(frozen=True)
@@ -248,18 +251,11 @@ def _groups(late: list[int]) -> Iterator[list[int]]:
         yield group
 
 
-def _first_of_ties(ascending: Floats, start: int) -> NDArray[np.int64]:
+def _first_of_ties(ascending: Floats, start: int) -> Ints:
     """First index of each value among its ties, from `start`: `searchsorted` of an array in itself."""
     index = np.arange(start, start + len(ascending))
     index[1:][ascending[1:] == ascending[:-1]] = 0
     return np.maximum.accumulate(index)
-
-
-Ints = NDArray[np.int64]
-MAX_BUCKETS = 1 << 15
-MIN_VALUES_FOR_TABLE = 1 << 11  # below this bisection is as fast
-MAX_VALUES_PER_BUCKET = 15  # where ties put more in one bucket, bisection is as fast
-LINEAR_PART = 8  # the lowest eighth of the values has buckets of equal width, the rest of equal ratio
 
 
 @dataclass(frozen=True)

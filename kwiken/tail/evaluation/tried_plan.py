@@ -1,4 +1,4 @@
-"""What a plan achieved of what was expected of it, when it was tried; corrects what the next plan expects.
+"""Results of a tried plan beside its expectation, which correct the expectation of the next plan.
 
 A simulation supposes that copies cost the replicas nothing but what the ledger counts. Where replicas share
 processors, or copies go out late, latencies are longer than that. A plan that was tried for some minutes

@@ -63,7 +63,7 @@ class DrawnJob:
         )
 
     @property
-    def runs_longer_ms(self) -> Floats:
+    def saved_ms(self) -> Floats:
         """What copies would take off the time of each task, those of all stages in a row; 0 for nothing."""
         return np.maximum(0.0, np.concatenate([*self.took_ms, np.zeros(0)]) - self.costs_ms)
 
@@ -155,9 +155,7 @@ def _steps(job: DrawnJob, at: int, place: int) -> list[_Step]:
 
 def _saved_work(jobs: Sequence[DrawnJob], copied: Sequence[Bools], left_ms: float) -> list[Bools]:
     """By job, tasks to copy: those that are copied already, and those that save most time for their cost."""
-    saved, costs = (
-        np.concatenate([getattr(job, name) for job in jobs]) for name in ("runs_longer_ms", "costs_ms")
-    )
+    saved, costs = (np.concatenate([getattr(job, name) for job in jobs]) for name in ("saved_ms", "costs_ms"))
     weights = np.concatenate(
         [
             np.full(one.size, 1 / max(1e-9, job.plain.total_ms * job.slots.from_ms.size))

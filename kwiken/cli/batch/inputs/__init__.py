@@ -1,4 +1,4 @@
-"""What batch verbs read: files of logs, event logs of a history server, documents of jobs."""
+"""Inputs of batch verbs: files of logs, event logs of a history server, documents of jobs."""
 
 from __future__ import annotations
 

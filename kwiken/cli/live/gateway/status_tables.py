@@ -81,8 +81,8 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
     """
     return [
         (
-            # A replica elsewhere is named by its host and port, which stand in the column of addresses.
-            each["replica"].removesuffix(f" at {each['address'].rpartition('//')[2]}"),
+            # The name of a replica elsewhere repeats its address, which has a column of its own.
+            each["stage"] if each["pid"] is None else each["replica"],
             number(each["pid"]),
             state_of(each),
             number(each["inflight"]),
