@@ -24,6 +24,7 @@ NEAR_S: Final = 1_800.0  # clock times that count as the same, half an hour eith
 RECENT: Final = 5  # runs that correct the mean
 LEAST_HELD_OUT: Final = 3  # runs by whose errors a rule is chosen
 MAX_RUNS: Final = 2_000  # the latest that are looked at
+MAX_FACTOR: Final = 1e6  # by which a run may be above or below its mean; beyond, nothing is learned from it
 
 SizeRule = Literal["mean", "corrected"]
 
@@ -89,7 +90,7 @@ def forecast_size(at_s: Sequence[float], size: Sequence[float], when_s: float) -
         counts = _alike(times, float(at), tell_weekends=True)
         if counts.any():
             means[place] = sizes[counts].mean()
-    judged = (means > 0) & (sizes > 0)
+    judged = (sizes > 0) & (sizes >= means / MAX_FACTOR) & (means > 0) & (means >= sizes / MAX_FACTOR)
     means, sizes = means[judged], sizes[judged]
     logs = np.log(sizes / means)
     corrected = np.array([_correction(logs[:place]) for place in range(logs.size)]) * means

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs import (
@@ -81,6 +81,8 @@ def test_few_runs_tell_nothing_of_the_rules() -> None:
     st.lists(st.tuples(st.integers(0, 400), st.floats(0, 1e12)), min_size=1, max_size=30),
     st.integers(0, 500),
 )
+@example([(0, 1e12), (24, 5e-324), (48, 5e-324), (72, 1e12), (73, 1e12)], 96)
+@example([(0, 5e-324), (24, 1e12), (48, 1e12), (72, 1e12), (73, 5e-324)], 96)
 def test_forecasts_are_finite(runs: list[tuple[int, float]], hour: int) -> None:
     times = [MONDAY + 3600.0 * at for at, _ in runs]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -146,7 +146,6 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
         MethodError: the service has no reflection, or no such method.
         UnreachableError: the service does not answer.
     """
-    unsure: grpc.aio.AioRpcError | None = None
     for path in REFLECTION_METHODS:
         try:
             async with asyncio.timeout(REFLECTION_TIMEOUT_S):
@@ -154,23 +153,21 @@ async def reflected(channel: grpc.aio.Channel, name: str) -> Method:
         except TimeoutError:
             raise UnreachableError(f"no answer within {REFLECTION_TIMEOUT_S:g} s") from None
         except grpc.aio.AioRpcError as error:
-            if error.code() is grpc.StatusCode.INTERNAL:
-                # gRPC reports this too where a server refused the method before the question was written.
-                unsure = error
-            elif error.code() is not grpc.StatusCode.UNIMPLEMENTED:
+            if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise UnreachableError(f"{error.code().name}: {error.details()}") from error
-    if unsure is not None:
-        raise UnreachableError(f"{unsure.code().name}: {unsure.details()}") from unsure
     raise MethodError(
         "the service has no server reflection; give its descriptors: GrpcCall(..., descriptors=PATH)"
     )
 
 
 class _Reflection:
-    """Asks one server for its `.proto` files, over one stream."""
+    """Asks one server for its `.proto` files."""
 
     def __init__(self, channel: grpc.aio.Channel, path: str) -> None:
-        self._method = channel.stream_stream(
+        # The method takes a stream of questions. Here the only question is sent together with the head of the
+        # call: after the head, a server that refuses the method could end the call before the question was
+        # written, and gRPC would report an internal error instead of the refusal.
+        self._method = channel.unary_stream(
             path,
             request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
             response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
@@ -200,10 +197,7 @@ class _Reflection:
                 files[wanted[0]] = _well_known(wanted[0]).SerializeToString()
 
     async def _ask(self, **question: str) -> Any:
-        async def questions() -> AsyncIterator[Any]:
-            yield reflection_pb2.ServerReflectionRequest(**question)
-
-        call = self._method(questions())
+        call = self._method(reflection_pb2.ServerReflectionRequest(**question))
         try:
             answer = await call.read()
             if answer is grpc.aio.EOF:
