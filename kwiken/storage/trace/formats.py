@@ -203,6 +203,8 @@ def _own(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
 
 
 OWN_HEADER: Final = "t_s,volume,start,size,op,thread"
+# A read or write of fio's logs has its offset and its size; other actions may have neither.
+_WHOLE: Final = rf"(?!(?:read|write)[ \t]*(?:{_NUMBER}[ \t]*)?\r?$)"
 _NOTHING: Final = r"^(?:[ \t]*(?:#.*)?\r?)$"
 
 
@@ -246,13 +248,13 @@ FORMATS: Final = (
     ),
     _format(
         "fio iolog 3",
-        rf"({_TIME})[ \t]+(\S{{1,1000}})[ \t]+([a-z]{{1,16}})(?:[ \t]+({_NUMBER})[ \t]+({_NUMBER}))?",
+        rf"({_TIME})[ \t]+(\S{{1,1000}})[ \t]+{_WHOLE}([a-z]{{1,16}})(?:[ \t]+({_NUMBER})[ \t]+({_NUMBER}))?",
         _iolog3,
         r"^fio version 3 iolog\r?$",
     ),
     _format(
         "fio iolog 2",
-        rf"(\S{{1,1000}})[ \t]+([a-z]{{1,16}})(?:[ \t]+({_NUMBER})(?:[ \t]+({_NUMBER}))?)?",
+        rf"(\S{{1,1000}})[ \t]+{_WHOLE}([a-z]{{1,16}})(?:[ \t]+({_NUMBER})(?:[ \t]+({_NUMBER}))?)?",
         _iolog2,
         r"^fio version 2 iolog\r?$",
     ),

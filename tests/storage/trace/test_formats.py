@@ -39,6 +39,8 @@ def test_a_cut_last_line_is_left_out_and_told() -> None:
         ("hello\n", "no known format"),
         ("fio version 9 iolog\n", "version"),
         ("fio version 3 iolog\n0 a add\n", "no read"),
+        ("fio version 3 iolog\n0 a read 8 8\n1 a write\n2 a close\n", "x:3: "),
+        ("fio version 2 iolog\na read 8192\na wait 10\na write 8 8\n", "x:2: "),
         ("1000 0 8 0 1\n", "no I/O with bytes"),
         ("1000 0 999999999999999999 8 1\n", "offset"),
     ],
@@ -46,6 +48,14 @@ def test_a_cut_last_line_is_left_out_and_told() -> None:
 def test_bad_traces_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         trace_from_text(text, where="x")
+
+
+def test_a_log_of_fio_cut_within_a_number_of_its_last_write() -> None:
+    trace = trace_from_text(
+        "fio version 2 iolog\na add\na open\na read 8 8\na wait 10\na write 16", where="x"
+    )
+    assert trace.start.tolist() == [8]
+    assert "cut" in trace.notes[0]
 
 
 def test_a_clock_that_runs_backwards_is_told() -> None:
