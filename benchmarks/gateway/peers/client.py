@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import uvloop
 
 from benchmarks.gateway.peers.senders import Send, by_gateway, by_grpc, by_grpc_gateway, by_stages
-from benchmarks.gateway.peers.world import RATE_PER_S, TIMEOUT_S, WARM_S
+from benchmarks.gateway.peers.world import TIMEOUT_S, WARM_S
 
 FINISH_S = TIMEOUT_S + 2.0  # for requests without an answer at the end
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -33,13 +33,22 @@ def sender(found: Mapping[str, Any]) -> AbstractAsyncContextManager[Send]:
     return by_grpc(way, found) if "gRPC" in way else by_stages(way, found)
 
 
-def processor_s(pids: list[int]) -> float:
-    """Processor time of this process and some others so far, seconds."""
-    took = time.process_time()
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        took += (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return took
+def processor_s(pids: Iterable[int]) -> float:
+    """Processor time of some processes and of all that they started, so far, seconds."""
+    spent: dict[int, float] = {}
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        pid = int(stat.parent.name)
+        spent[pid] = sum(map(int, fields[11:15])) / TICKS_PER_S  # its own, and of children that ended
+        children.setdefault(int(fields[1]), []).append(pid)
+    family = list(pids)
+    for pid in family:
+        family += children.get(pid, [])
+    return sum(spent[pid] for pid in family)
 
 
 async def load(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,27 +73,28 @@ async def load(found: Mapping[str, Any]) -> dict[str, Any]:
 
     async with sender(found) as send:
         start = due = time.perf_counter()
-        measured, spent = 0, 0.0
+        measured, own_s, between_s = 0, 0.0, 0.0
         for number in range(-(1 << 30), 1 << 30):
-            due += rng.expovariate(RATE_PER_S)
+            due += rng.expovariate(found["rate_per_s"])
             if due - start >= WARM_S + found["seconds"]:
                 break
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             counted = due - start >= WARM_S
             if counted and not measured:
-                spent = processor_s(found["pids"])
+                own_s, between_s = time.process_time(), processor_s(found["pids"])
             task = asyncio.create_task(ask(measured if counted else number, due, send))
             measured += counted
             running.add(task)
             task.add_done_callback(running.discard)
         if running:
             await asyncio.wait(running, timeout=FINISH_S)
-        spent = processor_s(found["pids"]) - spent
+        own_s, between_s = time.process_time() - own_s, processor_s(found["pids"]) - between_s
     return {
         "latency_ms": latency_ms,
         "lost": lost,
         "sent": measured,
-        "processor_s": spent,
+        "own_s": own_s,
+        "between_s": between_s,
         "calls_ms": [took for took in calls_ms if took],
     }
 

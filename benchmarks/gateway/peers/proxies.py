@@ -17,7 +17,6 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.gateway.peers.messages import descriptors, path_of
-from benchmarks.gateway.peers.world import STAGES
 from kwiken.base.errors import InputError
 
 READY_S: Final = 60.0
@@ -25,6 +24,7 @@ STOP_S: Final = 20.0
 RETRIES: Final = 2  # of a call by Envoy: a copy, and one more for a call that failed
 TYPE: Final = "type.googleapis.com/envoy.extensions"
 Addresses = Mapping[str, Sequence[str]]
+"""Addresses of the replicas by stage, in the order in which a request calls the stages."""
 
 
 def envoy_binary() -> str | None:
@@ -52,7 +52,7 @@ def bootstrap(addresses: Addresses, after_ms: Mapping[str, float]) -> dict[str, 
         "stat_prefix": "peers",
         "route_config": {
             "virtual_hosts": [
-                {"name": "peers", "domains": ["*"], "routes": [_route(name, after_ms) for name in STAGES]}
+                {"name": "peers", "domains": ["*"], "routes": [_route(name, after_ms) for name in addresses]}
             ]
         },
         "http_filters": [
@@ -68,7 +68,7 @@ def bootstrap(addresses: Addresses, after_ms: Mapping[str, float]) -> dict[str, 
         "admin": {"address": _place("127.0.0.1:0")},
         "static_resources": {
             "listeners": [listener],
-            "clusters": [_cluster(name, addresses[name]) for name in STAGES],
+            "clusters": [_cluster(name, addresses[name]) for name in addresses],
         },
     }
 
@@ -156,8 +156,9 @@ async def gateway(
     """
     (folder / "peers.pb").write_bytes(descriptors())
     stages: list[dict[str, Any]] = []
-    for place, stage in enumerate(STAGES):
-        before = STAGES[place - 1] if place else "request"
+    order = tuple(addresses)
+    for place, stage in enumerate(order):
+        before = order[place - 1] if place else "request"
         remote: dict[str, Any] = {"addresses": list(addresses[stage])}
         remote |= (
             {

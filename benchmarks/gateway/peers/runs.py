@@ -16,8 +16,9 @@ import numpy as np
 from benchmarks.gateway.peers.proxies import envoy, gateway, stopped
 from benchmarks.gateway.peers.world import RATE_PER_S, REPLICAS, STAGES, WARM_S
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import Budgets, Plan, SpanMatch
+from kwiken.model.plan import VERSION, Budgets, Costs, Plan, SpanMatch, StagePlan
 from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.service import Reissue
 from kwiken.tail.planning import PlanSettings, study_plan
 
 PLAIN, PLAIN_GRPC = "plain", "plain gRPC"
@@ -27,6 +28,7 @@ RETRIES, GATEWAY_GRPC = "gRPC retries", "kwiken gateway, gRPC"
 TARGET: Final = 0.05  # extra load that every way is set for, and the budget of the libraries
 NEAR: Final = 0.004  # between an extra load and the target, with which a knob is left as it is
 LEAST, MOST = 0.005, 0.25  # share that the knob of a way may be set to
+AMPLE: Final = 0.3  # budget under which the delay alone decides
 FINISH_S: Final = 180.0  # for a client to end, on a machine that others keep busy
 
 
@@ -39,6 +41,7 @@ class Taken:
         lost: share of the requests that failed or had no answer in time.
         extra: calls that replicas worked on beyond one for each stage of a request, as a share of those.
         processor_ms: processor time for each request of all processes but the replicas', milliseconds.
+        between_ms: the part of the program between client and replicas, milliseconds; 0 without one.
         calls_ms: by stage: (m,) time of the calls of requests that were answered, where the client makes
             the calls.
     """
@@ -47,6 +50,7 @@ class Taken:
     lost: float
     extra: float
     processor_ms: float
+    between_ms: float
     calls_ms: Mapping[str, Floats]
 
     @property
@@ -122,8 +126,42 @@ class Knob:
         return True
 
 
-async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) -> Taken:
-    """Run one way for a while; replicas and programs start anew, so that none knows of earlier runs."""
+class FixedDelay(Knob):
+    """Setting of Envoy and of the gateway: the share of calls of the record that are older than the delay."""
+
+    def plan(self) -> Plan:
+        """Plan with the same delays as Envoy's, and a budget that denies no copy."""
+        after_ms = self.after_ms(ENVOY)
+        return Plan(
+            version=VERSION,
+            service="peers",
+            created="",
+            profile="",
+            budgets=Budgets(reissue=AMPLE),
+            cost=Costs(model="calls", stages=dict.fromkeys(after_ms, 1 / len(after_ms))),
+            stages={
+                name: StagePlan(reissue=Reissue(after_ms=delay, fraction=AMPLE))
+                for name, delay in after_ms.items()
+            },
+        )
+
+
+async def take(
+    way: str,
+    knob: Knob,
+    seed: int,
+    seconds: float,
+    folder: Path,
+    *,
+    stages: tuple[str, ...] = STAGES,
+    rate_per_s: float = RATE_PER_S,
+) -> Taken:
+    """Run one way for a while; replicas and programs start anew, so that none knows of earlier runs.
+
+    Args:
+        stages: those that a request calls, one after another.
+        rate_per_s: requests a second.
+    """
     protocol = "grpc" if "gRPC" in way else "http"
     words = ["-m", "benchmarks.gateway.peers.replicas", protocol, str(seed)]
     pipe = asyncio.subprocess.PIPE
@@ -133,7 +171,9 @@ async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) ->
     async with stopped(served):
         ports = [f"127.0.0.1:{port}" for port in (await served.stdout.readline()).decode().split()]
         addresses = {
-            name: ports[place * REPLICAS : (place + 1) * REPLICAS] for place, name in enumerate(STAGES)
+            name: ports[place * REPLICAS : (place + 1) * REPLICAS]
+            for place, name in enumerate(STAGES)
+            if name in stages
         }
         settings: dict[str, Any] = {
             "way": way,
@@ -142,6 +182,7 @@ async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) ->
             "budget": TARGET,
             "seed": seed,
             "seconds": seconds,
+            "rate_per_s": rate_per_s,
             "pids": [],
         }
         async with _between(way, knob, addresses, folder) as found:
@@ -153,9 +194,10 @@ async def take(way: str, knob: Knob, seed: int, seconds: float, folder: Path) ->
         latency_ms=np.asarray(told["latency_ms"]),
         lost=told["lost"] / told["sent"],
         extra=(counts["asked"] - counts["needed"]) / counts["needed"],
-        processor_ms=1e3 * told["processor_s"] / told["sent"],
+        processor_ms=1e3 * (told["own_s"] + told["between_s"]) / told["sent"],
+        between_ms=1e3 * told["between_s"] / told["sent"],
         calls_ms={
-            name: np.array([took[name] for took in told["calls_ms"]]) for name in STAGES if told["calls_ms"]
+            name: np.array([took[name] for took in told["calls_ms"]]) for name in stages if told["calls_ms"]
         },
     )
 

@@ -18,7 +18,7 @@ import httpx
 from grpc import aio
 
 from benchmarks.gateway.peers.messages import Numbered, front_door, path_of
-from benchmarks.gateway.peers.world import RATE_PER_S, STAGES, TIMEOUT_S
+from benchmarks.gateway.peers.world import TIMEOUT_S
 from kwiken.hedge import HedgedTransport, Hedger
 
 HTTP_OK: Final = 200
@@ -72,14 +72,14 @@ def transport_of(way: str, found: Mapping[str, Any]) -> httpx.AsyncBaseTransport
         config = HedgeConfig(
             percentile=1 - share,
             budget_percent=100 * budget,
-            estimated_rps=len(STAGES) * RATE_PER_S,
+            estimated_rps=len(found["addresses"]) * found["rate_per_s"],
             key_level="endpoint",
         )
         made = HedgedHttpxTransport(made, config)
     elif way == "httpx-hedged":
         from httpx_hedged import EndpointConfig, HedgeConfig as Defaults, HedgedTransport as Rival, Route
 
-        routes = [Route("GET", f"/{stage}", EndpointConfig()) for stage in STAGES]
+        routes = [Route("GET", f"/{stage}", EndpointConfig()) for stage in found["addresses"]]
         made = Rival(made, Defaults(percentile=1 - share, budget_percent=100 * budget), routes)
     elif way == "kwiken.hedge":
         made = HedgedTransport(Hedger.load(Path(found["plan"])), made)
@@ -101,7 +101,7 @@ async def by_stages(way: str, found: Mapping[str, Any]) -> AsyncIterator[Send]:
 
         async def send(number: int) -> Mapping[str, float]:
             took = {}
-            for stage in STAGES:
+            for stage in found["addresses"]:
                 start = time.perf_counter()
                 reply = await client.get(f"{url or f'http://{stage}'}/{stage}?id={number}")
                 if reply.status_code != HTTP_OK or reply.json() != {"id": number}:
@@ -163,7 +163,7 @@ async def by_grpc(way: str, found: Mapping[str, Any]) -> AsyncIterator[Send]:
     config = json.dumps({"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [method]})
     async with contextlib.AsyncExitStack() as stack:
         calls = []
-        for stage in STAGES:
+        for stage in found["addresses"]:
             target = f"ipv4:{','.join(found['addresses'][stage])}"
             channel = await stack.enter_async_context(
                 aio.insecure_channel(target, options=[("grpc.service_config", config)])
@@ -178,7 +178,7 @@ async def by_grpc(way: str, found: Mapping[str, Any]) -> AsyncIterator[Send]:
 
         async def send(number: int) -> Mapping[str, float]:
             took = {}
-            for stage, call in zip(STAGES, calls, strict=True):
+            for stage, call in zip(found["addresses"], calls, strict=True):
                 start = time.perf_counter()
                 answer = await call(Numbered(id=number), timeout=TIMEOUT_S)
                 if answer.id != number:
