@@ -7,7 +7,6 @@ import math
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import web
 
 from kwiken.base.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.base.errors import (
@@ -20,6 +19,7 @@ from kwiken.runtime.base.errors import (
     UnavailableError,
 )
 from kwiken.runtime.engine import Answer, timing_of
+from kwiken.runtime.wire.http_server import JsonResponse
 from kwiken.runtime.wire.transport import wire
 
 RETRY_SOON_S: Final = 1.0
@@ -29,7 +29,7 @@ BAD_GATEWAY: Final = 502
 UNAVAILABLE: Final = 503
 
 
-def answer_of(answer: Answer, *, timing: bool) -> web.Response:
+def answer_of(answer: Answer, *, timing: bool) -> JsonResponse:
     """Response for an answer.
 
     Args:
@@ -95,7 +95,7 @@ def judge(error: BaseException) -> Failure:
     )
 
 
-def failure_of(error: BaseException) -> web.Response:
+def failure_of(error: BaseException) -> JsonResponse:
     """Response for an error."""
     found = judge(error)
     response = failure(found.status, found.reason)
@@ -140,13 +140,13 @@ def _worst(leaves: list[BaseException]) -> BaseException:
     return leaves[0]
 
 
-def failure(status: int, message: str, **headers: str) -> web.Response:
+def failure(status: int, message: str, **headers: str) -> JsonResponse:
     """Response with an error's message."""
     response = json_response(status, {"error": message})
     response.headers.update(headers)
     return response
 
 
-def json_response(status: int, value: Any) -> web.Response:
+def json_response(status: int, value: Any) -> JsonResponse:
     """Response with a value as JSON."""
-    return web.Response(status=status, body=msgspec.json.encode(value), headers={"Content-Type": wire.JSON})
+    return JsonResponse(status, msgspec.json.encode(value))

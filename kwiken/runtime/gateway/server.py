@@ -36,6 +36,7 @@ from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.http_server import (
     GATEWAY_SHARE,
     ByteBudget,
+    GatewayResponse,
     Listener,
     max_connections,
     share_of_memory,
@@ -51,7 +52,7 @@ async def _report_nothing() -> None:
     """Nothing but `/readyz` tells of the stop."""
 
 
-Route = Callable[[web.BaseRequest], Awaitable[web.Response]]
+Route = Callable[[web.BaseRequest], Awaitable[GatewayResponse]]
 
 
 class Gateway:
@@ -169,7 +170,7 @@ class Gateway:
         self._measured.stop()
         await self.control.siblings.close()
 
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: web.BaseRequest) -> GatewayResponse:
         methods = self._routes.get(request.rel_url.raw_path)
         refusal = self._origins.refusal(
             request.method,
@@ -178,6 +179,7 @@ class Gateway:
             fetch_site=request.headers.get("Sec-Fetch-Site"),
             may_lack_host=tuple(request.version) < (1, 1),
         )
+        response: GatewayResponse
         if refusal is not None:
             response = failure(refusal.status, refusal.reason)
         elif methods is None:
@@ -200,7 +202,7 @@ class Gateway:
             response.headers[GATEWAY_NAME] = self._settings.name
         return response
 
-    async def _guard(self, route: Route, request: web.BaseRequest) -> web.Response:
+    async def _guard(self, route: Route, request: web.BaseRequest) -> GatewayResponse:
         """Run a route; an error becomes an error response with its reason."""
         self.door.enter()
         try:
@@ -228,7 +230,7 @@ class Gateway:
         if told > self._settings.max_body:
             raise web.HTTPRequestEntityTooLarge(self._settings.max_body, told)
 
-    async def _request(self, request: web.BaseRequest) -> web.Response:
+    async def _request(self, request: web.BaseRequest) -> GatewayResponse:
         headers = request.headers
         if headers.get("Content-Type") != wire.JSON and request.content_type != wire.JSON:
             # An HTML form of a foreign page cannot send this type.
@@ -273,7 +275,7 @@ class Gateway:
         return web.Response(text="ok")
 
     def _guarded(self, what: Callable[[web.BaseRequest], Awaitable[Any]]) -> Route:
-        async def route(request: web.BaseRequest) -> web.Response:
+        async def route(request: web.BaseRequest) -> GatewayResponse:
             self.control.authorise(request.headers)
             return json_response(200, await what(request))
 

@@ -69,7 +69,7 @@ def test_a_call_and_its_retry_lost_say_what_is_known() -> None:
     with pytest.raises(AllFailedError, match=CLUE) as caught:
         run(one_stage(replicas=3), script)
     assert len(script.sent) == 2
-    reason = msgspec.json.decode(bytes(failure_of(caught.value).body))["error"]  # type: ignore[arg-type]
+    reason = msgspec.json.decode(failure_of(caught.value).body)["error"]
     assert reason.startswith(f"stage 's': every attempt failed; {CLUE}: s-")
     assert reason.count("hung up") == 2
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+NAMES_KEPT: Final = 256  # Host headers whose name is kept
 _AUTHORITY = re.compile(r"(?P<name>[A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,19}://(?P<authority>.{1,270})")
 
@@ -81,6 +83,7 @@ class AllowedOrigins:
         return authority.lower() == host.lower() or name_of(authority) in self._allowed
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def name_of(authority: str) -> str | None:
     """Name or address in `HOST` or `HOST:PORT`, in lower case, without brackets; None for other text."""
     match = _AUTHORITY.fullmatch(authority)

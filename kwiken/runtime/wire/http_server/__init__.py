@@ -25,6 +25,10 @@ if TYPE_CHECKING:
         Request as Request,
         Response as Response,
     )
+    from kwiken.runtime.wire.http_server.json_response import (
+        GatewayResponse as GatewayResponse,
+        JsonResponse as JsonResponse,
+    )
     from kwiken.runtime.wire.http_server.listener import Listener as Listener
 
 __getattr__ = lazy_names(__name__, __file__)

@@ -7,8 +7,8 @@ import enum
 import functools
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -30,6 +30,7 @@ FULL_ANSWER: Final = (
 )
 RETRY_S: Final = 1.0
 MAX_REASON: Final = 200
+T = TypeVar("T")
 
 
 class ClientTimeouts(NamedTuple):
@@ -298,10 +299,9 @@ class GatewayWebServer(web.Server):
         await super().shutdown(timeout)
 
 
-async def _answer(handler: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.StreamResponse:
+async def _answer(handler: Callable[[web.BaseRequest], Awaitable[T]], request: web.BaseRequest) -> T:
     try:
-        response: web.StreamResponse = await handler(request)
-        return response
+        return await handler(request)
     finally:
         caller = request.protocol
         if isinstance(caller, ClientConnection):

@@ -16,10 +16,11 @@ from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen
 from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts, GatewayWebServer
 from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.wire.http_server.http1_server import KEEP_ALIVE_S
+from kwiken.runtime.wire.http_server.json_response import GatewayResponse
 from kwiken.runtime.wire.tls import Certificates
 from kwiken.runtime.wire.transport import MAX_BODY
 
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.BaseRequest], Awaitable[GatewayResponse]]
 
 SHUTDOWN_TIMEOUT_S: Final = 0.02  # shutdown timeout for aiohttp, which takes 0 for no limit
 

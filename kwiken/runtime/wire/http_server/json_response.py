@@ -1,0 +1,77 @@
+"""Response in JSON to a request that aiohttp's server took in.
+
+aiohttp's own response collects its headers in a mapping, completes them by what it finds there, and has its
+writer put head and body together; that takes several times as long as one piece of text.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import SERVER_SOFTWARE
+
+from kwiken.runtime.wire.transport import wire
+
+_REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+
+
+class JsonResponse:
+    """Response in JSON: what aiohttp's server asks of a response, and nothing else.
+
+    Args:
+        status: HTTP status, 200 or more.
+        headers: further headers by name; may be added to until the response is sent.
+
+    Attributes:
+        keep_alive: whether the connection stays open; known once the response is prepared.
+    """
+
+    __slots__ = ("_piece", "_writer", "body", "headers", "keep_alive", "status")
+
+    def __init__(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers if headers is not None else {}
+        self.keep_alive = False
+        self._piece = b""
+        self._writer: AbstractStreamWriter | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Make head and body ready for the request's connection.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        version, self.keep_alive = request.version, request.keep_alive
+        further = self.headers
+        if version.minor == 0:
+            further = ({"Connection": "keep-alive"} if self.keep_alive else {}) | further
+        elif not self.keep_alive:
+            further = {"Connection": "close"} | further
+        lines = "".join([f"{name}: {value}\r\n" for name, value in further.items()]) if further else ""
+        if lines.count("\n") + lines.count("\r") > 2 * len(further):
+            raise ValueError("a header holds a line break")
+        head = (
+            f"HTTP/{version.major}.{version.minor} {self.status} {_REASONS[self.status]}\r\n"
+            f"Content-Type: {wire.JSON}\r\nContent-Length: {len(self.body)}\r\n{lines}"
+            f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
+        ).encode()
+        self._piece = head if request.method == "HEAD" else head + self.body
+        self._writer = request.writer
+
+    async def write_eof(self) -> None:
+        """Send all of it.
+
+        Raises:
+            ConnectionError: the client is gone.
+        """
+        assert self._writer is not None
+        await self._writer.write_eof(self._piece)
+
+
+GatewayResponse = web.StreamResponse | JsonResponse
+"""Whatever a gateway's server can send."""
