@@ -26,6 +26,7 @@ ONLY_WHEN_NAMED = frozenset(
         "autopilot",
         "autopilot_live",
         "peers",
+        "proxied",
     }
 )  # they load this machine, for minutes or for hours
 
