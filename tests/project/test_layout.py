@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.project import source_trees
+from tests.support.project.room_arrows import modules, rooms_of
 from tests.support.project.source_trees import nodes, tree
 from tests.support.project.wings import BRAIN, MAY_USE, WINGS
 
@@ -60,6 +61,7 @@ KNOWN_DOUBLES = {
     "Step",
     "Stream",
 }
+MAX_ROOMS, MAX_ARROWS = 22, 110  # of the picture of `kwiken/`, and of each wing
 MAX_WINGS = 16  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600
 # The brain and the runtime's decisions: clocks, files, sockets, threads and chance are handed to them.
@@ -78,14 +80,7 @@ CLOCK_READS = {"now", "utcnow", "today"}  # of `datetime`, which documents may u
 SEEDED = {"BitGenerator", "Generator", "PCG64", "SeedSequence", "default_rng"}
 
 
-def name_of(path: Path) -> str:
-    """Full name of the module in a file."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-# `__main__` stands above its package: it starts programs and nothing imports it.
-MODULES = {name_of(path): path for path in sorted(CODE.rglob("*.py")) if path.name != "__main__.py"}
+MODULES = modules()
 
 
 def package_of(module: str) -> str:
@@ -229,6 +224,15 @@ def test_no_room_is_in_a_circle_of_imports() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize(
+    "folder", ["kwiken", *sorted({".".join(name.split(".")[:2]) for name in WING_OF} - {"kwiken"})]
+)
+def test_the_picture_of_a_folder_has_few_rooms_and_arrows(folder: str) -> None:
+    arrows = rooms_of(folder)
+    assert len(arrows) <= MAX_ROOMS
+    assert sum(len(ends) for ends in arrows.values()) <= MAX_ARROWS
 
 
 def test_folders_are_small() -> None:
