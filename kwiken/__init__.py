@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         to_mermaid as to_mermaid,
     )
     from kwiken.tail.diagnosis import by_class as by_class, explain as explain, heat_maps as heat_maps
-    from kwiken.tail.evaluation import judge as judge, judge_blocks as judge_blocks
+    from kwiken.tail.judging import judge as judge, judge_blocks as judge_blocks
     from kwiken.tail.planning import (
         PlanSettings as PlanSettings,
         make_plan as make_plan,

@@ -11,7 +11,7 @@ from benchmarks.outside.bench_tried import BUDGETS, TOO_SMALL_SETS, cut_row
 from benchmarks.outside.outside_data import recordings
 from benchmarks.outside.outside_judge import judged
 from kwiken.model.plan import LedgerTerms
-from kwiken.tail.evaluation import PLAN
+from kwiken.tail.judging import PLAN
 
 TERMS = {
     "peak 1, no floor": LedgerTerms(peak_factor=1.0, floor_per_s=0.0),

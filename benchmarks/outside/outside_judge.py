@@ -10,9 +10,10 @@ from benchmarks.outside.outside_data import Recording
 from kwiken.model.plan import Budgets, LedgerTerms, Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.apportion import INSURANCE
-from kwiken.tail.evaluation import PLAN, Judgement
-from kwiken.tail.evaluation.compared_plans import rivals
-from kwiken.tail.evaluation.later_requests import Segment, judge_segments
+from kwiken.tail.judging import PLAN, Judgement
+from kwiken.tail.judging.judge_plan import judge_segments
+from kwiken.tail.judging.judged_plans import rivals
+from kwiken.tail.judging.judged_requests import Segment
 from kwiken.tail.planning import PlanSettings, study_plan
 
 BUDGETS = (0.005, 0.01, 0.05)

@@ -43,7 +43,7 @@ PACKAGES: Final = (
     "kwiken.tail.planning",
     "kwiken.tail.queueing.simulator",
     "kwiken.tail.queueing.load",
-    "kwiken.tail.evaluation",
+    "kwiken.tail.judging",
     "kwiken.tail.diagnosis",
     "kwiken.export.plans",
     "kwiken.allocator.workloads",

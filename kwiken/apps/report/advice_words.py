@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         LookIntoReplica,
         NextStep,
     )
-    from kwiken.tail.evaluation import Judgement
+    from kwiken.tail.judging import Judgement
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
 MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all

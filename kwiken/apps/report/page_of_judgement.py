@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement
 from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
-from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Arm, Judgement
+from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Arm, Judgement
 
 NAMES = {PLAN: "the plan", EVEN: "spread evenly", HINDSIGHT: "in hindsight"}
 MIN_PASSED = 1.05  # spend over budget from which the table says why the budget was passed

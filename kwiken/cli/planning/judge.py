@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kwiken.model.plan import Plan
     from kwiken.model.profile import Profile
-    from kwiken.tail.evaluation import Arm, Judgement
+    from kwiken.tail.judging import Arm, Judgement
 
 DEFAULT_BUDGET: Final = 0.05
 MAX_BLOCKS: Final = 100
@@ -166,7 +166,7 @@ def _judged(
     **how: Unpack[Replays],
 ) -> Judgement:
     """Judge the plan as it is: a single recording by stretches of time, several as a stretch each."""
-    from kwiken.tail.evaluation import judge, judge_recordings
+    from kwiken.tail.judging import judge, judge_recordings
 
     if plan is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=where)
@@ -186,7 +186,7 @@ def _judged_by_blocks(
     **how: Unpack[Replays],
 ) -> Judgement:
     """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
-    from kwiken.tail.evaluation import judge_blocks
+    from kwiken.tail.judging import judge_blocks
 
     first, *more = recordings
     if more:

@@ -216,7 +216,7 @@ def command(
 def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *, seed: int) -> PlanStudy:
     """The study, its expectation corrected by the traces of a time with another plan."""
     from kwiken.otel.trace import read_forest, requests_with_plan
-    from kwiken.tail.evaluation import corrected, correction_of
+    from kwiken.tail.judging import corrected, correction_of
 
     path, traces = tried
     plan = load_plan(path)

@@ -32,7 +32,7 @@ from kwiken.tail.advice.contents import (
 from kwiken.tail.advice.hedged_already import hedged_already
 from kwiken.tail.advice.worth import BUDGETS, Halves, knee, not_copied, useful_plan
 from kwiken.tail.diagnosis import Explanation, SlowRequests, explain
-from kwiken.tail.evaluation import PLAN, Judgement, judge
+from kwiken.tail.judging import PLAN, Judgement, judge
 from kwiken.tail.planning import PlanSettings, PlanStudy
 
 MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then

@@ -8,7 +8,7 @@ import msgspec
 
 from kwiken.tail.advice.worth import Worth
 from kwiken.tail.diagnosis import SlowReplica, SlowRequests, Suspect
-from kwiken.tail.evaluation import Judgement
+from kwiken.tail.judging import Judgement
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True):

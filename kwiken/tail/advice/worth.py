@@ -14,7 +14,7 @@ from kwiken.model.latency import percentiles_of
 from kwiken.model.plan import Budgets
 from kwiken.model.profile import Profile
 from kwiken.tail.apportion import choices_of
-from kwiken.tail.evaluation import PLAN, judge
+from kwiken.tail.judging import PLAN, judge
 from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
 from kwiken.tail.simulation import ROWS, PairedSimulation
 

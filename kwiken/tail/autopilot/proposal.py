@@ -10,7 +10,7 @@ import numpy as np
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.model.plan import Budgets, Ladder, Plan
 from kwiken.model.profile import Profile, part_of
-from kwiken.tail.evaluation import PLAN, judge
+from kwiken.tail.judging import PLAN, judge
 from kwiken.tail.planning import PlanSettings, study_plan
 from kwiken.tail.queueing.load import known_utilisation
 

@@ -11,7 +11,7 @@ import pytest
 
 from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
-from kwiken.tail.evaluation import Judgement
+from kwiken.tail.judging import Judgement
 from kwiken.tail.planning import PlanSettings, study_plan
 from tests.support.otel.span_trees import jaeger_json
 from tests.support.project.commands import refused, run

@@ -12,7 +12,7 @@ import pytest
 
 from kwiken.apps.report import advice_page, advice_sentences
 from kwiken.tail.advice import Advice, Doubt
-from kwiken.tail.evaluation.plan_judgement import Cut
+from kwiken.tail.judging.judgement_document import Cut
 from tests.support.otel.replicated import Shop
 from tests.support.otel.span_trees import jaeger_json
 from tests.support.project.commands import refused, run

@@ -36,7 +36,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.tail.queueing.load",
         "kwiken.tail.queueing",
         "kwiken.tail.planning",
-        "kwiken.tail.evaluation",
+        "kwiken.tail.judging",
         "kwiken.tail.diagnosis",
         "kwiken.tail.autopilot",
         "kwiken.tail.advice",

@@ -29,8 +29,8 @@ from kwiken.tail.advice import (
     advise,
 )
 from kwiken.tail.advice.worth import useful_plan
-from kwiken.tail.evaluation import Judgement, judge
-from kwiken.tail.evaluation.plan_judgement import Cut
+from kwiken.tail.judging import Judgement, judge
+from kwiken.tail.judging.judgement_document import Cut
 from kwiken.tail.planning import PlanSettings
 from tests.support.models.profiles import small_profile
 

@@ -17,7 +17,7 @@ from kwiken.model.profile import Profile, StageProfile, part_of
 from kwiken.otel.fit import fit_forest
 from kwiken.otel.trace import Forest
 from kwiken.otel.write import RequestRecord
-from kwiken.tail.evaluation import corrected_expectation
+from kwiken.tail.judging import corrected_expectation
 from kwiken.tail.simulation import expect
 
 MIN_REQUESTS = 100  # of which one lies beyond p99

@@ -21,7 +21,7 @@ from kwiken.model.plan import Budgets, Plan
 from kwiken.model.profile import Profile, StageProfile, part_of
 from kwiken.otel.fit import fit_forest, fit_profile
 from kwiken.otel.trace import read_forest, requests_with_plan
-from kwiken.tail.evaluation import MIN_TRIED, corrected, correction_of
+from kwiken.tail.judging import MIN_TRIED, corrected, correction_of
 from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
 
 APPORTIONED, EVEN = "sumvar", "equal"

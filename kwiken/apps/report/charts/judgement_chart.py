@@ -10,7 +10,7 @@ from markupsafe import Markup
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing
 from kwiken.apps.report.model import ms, percent
-from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Judgement
+from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Judgement
 
 WIDTH, HEIGHT = 1040, 420
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44

@@ -11,7 +11,7 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Correction, Expected, Intervals, Ladder, Plan
 from kwiken.model.profile import Profile, cost_of_one_call
-from kwiken.tail.evaluation import MIN_TRIED, corrected, corrected_expectation, correction_of
+from kwiken.tail.judging import MIN_TRIED, corrected, corrected_expectation, correction_of
 from kwiken.tail.planning import PlanSettings, study_plan
 from kwiken.tail.planning.notes import ExpectationCorrected
 from kwiken.tail.simulation import expect

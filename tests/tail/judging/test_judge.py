@@ -14,8 +14,8 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
 from kwiken.model.profile import Profile, StageProfile, part_of
 from kwiken.model.service import Reissue
-from kwiken.tail.evaluation import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks, judge_recordings
-from kwiken.tail.evaluation.compared_plans import rivals
+from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks, judge_recordings
+from kwiken.tail.judging.judged_plans import rivals
 from kwiken.tail.planning import PlanSettings, study_plan
 
 StageOf = Callable[..., StageProfile]

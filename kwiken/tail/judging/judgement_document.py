@@ -1,4 +1,4 @@
-"""Judgement as data: what the judge found of a plan, beside other ways to spend the same budget."""
+"""Judgement of a plan as a document: percentiles, spend and denied copies of each way to spend the budget."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Judge of a plan: replays the plan on later requests, with the ledger in force, beside other plans."""
+"""Judge of a plan: replays later requests under the plan and under others, with the ledger in force.
+
+Percentiles of latency, extra work and copies that the ledger denied are judged, in every stretch of time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,30 +19,14 @@ from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder, LedgerTerms, Plan
 from kwiken.model.profile import Profile
-from kwiken.tail.evaluation.compared_plans import PLAN, rivals
-from kwiken.tail.evaluation.plan_judgement import Arm, Cut, Judgement, Outcome, Stretch
+from kwiken.tail.judging.judged_plans import PLAN, rivals
+from kwiken.tail.judging.judged_requests import Segment, by_segment, by_time, check_requests, edges_of
+from kwiken.tail.judging.judgement_document import Arm, Cut, Judgement, Outcome, Stretch
 from kwiken.tail.simulation import BlockBootstrap, interval, kept_to, replay
 
 CORRELATIONS: tuple[float | None, ...] = (None, 0.5)  # of copies with their calls, at which plans are judged
 MIN_REPLAYED = 10_000  # smallest number of requests to replay: each judged one is repeated often enough
-MIN_REQUESTS = 10  # requests below which no percentile is meaningful
-MAX_STRETCHES = 24
-STRETCHES_S = (60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)  # lengths to choose from
 FIELDS = tuple(field.name for field in msgspec.structs.fields(Ladder))
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Requests to judge with the plans that are in force meanwhile.
-
-    Attributes:
-        plans: plan of each way.
-        recording: name of the recording that the requests are, if it is one of several.
-    """
-
-    requests: Profile
-    plans: Mapping[str, Plan]
-    recording: str | None = None
 
 
 def judge(
@@ -76,13 +62,13 @@ def judge(
     Raises:
         InputError: for a share outside (0, 1], too few requests, or a plan that does not fit them.
     """
-    _check(later, sampled, where="profile")
+    check_requests(later, sampled, where="profile")
     segment = Segment(later, {PLAN: plan})
     if not alone:
         segment = compared(plan, later if earlier is None else earlier, later, sampled=sampled, seed=seed)
     return judge_segments(
         [segment],
-        edges_s=_edges(later.started_s),
+        edges_s=edges_of(later.started_s),
         sampled=sampled,
         correlations=correlations,
         seed=seed,
@@ -122,7 +108,7 @@ def judge_recordings(
         raise InputError("there is none; give one or more", where="recordings")
     jobs: list[Job] = []
     for name, later in recordings.items():
-        _check(later, sampled, where=name)
+        check_requests(later, sampled, where=name)
         jobs.append((_compared_recording, (plan, earlier, later, name, sampled, seed)))
     segments: list[Segment] = list(spread(jobs))
     segments.sort(key=lambda segment: float(segment.requests.started_s.min()))
@@ -198,7 +184,7 @@ def judge_segments(
         for at, one in enumerate(ways)
     }
     some = next(iter(played.values()))
-    kept = _of_segments(segments, times) if edges_s is None else _of_time(some.started_s, edges_s)
+    kept = by_segment(segments, times) if edges_s is None else by_time(some.started_s, edges_s)
     bootstrap = BlockBootstrap(len(some.before_ms), seed=seed)
     before = bootstrap.percentiles(some.before_ms)
     return Judgement(
@@ -310,54 +296,3 @@ def _arm(
 def cut(before_ms: float, after_ms: float) -> float:
     """Share by which a latency falls; 0 where there was none."""
     return 1.0 - after_ms / before_ms if before_ms > 0 else 0.0
-
-
-class _Rows(NamedTuple):
-    """Replayed requests of one stretch: its bounds, seconds since 1970, and the rows of the requests."""
-
-    start_s: float
-    end_s: float
-    rows: NDArray[np.int64]
-    recording: str | None
-
-
-def _of_time(started_s: Floats, edges_s: Floats) -> list[_Rows]:
-    """Requests of each stretch between two bounds that has any."""
-    at = np.searchsorted(edges_s, started_s, side="right") - 1
-    found = (
-        _Rows(float(edges_s[i]), float(edges_s[i + 1]), np.flatnonzero(at == i), None)
-        for i in range(len(edges_s) - 1)
-    )
-    return [each for each in found if len(each.rows)]
-
-
-def _of_segments(segments: Sequence[Segment], times: int) -> list[_Rows]:
-    """Requests of each segment, each repeated so many times."""
-    found, first = [], 0
-    for segment in segments:
-        started_s = segment.requests.started_s
-        end = float(np.nextafter(started_s.max(), np.inf))
-        rows = np.arange(first, first + times * len(started_s))
-        found.append(_Rows(float(started_s.min()), end, rows, segment.recording))
-        first += len(rows)
-    return found
-
-
-def _edges(started_s: Floats) -> Floats:
-    """(k + 1,): bounds of stretches of a length that fits the requests' time, at full multiples of it."""
-    first, last = float(started_s.min()), float(started_s.max())
-    length = next(
-        (each for each in STRETCHES_S if (last - first) / each <= MAX_STRETCHES),
-        (last - first) / MAX_STRETCHES,
-    )
-    start = np.floor(first / length)
-    return np.asarray(length * np.arange(start, np.floor(last / length) + 2))
-
-
-def _check(later: Profile, sampled: float, *, where: str) -> None:
-    if not 0 < sampled <= 1:
-        raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
-    if later.requests < MIN_REQUESTS:
-        raise InputError(
-            f"judging needs at least {MIN_REQUESTS} requests, and there are {later.requests}", where=where
-        )

@@ -10,14 +10,9 @@ from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.plan import Budgets, LedgerTerms
 from kwiken.model.profile import CostModel, Profile, part_of
-from kwiken.tail.evaluation.later_requests import (
-    CORRELATIONS,
-    MIN_REQUESTS,
-    Segment,
-    compared,
-    judge_segments,
-)
-from kwiken.tail.evaluation.plan_judgement import Judgement
+from kwiken.tail.judging.judge_plan import CORRELATIONS, compared, judge_segments
+from kwiken.tail.judging.judged_requests import MIN_REQUESTS, Segment
+from kwiken.tail.judging.judgement_document import Judgement
 from kwiken.tail.planning import PlanSettings, study_plan
 
 MIN_BLOCKS = 2

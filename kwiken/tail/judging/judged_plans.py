@@ -1,4 +1,4 @@
-"""Other ways to spend a plan's reissue budget: evenly over the stages, and with hindsight."""
+"""Plans that are judged beside a plan: its budget spread evenly over the stages, and with hindsight."""
 
 from __future__ import annotations
 
