@@ -1,4 +1,4 @@
-"""When to change lines: the published rule of one step, and exact optimal stopping."""
+"""Time to change lines: the published rule of one step, and exact optimal stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcome of the demonstration, and what it shows."""
+"""Outcome of the demonstration: figures, and the claims that the figures bear out."""
 
 from __future__ import annotations
 

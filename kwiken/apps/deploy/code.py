@@ -1,4 +1,4 @@
-"""Code of a user's service: the files below a folder that its module imports, and what else they import."""
+"""Code of a user's service: imported files below a folder, and names of imports from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedule of recurring jobs as a document, and the runs that it asks for, made of earlier runs."""
+"""Schedule of recurring jobs as a document, and the runs of a schedule, made from earlier runs."""
 
 from __future__ import annotations
 

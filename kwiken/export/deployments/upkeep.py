@@ -1,4 +1,4 @@
-"""Upkeep of a service in Kubernetes: its process, and the few rights that it needs. Pure."""
+"""Upkeep of a service in Kubernetes: the process, and the few rights needed. Pure."""
 
 from __future__ import annotations
 

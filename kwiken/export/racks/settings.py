@@ -1,4 +1,4 @@
-"""A plan of racks as settings of Spark, Yarn, Kubernetes and Dask, and what each cannot be told."""
+"""Plan of racks as settings of Spark, Yarn, Kubernetes and Dask, with notes on the limits of each."""
 
 from __future__ import annotations
 

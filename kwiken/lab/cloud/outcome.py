@@ -1,4 +1,4 @@
-"""Outcome of a run of the simulated cloud: performance, times, nodes rented, and what they cost."""
+"""Outcome of a run of the simulated cloud: performance, times, rented nodes, and costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managers that are compared in a crowded world: a scheduler, what it knows, and whether it follows."""
+"""Managers that are compared in a crowded world: scheduler, knowledge, and reaction to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcome of a run in a crowded world: what every job got."""
+"""Outcome of a run in a crowded world: performance of every job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managers that are compared: a scheduler each, with what it knows of workloads and how it goes on."""
+"""Managers that are compared: scheduler, knowledge of workloads, and reaction to change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managers that are compared on the lined fleet: a scheduler, what it knows, and its lines."""
+"""Managers that are compared on the lined fleet: scheduler, knowledge, and lines."""
 
 from __future__ import annotations
 

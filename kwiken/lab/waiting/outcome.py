@@ -1,4 +1,4 @@
-"""Outcome of a run of the lined fleet: what every job got, and how long it waited for what."""
+"""Outcome of a run of the lined fleet: performance and waiting time of every job."""
 
 from __future__ import annotations
 

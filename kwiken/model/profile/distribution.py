@@ -1,4 +1,4 @@
-"""Empirical distribution of call latencies: time-outs are its quantiles, copies are drawn from it."""
+"""Empirical distribution of call latencies: quantiles serve as time-outs, draws as copies."""
 
 from __future__ import annotations
 

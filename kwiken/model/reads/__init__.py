@@ -1,4 +1,4 @@
-"""Names, methods and queries of calls: which say that a call reads, and which that it writes."""
+"""Reads and writes: told apart by the name, the method or the query of a call."""
 
 from __future__ import annotations
 

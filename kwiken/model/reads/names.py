@@ -1,4 +1,4 @@
-"""Names of operations: which say that a call reads, and which that it writes."""
+"""Names of operations: words of reads and words of writes."""
 
 from __future__ import annotations
 

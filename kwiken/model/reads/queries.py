@@ -1,4 +1,4 @@
-"""Queries in SQL: what a statement does, whatever it begins with."""
+"""Queries in SQL: reads and writes, told apart by all keywords of a statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Service: a named DAG of stages, checked as it is defined."""
+"""Service: a named DAG of stages, checked at its definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semantic conventions of tracers, old and new: what the attributes of a span say about it."""
+"""Semantic conventions of tracers, old and new: facts on a span from its attributes."""
 
 from __future__ import annotations
 

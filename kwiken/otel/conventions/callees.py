@@ -1,4 +1,4 @@
-"""Callee that a client's span names: its service, and what was asked of it.
+"""Callee of a client's span: the service called, and the operation asked for.
 
 Many callees write no spans: databases, services of others, functions. The client's span says whom it called.
 """

@@ -1,4 +1,4 @@
-"""Role of a span in messaging: who sends a message does not wait for those who work it off."""
+"""Role of a span in messaging: a sender does not wait for the consumers of a message."""
 
 from __future__ import annotations
 

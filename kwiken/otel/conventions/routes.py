@@ -1,4 +1,4 @@
-"""Route of a span: what it answers, by its attributes before its name.
+"""Route of a span, from its attributes, else from its name.
 
 Names such as `GET` or `HTTP POST` say nothing of what was asked; `http.route` and its like do.
 """

@@ -1,4 +1,4 @@
-"""Latencies from histograms: buckets of any kind, and samples that are spread as they say."""
+"""Latencies from histograms: buckets of any kind, and samples spread over the buckets."""
 
 from __future__ import annotations
 

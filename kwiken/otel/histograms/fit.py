@@ -1,4 +1,4 @@
-"""A profile from per-stage histograms: what each stage does, without what a request had in common.
+"""Profile from per-stage histograms: the latency of each stage, without joint slowness of requests.
 
 Histograms give the distribution of each stage's latencies, and nothing that is joint: which stages and shards
 were slow for the same request, which copy belonged to which call, and when. The rows of the profile are

@@ -1,4 +1,4 @@
-"""Probability with which a sampler kept a span, as the samplers of others state it."""
+"""Probability of sampling of a span, as stated by samplers of other tools."""
 
 from __future__ import annotations
 

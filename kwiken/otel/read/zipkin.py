@@ -1,4 +1,4 @@
-"""Decoder of Zipkin JSON, version 2: its spans become those of Jaeger, so that the same rules hold."""
+"""Decoder of Zipkin JSON, version 2: spans are turned into Jaeger spans, so that the same rules hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Critical path of one request: the spans that it waited for, with their own share of the latency.
+"""Critical path of one request: the spans that kept the request waiting, each with its share of the latency.
 
 Each span is walked backwards from its end. The span waited for the child that ended last. Before that child
 started, the span waited for the child that had ended last by then, and so on (CRISP, Zhang et al., ATC 2022,

@@ -1,4 +1,4 @@
-"""Processes of a cluster: started together, restarted when they end or hang, and stopped in order."""
+"""Processes of a cluster: started together, restarted after an end or a hang, and stopped in order."""
 
 from __future__ import annotations
 

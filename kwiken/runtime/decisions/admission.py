@@ -1,4 +1,4 @@
-"""Admission of requests: which ones are shed under load, and whether there is capacity for copies.
+"""Admission of requests: requests that are shed under load, and the capacity that is left for copies.
 
 Pure: arrivals and departures with their times in, decisions out.
 

@@ -1,4 +1,4 @@
-"""Gate of the lines: requests wait here until they may start, or until they have waited too long."""
+"""Gate of the lines: requests wait here for their start, up to a longest wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorder: makes the record of a request of what the engine noted while it ran.
+"""Recorder: record of a request from the engine's notes of stages, calls and copies.
 
 A record is made at the end of a request, and only if somebody wants it: of most requests no spans are kept.
 `otel` turns records into spans.

@@ -1,4 +1,4 @@
-"""Settings of a gateway: where it listens, what it takes in, and who may control it."""
+"""Settings of a gateway: addresses to listen on, limits of requests, and rights to control."""
 
 from __future__ import annotations
 

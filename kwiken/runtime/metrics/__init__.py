@@ -1,4 +1,4 @@
-"""Metrics of server processes: HTTP requests, the process itself, and where they are sent."""
+"""Metrics of server processes: HTTP requests, the process itself, the page and the push."""
 
 from __future__ import annotations
 

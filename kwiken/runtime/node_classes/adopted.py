@@ -1,4 +1,4 @@
-"""Process that another program has started: observed by its identity, since only a parent can wait for it."""
+"""Process that another program has started: observed by pid and start time, since only parents can wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits without rights: processes are paused by SIGSTOP while they have used more than their share of time.
+"""Limits without rights: processes above their share of processor time are paused by SIGSTOP.
 
 The time of each process is read from its clock, which Linux lets every process read. A process that sleeps is
 not paused. The kernel's control groups are more exact: here a process can overdraw its share by one interval

@@ -1,4 +1,4 @@
-"""Builds the contention kernels with the machine's C compiler; the user's cache keeps the program."""
+"""Build of the contention kernels with the machine's C compiler; the user's cache keeps the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guard of a sandbox: a program that removes what a probe made once the probe has ended, however it ended.
+"""Guard of a sandbox: a program that removes the files of a probe once the probe has ended in any way.
 
     python -m kwiken.runtime.probes.guard FOLDER
 

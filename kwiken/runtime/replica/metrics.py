@@ -1,4 +1,4 @@
-"""Metrics of a replica's process, whatever protocol it serves."""
+"""Metrics of a replica's process, for HTTP and gRPC alike."""
 
 from __future__ import annotations
 

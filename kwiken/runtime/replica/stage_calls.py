@@ -1,4 +1,4 @@
-"""Calls of one stage at one replica, whatever protocol they come by: limits, order, run and figures."""
+"""Calls of one stage at one replica, over HTTP and gRPC alike: limits, order, run and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server of one stage, whatever protocol its calls come by: settings, start, and an orderly stop."""
+"""Server of one stage, for HTTP and gRPC alike: settings, start, and an orderly stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings: status of gateways -> what the adaptation observes; keeps the counts of the last window."""
+"""Readings of an adaptation from the status of gateways, with the counts of the last window."""
 
 from __future__ import annotations
 

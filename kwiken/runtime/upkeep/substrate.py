@@ -1,4 +1,4 @@
-"""What an upkeep acts on: the replicas of a service, and the nodes that they stand on.
+"""Substrate of an upkeep: the replicas of a service and their nodes, as protocols for any kind of cluster.
 
 Two things meet these protocols: processes of this machine on nodes that it emulates (`runtime.cluster`,
 `runtime.node_classes`), and pods on the nodes of Kubernetes (`runtime.upkeep.kubernetes`).

@@ -1,4 +1,4 @@
-"""Stages whose callers hedge by themselves: their delay, and what another one would do."""
+"""Stages whose callers hedge by themselves: present delay, and the effect of another delay."""
 
 from __future__ import annotations
 

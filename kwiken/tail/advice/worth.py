@@ -1,4 +1,4 @@
-"""Worth of budgets: plans whose every share cuts something, and what several buy on later requests."""
+"""Worth of budgets: cut of p99 on later requests by budget, and plans without shares that cut nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record of an autopilot: what it has put in force, what it has tried, and why; resumed after a restart."""
+"""Record of an autopilot: plans in force, trials and reasons; resumed after a restart."""
 
 from __future__ import annotations
 

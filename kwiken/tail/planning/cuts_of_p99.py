@@ -1,4 +1,4 @@
-"""Cuts of p99: what the copies of each stage add, and notes on a budget that cuts nothing."""
+"""Cuts of p99 by the copies of each stage, and notes on a budget that cuts nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan for the latencies of a profile: its settings, its costs, curves and policies, and what to expect."""
+"""Plan for the latencies of a profile: settings, costs, curves, policies, and the expected effect."""
 
 from __future__ import annotations
 

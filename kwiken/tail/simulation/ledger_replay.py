@@ -1,4 +1,4 @@
-"""Replay of the budget ledger over requests in the order of time: which copies it grants, and why not others.
+"""Replay of the budget ledger over requests in order of time: granted copies, and reasons of denials.
 
 The accounts are the runtime's own (`kwiken.model.plan.accounts`). Copies are decided one by one; the work
 between two of them is added at once for each bucket of time.

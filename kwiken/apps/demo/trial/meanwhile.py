@@ -1,4 +1,4 @@
-"""Expectation of a plan for the requests that ran without one in the same minutes as those with it.
+"""Expectation of a plan for the requests that ran without a plan in the same minutes.
 
 The expectation that a plan states is for the time in which it was learned. Where the machine is busier or
 idler by the time of the trial, the two disagree without any fault of the plan or of its model.

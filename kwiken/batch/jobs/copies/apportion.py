@@ -1,4 +1,4 @@
-"""Apportions a budget of copies over the stages of jobs, by what it takes off their completion times.
+"""Apportionment of a budget of task copies over the stages of jobs, by the completion time that copies save.
 
 Each stage is summarised by draws of the tasks that end it. For each rule of copies the draws tell the stage's
 span and the cost; a longest path over the DAG turns spans into completion times. The budget is spent

@@ -1,4 +1,4 @@
-"""Copies by one who knows before each run how long its tasks and their copies take: what a budget could do.
+"""Copies with hindsight: the most that a budget could save if the times of tasks and copies were known.
 
 Two ways to choose are replayed, and the better one counts. One lowers the ends of the stages that the end of
 the job waits for; what is left goes the other way. The other saves the most task time for its cost, wherever

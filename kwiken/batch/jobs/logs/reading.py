@@ -1,4 +1,4 @@
-"""Jobs from the lines of one log: its kind told from content, damaged lines counted and left out."""
+"""Jobs from the lines of one log: kind of log detected by content, damaged lines counted and left out."""
 
 from __future__ import annotations
 

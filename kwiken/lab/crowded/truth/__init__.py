@@ -1,4 +1,4 @@
-"""Truth of the crowded world: what is so, whoever places. Nothing here knows a scheduler or its model."""
+"""Truth of the crowded world: rules that hold under every scheduler. No module here knows a scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manager: a scheduler with what it does after placement, by its settings."""
+"""Manager: a scheduler, with settings for the time after placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reactions of a manager to what happens on a cluster: waiting, placement, and what follows it.
+"""Reactions of a manager to events on a cluster: waiting, placement, growth and moves.
 
 Four rules stand beside the scheduler: 1. a workload that cannot be placed waits in line; 2. a manager that
 follows its workloads acts when one stays below 95% of its demand; 3. one that chooses sizes gives back what a

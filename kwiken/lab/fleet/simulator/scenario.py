@@ -1,4 +1,4 @@
-"""Scenario: the cluster, the workloads that arrive on it, and what happens to both over time."""
+"""Scenario: a cluster, arriving workloads, and changes of both over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of requests as matrices: their order, repeated calls, and the stages that they become."""
+"""Calls of requests as matrices: order, repeated calls, and stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage is in a foreign trace: child calls of spans, grouped into stages by callee and turn."""
+"""Stages of a foreign trace: child calls of spans, grouped into stages by callee and turn."""
 
 from __future__ import annotations
 

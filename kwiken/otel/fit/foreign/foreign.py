@@ -1,4 +1,4 @@
-"""Profile fitting for services of any origin: DAG and calls are inferred from the spans (design 4)."""
+"""Profile fitting for services of any origin: DAG and calls are inferred from the spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Document of a running cluster's state, as `kwiken down` and `kwiken status` read it."""
+"""Document of a running cluster's state, for `kwiken down` and `kwiken status`."""
 
 from __future__ import annotations
 

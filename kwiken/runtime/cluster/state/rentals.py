@@ -1,4 +1,4 @@
-"""Journal of rented nodes: who owns them, since when, and what they cost; survives a kill of its owner."""
+"""Journal of rented nodes: owner, start and cost of each; kept when the owner is killed."""
 
 from __future__ import annotations
 

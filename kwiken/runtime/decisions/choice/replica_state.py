@@ -1,4 +1,4 @@
-"""State of one replica as its callers see it: calls without an answer, latency, errors, ejection.
+"""State of one replica as callers see the replica: calls in flight, latency, errors, ejection.
 
 Pure. A replica that fails at once has no queue and would win every choice. Two measures prevent that. Both
 compare replicas with each other, so a handler's bug that all of them share changes nothing. First, a decaying

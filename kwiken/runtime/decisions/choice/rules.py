@@ -1,4 +1,4 @@
-"""Which replica takes a call: the one with the fewest calls in flight, weighted by speed, of up to 16.
+"""Choice of the replica that takes a call: fewest calls in flight by expected latency, of up to 16.
 
 A call goes to the replica with the least product of calls in flight and expected latency. Replicas whose
 products are nearly equal count as equal: otherwise noise in the estimates would send all calls of a quiet

@@ -1,4 +1,4 @@
-"""Steering of a gateway by an autopilot: what it puts in force, and its note for readers of the status."""
+"""Steering of a gateway by an autopilot: plans put in force, and the autopilot's note in the status."""
 
 from __future__ import annotations
 

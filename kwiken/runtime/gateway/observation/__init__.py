@@ -1,4 +1,4 @@
-"""Observation by a gateway: of its event loop, of its own figures, and of its replicas."""
+"""Observation by a gateway: event loop, own figures, and replicas."""
 
 from __future__ import annotations
 

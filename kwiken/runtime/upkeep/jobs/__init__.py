@@ -1,4 +1,4 @@
-"""Batch jobs of a running cluster: they wait in lines by quality, run once on its nodes, and end."""
+"""Batch jobs of a running cluster: lines by quality, one run of each job on the nodes, and its result."""
 
 from __future__ import annotations
 

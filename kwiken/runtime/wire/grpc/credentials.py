@@ -1,4 +1,4 @@
-"""Credentials of gRPC's core, from certificates that may be replaced while it runs."""
+"""Credentials of gRPC's core, from certificates that may be replaced while a server runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of modules written in C: imports those that are known to be safe, and inspects them."""
+"""Reader of modules written in C: imports and inspects the modules known to be safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile as it would be at another load, with the work of copies."""
+"""Profile at another load, with the work of copies."""
 
 from __future__ import annotations
 

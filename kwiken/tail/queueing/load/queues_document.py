@@ -1,4 +1,4 @@
-"""Document of what is known of replicas and queues beside a profile, as TOML; `--queues FILE` reads it."""
+"""Document of the replicas and queues behind a profile, as TOML, for `--queues FILE`."""
 
 from __future__ import annotations
 

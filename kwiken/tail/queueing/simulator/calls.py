@@ -1,4 +1,4 @@
-"""Calls of one stage of the queueing simulator, and what became of them."""
+"""Calls of one stage of the queueing simulator, and their outcomes."""
 
 from __future__ import annotations
 

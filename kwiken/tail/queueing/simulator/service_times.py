@@ -1,4 +1,4 @@
-"""Distributions of times: how long a call occupies its replica, and how long it takes besides."""
+"""Distributions of times: of work at a replica, and of the rest of a call."""
 
 from __future__ import annotations
 

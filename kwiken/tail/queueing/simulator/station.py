@@ -1,4 +1,4 @@
-"""Station: one stage of a service as the queueing simulator sees it."""
+"""Station: one stage of a service in the queueing simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of batch jobs: what is ordered, who runs it, how it ended, and what the queue shows."""
+"""Documents of batch jobs: orders, claims of runners, results, and the queue as shown."""
 
 from __future__ import annotations
 
