@@ -59,7 +59,6 @@ class SharedLedger:
         draw: source of random numbers from 0 to 1.
 
     Attributes:
-        now: the clock.
         draw: the source of random numbers.
 
     Raises:

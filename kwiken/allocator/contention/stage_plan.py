@@ -21,7 +21,6 @@ class ProbeSetting:
     """How a stage runs.
 
     Attributes:
-        size: size of each replica.
         speed: speed of the class's cores as a share of this machine's, above 0 and at most 1.
     """
 

@@ -18,7 +18,6 @@ class TrafficDemand:
     """Traffic among workloads.
 
     Attributes:
-        names: names of the workloads.
         per_s: (w, w) calls or bytes a second from each workload to each other one.
         unmatched: share of the model's traffic with an end at a service that no workload is, 0 to 1.
     """

@@ -42,7 +42,6 @@ class HashedPredictor:
         columns: (k,) columns that every new row is measured in.
         count: most neighbours, 1 or more.
         radius: distance within which rows are neighbours; None for a tenth of the number of coordinates.
-        seed: seed of the index.
 
     Raises:
         InputError: for no rows, no columns, or fewer neighbours than one.

@@ -107,7 +107,6 @@ def restore(state: SharedNodes, kinds: Mapping[str, SampledKind], job: str, work
 
     Args:
         workload: name of its kind.
-        node: index of its node.
     """
     kind = kinds[workload]
     if not state.ledger.fits(node, kind.cores, kind.memory_gb) or state.draw_of(job) is not None:

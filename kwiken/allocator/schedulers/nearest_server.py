@@ -32,7 +32,6 @@ class NearestServerScheduler:
     come first. Where the walk finds none, all servers of the class are looked at.
 
     Attributes:
-        seed: seed of the index.
         exact: whether all servers of a class are looked at before the next class is tried.
     """
 

@@ -41,7 +41,6 @@ class PlannedLine(_Struct, frozen=True, kw_only=True):
 
     Attributes:
         above: quality above which jobs and nodes belong to the line, from 0 to 100; 0 for the last line.
-        jobs: jobs that wait in the line.
         nodes: names of the nodes of the pool, while they are empty.
         cores: number of cores of the pool, 0 or more.
         memory_gb: memory of the pool, in GB, 0 or more.

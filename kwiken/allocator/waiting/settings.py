@@ -172,7 +172,6 @@ class LineMove:
     """Change of a job's line.
 
     Attributes:
-        job: name of the job.
         at_s: moment of the change, in seconds.
         from_line: number of the line that it left.
         to_line: number of the line that it entered.
@@ -190,7 +189,6 @@ class LineStart:
     """Start of a job that waited.
 
     Attributes:
-        job: name of the job.
         unit: name of the node that it started on.
         at_s: moment of the start, in seconds.
         line: number of the line that it left.

@@ -25,7 +25,6 @@ class JobSubmission:
     """A job to be submitted, or submitted anew.
 
     Attributes:
-        job: name of the job.
         racks: names of the racks whose workers it gets; empty for all workers.
         workers: addresses of the workers that its tasks may run on; empty for all.
         priority: rank, the smallest goes first.
@@ -46,7 +45,6 @@ class RunDecisions:
     """State of a run.
 
     Args:
-        plan: plan of the jobs.
         workers: addresses of the workers of each rack at the start.
         ad_hoc: names of jobs without a plan, which run anywhere after all planned ones.
 

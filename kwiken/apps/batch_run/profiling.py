@@ -26,7 +26,6 @@ async def profile_job(jobs: DaskJobs, name: str, sample: str | None, slots: int,
     """Run a job once on one worker, and record its tasks; the number of tasks.
 
     Args:
-        name: name of the job.
         sample: path of the data to run it on, for the function of its data, or of the job where it has no
             data; None for functions that take none.
         slots: number of tasks that the worker runs at once, 1 or more.

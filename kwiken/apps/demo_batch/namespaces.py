@@ -27,7 +27,6 @@ class LocalRack:
     """Rack of this machine.
 
     Attributes:
-        name: name of the rack, as in the plan.
         host: address of its processes.
         prefix: words to put before a command, so that it runs in the rack.
     """

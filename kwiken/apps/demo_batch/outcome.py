@@ -45,7 +45,6 @@ class BatchDemo(msgspec.Struct, frozen=True, kw_only=True):
         alone: the service without jobs; its makespan is the time of the measurement.
         arms: the jobs under each way of scheduling.
         lost: the jobs when a rack is stopped.
-        lost_rack: name of that rack.
         again: number of jobs that were submitted anew.
         jobs: number of jobs that are submitted in each arm.
     """

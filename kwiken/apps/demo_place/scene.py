@@ -121,11 +121,7 @@ def loads(profiles: Sequence[WorkloadProfile]) -> dict[str, ServiceLoad]:
 
 
 def workloads_toml(targets: Mapping[str, ServiceLoad]) -> str:
-    """The workloads, as `kwiken place` reads them.
-
-    Args:
-        targets: target of each service, by name.
-    """
+    """The workloads, as `kwiken place` reads them."""
     tables = [
         f'[[workloads]]\nname = "{name}"\nmemory_gb = {REPLICA_GB}\nservice = "{name}"\n'
         f'stage = "{SERVICES[name]}"\nspread = "node"\nmin_nodes = 2\n'

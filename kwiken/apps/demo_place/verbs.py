@@ -23,7 +23,6 @@ async def run_verb(
 
     Args:
         words: verb, arguments and options.
-        folder: working folder of the verb.
         say: told the command line.
         log: file that the verb's output is appended to.
         allowed: exit codes that are no failure.

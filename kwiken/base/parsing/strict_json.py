@@ -120,7 +120,6 @@ def check_version(found: object, version: int, *, where: str) -> None:
 
     Args:
         found: value of the field `version`, as it was parsed.
-        version: version that is read.
         where: source to name in errors, such as a file's path.
 
     Raises:

@@ -17,10 +17,8 @@ class TaskColumns:
     Attributes:
         launched_ms: time of launch since the job's start, milliseconds.
         took_ms: time from launch to finish, milliseconds.
-        executor: index of the executor.
         first: whether the task was the first of its stage on its slot.
         fresh: whether the task was the first of all on its slot.
-        stage: index of the stage.
     """
 
     launched_ms: Ints

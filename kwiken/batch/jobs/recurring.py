@@ -44,7 +44,6 @@ class RecurringJob(_Struct, frozen=True, kw_only=True):
         name: name of the job, as its earlier runs have it.
         at: times of day at which it may start, UTC, such as `02:00`; empty where `every_minutes` is given.
         every_minutes: time from one run to the next, minutes; None where `at` is given.
-        days: days on which it runs.
         input_gb: bytes of its input, in 10^9; None for a forecast.
         input_times: its input as a multiple of the last run's; None for a forecast.
     """
@@ -122,7 +121,6 @@ class ScheduledRuns:
     """Runs that a schedule asks for.
 
     Attributes:
-        runs: the runs, by time.
         told: by job, one sentence that says where its input comes from.
     """
 

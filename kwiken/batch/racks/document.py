@@ -50,7 +50,6 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         version: version of the format; must be 1.
-        minimise: objective of the plan.
         racks: names of all racks.
         objective_s: makespan or mean time from arrival to end, seconds.
         heuristic_s: the same by the published heuristic alone, seconds.

@@ -59,7 +59,6 @@ def plan_racks(
         kind: makespan or mean time from arrival to end.
         alpha_s_per_byte: weight of the balance of data over racks, seconds per byte; 0 for none.
         exchanges: number of exchanges to try after provisioning, 0 or more.
-        seed: seed of the exchanges.
         published: whether the source's heuristic alone is followed, without prices and exchanges.
     """
     problem = problem.sorted_by_name()

@@ -86,7 +86,6 @@ class JournalLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_
     """One change of the state.
 
     Attributes:
-        job: name of the job.
         workload: its workload; empty for a departure.
         node: name of its node; empty for a departure.
     """

@@ -33,7 +33,6 @@ class ServerSettings:
         grace_s: seconds that requests in flight get at a stop.
         bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
         metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
-        metrics_otlp: collector for metrics; None for none.
         tls_cert: file with the certificate to show; None for connections without TLS.
         tls_key: file with its key; None without a certificate.
         tls_ca: file with the authorities of clients; None to ask clients for no certificate.

@@ -32,7 +32,6 @@ def simulate_loaded(
     """Simulate the profile's requests in queues, and print the result.
 
     Args:
-        plan: plan to try; None for none.
         load: load as a factor on the profile's.
         seed: seed of all random numbers.
         queues: file with what is known of replicas and queues; None for none.

@@ -31,7 +31,6 @@ class ServiceOptions:
 
     Attributes:
         placement: path of a placement; None for the service's own numbers of replicas.
-        plan: path of a plan; None for none.
         gateways: number of gateways, 1 or more.
         image: name of the image with its tag; None for one by the service's name.
         otlp: collector for spans; None for a Jaeger beside the service.
@@ -151,7 +150,6 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
 
     Args:
         program: what will run the service: `compose` or `kubernetes`.
-        out: folder to write to.
 
     Raises:
         InputError: an option or a file does not fit; names it.

@@ -43,7 +43,6 @@ def fio_job(model: StorageModel, *, ios: int, scale: float = 1.0) -> str:
     holds a part of the trace's digest, so that no file of another's is written.
 
     Args:
-        model: model of the workload.
         ios: number of I/Os in all.
         scale: factor of every gap: below 1 the load is more intense.
 

@@ -17,18 +17,13 @@ def secret_of(name: str, side: str) -> str:
     """Name of the Secret of one side.
 
     Args:
-        name: name of the deployment.
         side: which processes the Secret is for, one of `SIDES`.
     """
     return f"{name}-{side}-tls"
 
 
 def stage_name(name: str) -> str:
-    """Host name that the certificate of the stages must hold; their addresses come from look-ups.
-
-    Args:
-        name: name of the deployment.
-    """
+    """Host name that the certificate of the stages must hold; their addresses come from look-ups."""
     return f"{name}-stage"
 
 

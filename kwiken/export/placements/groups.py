@@ -26,7 +26,6 @@ class ReplicaGroup:
         name: name of the group, unique among those of a placement, as Kubernetes takes it.
         cores: number of cores of a replica, with those kept for reissues and for late requests.
         memory_gb: memory of a replica, in units of GB.
-        nodes: node of each replica.
     """
 
     name: str

@@ -196,7 +196,6 @@ def check_known(targets: Mapping[str, StageAddress], stages: Mapping[str, Any], 
     """Refuse a map that names a stage which the plan lacks: most likely a typo.
 
     Args:
-        targets: address of each stage.
         where: name of the input in errors, for example a file's path.
 
     Raises:

@@ -58,9 +58,6 @@ def most_exact(hedge: Hedge) -> tuple[int, int, bool]:
 def envoy_bootstrap(plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
     """Whole Envoy bootstrap in YAML: one listener, and a route for each call that the plan reissues.
 
-    Args:
-        targets: address of each stage.
-
     Raises:
         InputError: for a reissued stage whose host or path is not known; names the stage.
     """

@@ -23,9 +23,6 @@ def grpc_config(plan: Plan, targets: Mapping[str, StageAddress], *, where: str =
 
     `hedgingDelay` is the age at which the plan sends a copy, `maxAttempts` the copies and the call itself.
 
-    Args:
-        targets: address of each stage.
-
     Raises:
         InputError: for a reissued stage whose gRPC method is not known; names the stage.
     """

@@ -73,7 +73,6 @@ def hedges(
     """Policies for each kind of call that the plan reissues, in the plan's order, and notes.
 
     Args:
-        targets: address of each stage.
         needs: `grpc`: calls must be gRPC methods at any host; `host`: calls need a host.
 
     Raises:
@@ -108,11 +107,7 @@ def hedges(
 def missing_entries(
     plan: Plan, targets: Mapping[str, StageAddress], *, needs: str
 ) -> dict[str, dict[str, Any]]:
-    """Entries of a map for all reissued stages whose calls are not known, to be filled in; empty for none.
-
-    Args:
-        targets: address of each stage that is known.
-    """
+    """Entries of a map for all reissued stages whose calls are not known, to be filled in; empty for none."""
     return {
         name: {"call": "package.Service/Method"} if needs == NEEDS_GRPC else entry_for(stage.match)
         for name, stage in plan.stages.items()

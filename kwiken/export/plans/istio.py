@@ -55,9 +55,6 @@ Document = tuple[Sequence[str], dict[str, Any]]
 def istio_documents(plan: Plan, targets: Mapping[str, StageAddress], *, where: str = "plan") -> Exported:
     """Istio resources in YAML, three per host.
 
-    Args:
-        targets: address of each stage.
-
     Raises:
         InputError: for a reissued stage whose host or path is not known, or whose host is no host name of a
             mesh; names the stage.

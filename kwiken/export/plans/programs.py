@@ -22,12 +22,7 @@ class Exporter(Protocol):
 
 
 def missing_calls(plan: Plan, targets: Mapping[str, StageAddress], program: str) -> dict[str, dict[str, Any]]:
-    """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none.
-
-    Args:
-        targets: address of each stage that is known.
-        program: name of the program, as in `PROGRAMS`.
-    """
+    """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none."""
     return missing_entries(plan, targets, needs=NEEDS_GRPC if program == "grpc" else NEEDS_HOST)
 
 

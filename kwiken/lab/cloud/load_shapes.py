@@ -44,8 +44,6 @@ def drawn_load(shape: str, days: int, seed: int) -> Floats:
 
     Args:
         shape: name of the shape, of `SHAPES`.
-        days: number of days that are drawn.
-        seed: seed of the draw.
     """
     hours = np.arange(days * HOURS_PER_DAY, dtype=np.float64)
     return SHAPES[shape](np.random.default_rng((seed, sorted(SHAPES).index(shape))), hours)

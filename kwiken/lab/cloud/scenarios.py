@@ -97,7 +97,6 @@ def draw_jobs(scenario: str, seed: int, *, latency_share: float = LATENCY_SHARE)
 
     Args:
         scenario: name of the scenario, of `CLOUD_SCENARIOS`.
-        seed: seed of the draw.
         latency_share: share of latency-critical jobs.
 
     Raises:

@@ -17,7 +17,6 @@ class Servers:
     """Full servers, each up or down.
 
     Args:
-        jobs: jobs that are placed.
         up: number of servers that are up at the start; others are added as they are rented.
 
     Attributes:

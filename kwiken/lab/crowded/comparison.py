@@ -93,7 +93,6 @@ def crowded(
     """Figures of one draw under some managers, by their names.
 
     Args:
-        load: name of a load in `LOADS`.
         changed: rules of an ablation; None for the rules of the world.
         arrivals_s: (j,) times of arrival, in seconds; None for a Poisson process.
     """
@@ -102,11 +101,7 @@ def crowded(
 
 
 def ablated(load: str, seed: int, name: str) -> dict[str, dict[str, float]]:
-    """Figures of one draw with one rule changed, for the managers of `ABLATED_PAIRS`.
-
-    Args:
-        name: name of an ablation in `ABLATIONS`.
-    """
+    """Figures of one draw with one rule changed, for the managers of `ABLATED_PAIRS`."""
     managers = dict.fromkeys(one for pair in ABLATED_PAIRS for one in pair)
     return crowded(load, seed, tuple(managers), changed=ABLATIONS[name])
 

@@ -12,8 +12,6 @@ def run_of(scenario: str, seed: int, manager: str) -> Mapping[str, float]:
     """Figures of one manager on one draw of a scenario.
 
     Args:
-        scenario: name of a scenario of `SCENARIOS`.
-        seed: seed of the draw.
         manager: name of a manager of `CONTESTANTS`.
     """
     return simulate(SCENARIOS[scenario].draw(seed), manager).summary()

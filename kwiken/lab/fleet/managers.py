@@ -19,7 +19,6 @@ class Contestant:
     """A manager by its parts.
 
     Attributes:
-        scheduler: name of the scheduler in `SCHEDULERS`.
         follows: whether deviations are acted on after placement.
         chooses_sizes: whether it chooses sizes and numbers of replicas; the others place what users reserve.
         detection_s: time for which a deviation must last before it is acted on, in seconds.

@@ -14,11 +14,7 @@ MS: Final = 1000.0
 
 
 def event_log(run: QueryRun, application: str) -> Iterator[bytes]:
-    """Lines of the event log of a run.
-
-    Args:
-        application: id of the application.
-    """
+    """Lines of the event log of a run."""
     yield _line(
         "ApplicationStart", {"App Name": run.query.name, "App ID": application, "Timestamp": BEGAN_MS}
     )

@@ -85,7 +85,6 @@ def simulate(
     Args:
         draws: sample size of a decision.
         agents: number of agents that decide; a centralised policy has one in any case.
-        seed: seed of the draws.
         look: function that is called with the moment and the kind that runs on each busy unit.
         look_every_s: interval of the calls, seconds.
     """

@@ -23,7 +23,6 @@ class UnitCluster:
         platforms: number of each server's platform.
 
     Attributes:
-        server_of: server of each unit.
         free: numbers of the free units, in no order.
     """
 

@@ -18,7 +18,6 @@ class WaitSample:
     """Chance of a slot that was predicted when a job joined its line, and how long the slot took.
 
     Attributes:
-        pool: number of the pool.
         within_s: times of the predictions, in seconds.
         predicted: probability of a free slot within each of those times.
         waited_s: time until the pool had a free slot, in seconds; infinite for not before the job left.

@@ -54,7 +54,6 @@ class LinedTruth:
 
         Args:
             rows: (k,) application of each resident.
-            node_class: class of the node.
             cores: (k,) number of cores that each reserves.
             node_cores: number of cores that the node has.
         """

@@ -383,7 +383,6 @@ def grant(
     Args:
         cost: cost of the copy, in micro-units of a request's cost.
         now: present time, seconds.
-        floor: floor of the service; None for none.
         stage: account of the stage; None to charge the service only.
         denied: number of earlier denials of the same call, as in `Account.refusal`.
         spare: spare capacity of the present load, as a share of the work; none at 0.

@@ -27,8 +27,6 @@ class ArmAccounts:
 
     Attributes:
         service: account of the arm, for copies in all stages.
-        floor: floor of the arm.
-        stages: account of each stage.
     """
 
     __slots__ = ("floor", "service", "stages")
@@ -66,10 +64,8 @@ def grant_in_arm(
     The service's account keeps nothing back for calls that were denied before: the arm's does.
 
     Args:
-        service: account of the whole service.
         cost: cost of the copy, in micro-units of a request's cost.
         now: present time, seconds.
-        floor: floor of the service; None for none.
         stage: account of the stage for all arms; None to charge no stage.
         name: name of the stage, if it is charged.
         denied: number of earlier denials of the same call, as in `Account.refusal`.

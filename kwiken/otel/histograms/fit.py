@@ -212,7 +212,6 @@ class _CallSampler:
 
     Args:
         buckets: its histogram; None without calls.
-        per_request: calls for each request.
     """
 
     def __init__(

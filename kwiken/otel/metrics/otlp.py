@@ -46,7 +46,6 @@ class MetricPush:
     Args:
         endpoint: `http://HOST:PORT`, or the full URL of the collector's metrics path. Headers, compression,
             certificates and the time limit come from the environment (`OTEL_EXPORTER_OTLP_...`).
-        resource: attributes of the resource.
         started_ns: time since which the counters count, nanoseconds since 1970.
         exporter: exporter to use instead of OTLP over HTTP, for tests.
 

@@ -43,11 +43,7 @@ def families_from_bytes(data: bytes) -> list[Family]:
 
 
 def by_gateway(families: Mapping[str, Iterable[Family]]) -> list[Family]:
-    """Families of several gateways as one, with the gateway as a further label of each point.
-
-    Args:
-        families: families by the name of the gateway.
-    """
+    """Families of several gateways as one, with the gateway as a further label of each point."""
     found: dict[str, Family] = {}
     for name, those in families.items():
         for metric, points in those:

@@ -52,11 +52,7 @@ class Epoch:
 
 
 def refused(trace_id: str, span_id: str, times: Sequence[Stated]) -> str | None:
-    """Error message for a span's first invalid time; None if all are valid.
-
-    Args:
-        times: times of the span, as stated.
-    """
+    """Error message for a span's first invalid time; None if all are valid."""
     for stated in times:
         try:
             value: int | None = int(stated.value or 0)

@@ -43,7 +43,6 @@ class ExceptionRecord:
     Attributes:
         kind: name of its type, with its module unless it is built in.
         message: its message, on one line.
-        stacktrace: its traceback; None for none.
     """
 
     kind: str

@@ -55,7 +55,6 @@ class SpanData(msgspec.Struct, gc=False):
         shared: keys and values that many spans have in common, to be written first; the same object for all.
         links: ids of spans of the same trace that this one comes after.
         error: error message; None for no error.
-        exception: exception of a handler; None for none.
         events: names and times of further events, nanoseconds since 1970, in the order to write.
     """
 
@@ -89,7 +88,6 @@ class CallRecord:
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
         attempt: number of the attempt, from 0; None if the caller did not state it.
         error: error message, "cancelled" if the caller closed the connection; None for no error.
-        exception: exception of the handler; None for none.
     """
 
     trace_id: int

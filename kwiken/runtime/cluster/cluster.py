@@ -401,9 +401,6 @@ class Cluster:
     async def put_plan(self, plan: Plan | None) -> None:
         """Put a plan in force at every gateway, or none; the plan survives restarts of the gateways.
 
-        Args:
-            plan: plan to put in force; None for none.
-
         Raises:
             InputError: a gateway refuses the plan; with its reason.
         """

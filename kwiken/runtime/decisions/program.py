@@ -95,7 +95,6 @@ def compile_program(service: Service, plan: Plan | None, states: Mapping[str, St
 
     Args:
         plan: plan for it; None to run it without a plan.
-        states: state of each stage, by name.
 
     Raises:
         InputError, DefinitionError: the plan does not fit the service; nothing has changed then.
@@ -178,7 +177,6 @@ def retune(ledger: Ledger, states: Mapping[str, StageState], *programs: Program,
     """Set the bounds of the accounts by what is in force; earnings and spends stay.
 
     Args:
-        states: state of each stage, by name.
         programs: programs that requests run under, one or more; of several each bound is the widest one.
             Without a plan, stages' own policies have a budget of 10%.
     """

@@ -423,10 +423,8 @@ class Executor:
         """Decide whether the spans of a request are kept, and report its record to those who want it.
 
         Args:
-            request: state of the request, which is recorded.
             parent: trace context of the caller; None for none.
             ended: moment of its end, seconds.
-            error: error of the request; None for none.
             latencies: latencies of requests with its outcome, one of which refers to its trace.
             entry: door that it came in by; None for a request from within the process.
             wanted: whether the caller of `run` wants the record.

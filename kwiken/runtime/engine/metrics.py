@@ -40,7 +40,6 @@ def families(
     """Read all metrics of an executor, each when the iterator is asked for the metric.
 
     Args:
-        states: state of each stage.
         shared: objects that all calls share.
         now: present moment, seconds.
         rising: returns the largest value of a counter so far, so that none falls between two readings.

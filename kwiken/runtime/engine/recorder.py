@@ -45,10 +45,8 @@ def record_of(
     clock, so that no record ends before it starts, however the wall clock is set.
 
     Args:
-        request: state of the request, which is recorded.
         parent_span_id: id of the caller's span, 64 bits; None if there is none.
         ended: moment of its end, seconds.
-        error: error of the request; None for none.
         sample: how it came to be kept; None where every request is kept, and for one that is not.
         rng: source of randomness for the choice of the fan-outs that are judged.
         entry: door that it came in by; None for a request from within the process.

@@ -62,7 +62,6 @@ class Gateway:
         settings: where it listens, what it takes in, and who may control it.
 
     Attributes:
-        control: control routes.
         door: takes requests in, for further protocols.
         budget: budget of the bytes that the requests of all protocols together hold.
         metrics: metrics of the gateway's process.

@@ -127,7 +127,6 @@ class NodeLimits:
         Args:
             name: name of the process, which no other one has that was not ended.
             limit: limit of the process with its children; None for its node's alone.
-            node: name of its node; None for none.
             options: further options of `asyncio.create_subprocess_exec`.
 
         Returns:
@@ -167,7 +166,6 @@ class NodeLimits:
             process: process that leads a process group of its own.
             name: name of the process, which no other one has that was not ended.
             limit: limit of the process with its children.
-            node: name of its node.
 
         Raises:
             InputError: the name is taken, or the node does not exist.

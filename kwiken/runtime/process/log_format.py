@@ -17,11 +17,7 @@ LIBRARY: Final = "kwiken"
 
 
 class _Line(logging.Formatter):
-    """Formatter that knows a record's moment, event and trace.
-
-    Args:
-        process: name of the process in each line.
-    """
+    """Formatter that knows a record's moment, event and trace."""
 
     def __init__(self, process: str) -> None:
         super().__init__()

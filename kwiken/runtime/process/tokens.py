@@ -46,7 +46,6 @@ class TokenFile:
     """File of tokens, read again when it changes. A file that cannot be used keeps the tokens as they are.
 
     Args:
-        path: path of the file.
         take: called with the tokens of a file that has changed.
 
     Raises:

@@ -39,7 +39,6 @@ class ServedCall(msgspec.Struct, frozen=True):
         end_ns: moment at which its answer was ready, nanoseconds since 1970.
         busy_ms: CPU time of the call, milliseconds.
         error: description of the error; None for an answer, "cancelled" if the client disconnected.
-        exception: exception of the handler; None for none.
     """
 
     parent: wire.Parent | None

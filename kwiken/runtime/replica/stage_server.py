@@ -54,9 +54,6 @@ class StageServer(abc.ABC, Generic[S]):
         observer: receives every call that ran; None for none.
         tls: certificates for connections over TLS; None for connections without.
 
-    Attributes:
-        calls: the calls of the stage.
-
     Raises:
         DefinitionError: unknown stage, or one that cannot be served.
     """

@@ -16,7 +16,6 @@ class RentalJournal:
     """Journal of this process.
 
     Args:
-        folder: folder of the state.
         now_s: moment of the start on the renter's clock, seconds.
         clock: seconds since 1970.
     """

@@ -22,7 +22,6 @@ class RentedNodes:
     Args:
         renter: decides; its clock is that of the callers.
         nodes: all nodes that could be there, as this machine emulates them.
-        limits: limits of the nodes that are up.
         say: told each action with its reason, as one line.
     """
 

@@ -68,7 +68,6 @@ class Seen:
     Attributes:
         at_s: present time, seconds since 1970.
         author: who put the plan in force: `person`, `autopilot`, or None where nobody did.
-        plan: plan in force; None for none.
         trial: digest of the plan that is tried; None for none.
         trial_share: share of the requests that get the tried plan.
         requests: number of requests since the gateways started.
@@ -156,7 +155,6 @@ class Autopilot:
         """Decide on a plan that was proposed because `observe` wanted one.
 
         Args:
-            proposal: plan with its judgement.
             seen: what the gateways told last.
         """
         record = self.record

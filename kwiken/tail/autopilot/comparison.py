@@ -39,8 +39,6 @@ class ArmComparison:
         verdict: `better` or `worse` where the tried arm is so by more than chance, else `open`.
         tried_p99_ms: 99th percentile of the tried arm, milliseconds; infinite where 1% failed.
         other_p99_ms: 99th percentile of the other arm, milliseconds; likewise.
-        tried_requests: number of requests of the tried arm.
-        other_requests: number of requests of the other arm.
         tried_beyond: share of the tried arm's requests beyond the p99 of both arms together.
         other_beyond: share of the other arm's requests beyond it.
     """

@@ -68,7 +68,6 @@ def propose(
 
     Args:
         profile: recent requests, whatever plans they ran with.
-        in_force: plan in force; None for none.
         budget: reissue budget, a share above 0 and at most 1.
         created: RFC 3339 time to note in the plan.
         sampled: share of the service's requests that the profile holds, above 0 and at most 1.

@@ -24,7 +24,6 @@ class Segment:
     """Requests to judge with the plans that are in force meanwhile.
 
     Attributes:
-        plans: plan of each way.
         recording: name of the recording that the requests are, if it is one of several.
     """
 

@@ -51,7 +51,6 @@ class Arm(_Struct, frozen=True):
         spent: extra work, as a share of all work.
         spent_between: confidence interval of the spend.
         denied: share of the wanted copies' cost that the ledger denied.
-        stretches: outcome in each stretch of the judgement.
     """
 
     way: str

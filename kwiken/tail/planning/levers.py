@@ -81,7 +81,6 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
 
     Args:
         profile: recorded requests; calls of partial answers as their stop rules leave them.
-        shares: cost of each stage.
         budget: upper bound of the spend, as a share of all work.
         settings: objective, spread, seed and correlation of copies.
     """
@@ -166,7 +165,6 @@ class LeverPlanner:
     """Planner of reissues and partial answers for profiles of one service (Kwiken section 5.6).
 
     Attributes:
-        shares: cost of each stage.
         partial: settings of the stages that may answer in part.
     """
 

@@ -59,11 +59,7 @@ class SuitableQuality:
         return WHOLE * float(1.0 - self.classes(request)[self._cluster.class_of].mean())
 
     def of_node(self, ledger: NodeLedger, node: int) -> float:
-        """Quality that a node offers to one more job, from 0 to 100.
-
-        Args:
-            node: index of the node.
-        """
+        """Quality that a node offers to one more job, from 0 to 100."""
         pressure, slack = np.minimum(ledger.pressure[:, node], 1.0), ledger.slack[:, node]
         suits = self._classes[:, int(ledger.cluster.class_of[node])]
         suits = suits & np.all(self._tolerated + ROUNDING >= pressure, axis=1)

@@ -22,7 +22,6 @@ class ArmTrial:
     """Log of the blocks that ran.
 
     Attributes:
-        order: order of the arms in each round.
         blocks: blocks that count, with their actual start and end.
         repeated: reason of each block that was repeated and does not count.
         busy_s: processor time of the service by arm, in seconds; lacks arms that were not measured.

@@ -22,7 +22,6 @@ def write_folder(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], 
     Args:
         learned: profile and plans of the trial.
         arms: measurements by arm, with their traces.
-        result: result to write and to draw.
     """
     plan = learned.study.plan
     folder.write("profile.json", profile_to_json(learned.profile) + "\n")

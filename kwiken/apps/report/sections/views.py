@@ -24,7 +24,6 @@ class Material:
         even: plan with the same budget spread evenly.
         arms: measured latencies by arm, in milliseconds.
         requests: requests to draw, with their arms.
-        curves: curve of each stage.
         notes: remarks for the foot of the page.
         jaeger: address of the Jaeger that has the traces, without a slash at its end; None for none.
     """

@@ -135,7 +135,6 @@ class CopyRaise(NamedTuple):
     """One more spending on copies: a stage that copies its tasks by another rule.
 
     Attributes:
-        job: index of the job.
         stage: index of the stage in its job.
         rule: index of the rule in the stage's curve.
     """

@@ -19,7 +19,6 @@ class AttemptEnd:
     """End of a task attempt.
 
     Attributes:
-        attempt: name of the attempt.
         kind: MAP, REDUCE, or another kind of task, which is left out.
         outcome: SUCCEEDED, FAILED or KILLED.
         finished_ms: time of the end, milliseconds since 1970.

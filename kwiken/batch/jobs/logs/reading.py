@@ -36,7 +36,6 @@ class LogFindings:
     """Jobs of a log, and what was wrong with it.
 
     Attributes:
-        kind: kind of the log, for users.
         jobs: runs that it holds.
         lines: number of lines that were read.
         damaged: number of lines that could not be read.

@@ -32,7 +32,6 @@ def fit_profile(
     The rate of a reduce is of bytes produced, as the reduce term of the formulas counts them.
 
     Args:
-        maps: flows of the map tasks.
         reduces: flows of the reduce tasks; none for a job without reduces.
         disk_bytes_per_s: bandwidth of a disk under the access of MapReduce, measured on its own: the shuffle
             of a run on one machine says nothing of it.

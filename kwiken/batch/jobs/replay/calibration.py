@@ -61,9 +61,6 @@ def interval_width(groups: Sequence[Sequence[BatchJob]]) -> IntervalWidth | None
 
     Each run of a job with several is predicted from the others. Jobs take turns, so that none with many runs
     stands for all.
-
-    Args:
-        groups: runs of each job.
     """
     turns = [
         (group, place)

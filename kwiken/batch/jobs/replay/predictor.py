@@ -60,7 +60,6 @@ class JobPrediction:
     """Predicted completion time.
 
     Attributes:
-        executors: number of executors that it is for.
         total_ms: completion time, milliseconds.
         low_ms: time that one run in twenty falls below, milliseconds.
         high_ms: time that one run in twenty exceeds, milliseconds.

@@ -100,7 +100,6 @@ class StartedTask(NamedTuple):
     """Task that a schedule has started; times in milliseconds since the job's start.
 
     Attributes:
-        slot: index of its slot.
         first: whether it was the first of its stage on the slot.
     """
 

@@ -25,7 +25,6 @@ class PlannedCluster:
     """Equal racks to plan on.
 
     Attributes:
-        names: names of the racks.
         rack: the smallest rack of the cluster in each respect, as which all are taken.
         told: sentence for users that says what the racks are.
     """

@@ -82,7 +82,6 @@ def autopilot_command(settings: AutopilotSettings, service: str, *, traces: str,
     """Command of an autopilot beside gateways, but for their `--url`.
 
     Args:
-        service: name of the service.
         traces: folder of the gateways' traces.
         state: folder of the history and the lease.
     """

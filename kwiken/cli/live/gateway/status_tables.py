@@ -77,7 +77,6 @@ def replica_rows(replicas: Sequence[dict[str, Any]], state_of: Callable[[dict[st
 
     Args:
         replicas: replicas, as `kwiken status --json` has them.
-        state_of: word for the state of a replica.
     """
     return [
         (

@@ -26,7 +26,6 @@ class PlacementOptions:
     """Values of the options.
 
     Attributes:
-        placement: path of the placement; None for none.
         nodes: path of the document of nodes; None for none.
         workloads: path of the document of workloads, whose targets are kept; None for none.
         profiles: path of their predictions; None for none.

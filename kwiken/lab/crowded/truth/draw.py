@@ -78,7 +78,6 @@ def drawn_world(
     """Draw a world.
 
     Args:
-        name: name of a load in `LOADS`.
         changed: rules of an ablation; None for the rules of the world.
         arrivals_s: (j,) times of arrival, in seconds, rising; None for a Poisson process by the load.
 

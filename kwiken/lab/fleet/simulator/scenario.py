@@ -43,11 +43,7 @@ class PhaseStep:
 
 @dataclass(frozen=True)
 class UserReservation:
-    """What a user reserves who is asked for resources and not for a target.
-
-    Attributes:
-        size: size of each replica.
-    """
+    """What a user reserves who is asked for resources and not for a target."""
 
     size: Size
     replicas: int
@@ -58,7 +54,6 @@ class Job:
     """One workload of a scenario.
 
     Attributes:
-        workload: the workload, with its target.
         arrival_s: time of arrival, in seconds.
         phases: phases in order, one or more. A service has one.
         duration_s: seconds that a service stays once it runs; infinite for a batch job, which ends with its

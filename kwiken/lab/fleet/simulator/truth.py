@@ -46,7 +46,6 @@ class Truth:
         Args:
             cores: number of cores of the replica.
             memory_gb: memory of the replica, in GB.
-            node_class: index of the class of its node.
         """
         key = (cores, memory_gb)
         if key not in self._up:

@@ -43,7 +43,6 @@ class StageCalls:
         worth: (requests, width) weights of the calls' answers; NaN if not known, None if known of none.
         threads: maximal number of threads of a call, 1 or more.
         asked: (requests, width) index into `replica_names` of each primary call's replica; -1 if not known.
-        replica_names: names of the replicas that served calls.
         lag_ms: (requests, width) time that the answers lay at the caller, milliseconds; 0 if not known, None
             if known of none.
     """

@@ -277,7 +277,6 @@ class Staged:
         stage: (k,) number of the stage, from 0.
         shard: (k,) number of the shard within the stage's fan-out, from 0.
         took: (k,) duration, nanoseconds; of a loop, the time in which some call of it ran.
-        keys: key of each stage.
         loops: operations whose calls are loops.
     """
 

@@ -24,7 +24,6 @@ class StateFolder:
         folder: folder of the files; None for a temporary one.
 
     Attributes:
-        files: paths of the files.
         token: token of the gateway's control routes, made for this cluster.
         unsaved: whether the last state could not be written, so that an older one is in the folder.
 

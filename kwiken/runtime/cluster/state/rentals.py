@@ -20,8 +20,6 @@ class RentalEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """One rental.
 
     Attributes:
-        node_class: class of the node.
-        terms: terms of its offer.
         price_per_hour: cost of the node in an hour.
         ordered_at: moment of the order, seconds since 1970.
         returned_at: moment of the return, seconds since 1970; None while the node is held.
@@ -51,7 +49,6 @@ class RentalRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     Attributes:
         owner: process that rents; what it has rented ends with it.
-        currency: currency of the costs.
         seen_at: moment of the last sign of life, seconds since 1970.
         cost: cost of all rentals so far.
         closed: whether the owner gave everything back.

@@ -111,7 +111,6 @@ class RequestLines:
         lines: line of each kind, in the order of their first requests.
         learner: learns service times and the number of requests to run at once.
         running: number of requests that run.
-        waiting: number of requests that wait.
     """
 
     def __init__(self) -> None:

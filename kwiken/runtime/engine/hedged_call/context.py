@@ -166,12 +166,10 @@ class Attempt(msgspec.Struct, eq=False):
 
     Attributes:
         number: number of the attempt, from 0.
-        target: state of the replica that it is sent to.
         started: moment at which it was sent, seconds.
         threads: threads that it may use, 1 or more.
         ticket: ticket of the call at the replica's state.
         was_healthy: whether the replica was not ejected when it was sent.
-        kind: position of its kind in `ATTEMPT_KINDS`.
         outcome: position of its outcome in `ATTEMPT_OUTCOMES`; None while it has none.
         ended: moment at which it was answered or given up, seconds; 0 until then.
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not stated.

@@ -25,7 +25,6 @@ class SteeredSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     Attributes:
         plan: plan of all requests but those of the control share and of the trial; None for none.
-        trial: plan that is tried; None for none.
         trial_share: share of the requests that get the tried plan, 0 to 1.
         control_share: share of the requests that have no plan, above 0 to 1.
         epoch: number of the leader's lease; a gateway refuses a lower one than it has seen.
@@ -76,7 +75,6 @@ class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     Attributes:
         at_s: moment of the note, seconds since 1970.
-        phase: `watching`, `trying` or `held`.
         sentence: what it does at present and why.
         budget: reissue budget of its plans, as a share of all work.
         limit: requests after which a change of 10% in p99 is told; 0 where that is not known yet.

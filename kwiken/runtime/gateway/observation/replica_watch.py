@@ -28,11 +28,7 @@ class ReplicaChanges:
         self._out: dict[str, dict[str, bool]] = {}  # by stage and replica, whether it is left out
 
     def look(self, stages: Mapping[str, Sequence[ReplicaState]]) -> list[Change]:
-        """Changes since the last look; the first look finds only what is wrong already.
-
-        Args:
-            stages: replicas of each stage.
-        """
+        """Changes since the last look; the first look finds only what is wrong already."""
         changes: list[Change] = []
         for stage, replicas in stages.items():
             before = self._out.get(stage, {})

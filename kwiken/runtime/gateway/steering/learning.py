@@ -23,8 +23,6 @@ def learn(
 
     Args:
         traces: folder or file of traces, or an address as `kwiken fit` takes it.
-        service: name of the service.
-        in_force: plan in force; None for none.
         budget: reissue budget, a share above 0 and at most 1.
         now_s: present time, seconds since 1970.
         rate_per_s: requests a second of the service, of which the traces hold a part; 0 if not known.

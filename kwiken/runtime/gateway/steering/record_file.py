@@ -22,7 +22,6 @@ class RecordFile:
     """File that keeps the record of one service's autopilot.
 
     Attributes:
-        path: path of the file.
         trouble: why the last record is not in the file; None if it is.
     """
 
@@ -37,7 +36,6 @@ class RecordFile:
         beyond it are no longer in force.
 
         Args:
-            service: name of the service.
             budget: reissue budget of every plan, a share above 0 and at most 1.
         """
         fresh = AutopilotRecord(service=service, budget=budget)

@@ -45,7 +45,6 @@ class SteeringSettings:
     """Settings of a loop.
 
     Attributes:
-        service: name of the service.
         traces: folder or address of the traces to learn from.
         state: folder of the record and the lease.
         budget: reissue budget of every plan, a share above 0 and at most 1.

@@ -81,7 +81,6 @@ class JobQueue:
         classes: classes of quality, one line for each; None for ten of equal width.
 
     Attributes:
-        lines: the lines, to read.
         waiting: orders of the jobs that wait, by name.
         running: jobs that run, by name.
     """

@@ -64,7 +64,6 @@ class JobRunner:
 
     Args:
         folder: folder of the jobs, which this process has locked.
-        room: room on the nodes.
         limits: limits of the nodes, on which the commands run.
         say: told each start, move and end, as one line.
         clock: seconds since 1970.

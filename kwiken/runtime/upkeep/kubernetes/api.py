@@ -35,7 +35,6 @@ class ApiAddress:
 
     Attributes:
         url: address of the API server, as `https://HOST:PORT`.
-        namespace: namespace of the service.
         token_file: file with the token, which is read again for each request, as it changes; None for none.
         ca_file: certificates by which the server is known; None for those of this machine.
     """

@@ -38,7 +38,6 @@ class PodReplicas:
     Args:
         name: name of the service in Kubernetes: the value of its pods' label, and how its Deployments begin.
         components: name of each stage in Kubernetes, by stage.
-        gateway: client of its gateways.
         nodes: nodes, which are kept as they are seen.
     """
 

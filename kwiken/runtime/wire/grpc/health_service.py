@@ -30,11 +30,7 @@ class _Watch:
 
 
 class HealthService:
-    """Health of a server and of its one service.
-
-    Args:
-        service: name of the service.
-    """
+    """Health of a server and of its one service."""
 
     NAME: Final = health.SERVICE_NAME
 

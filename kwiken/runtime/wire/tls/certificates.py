@@ -44,7 +44,6 @@ class Certificates:
         kind: class of the contexts; another than the system's own for sockets of another kind.
 
     Attributes:
-        files: names of the files.
         version: number of times that the files were read with success, 1 or more.
 
     Raises:
@@ -165,10 +164,6 @@ def _first(pem: bytes) -> bytes:
 
 def show(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Show a certificate to the other side.
-
-    Args:
-        certificate: file of the certificate.
-        key: file of its key.
 
     Raises:
         InputError: they do not go together; names the file.

@@ -24,7 +24,6 @@ class ClientTls:
     system's authorities count.
 
     Args:
-        variables: variables of the environment.
         kind: class of the contexts, as of `Certificates`.
 
     Raises:

@@ -323,7 +323,6 @@ def _rests(model: StageModel, distribution: EmpiricalDistribution, seed: int) ->
     """Distribution of rests, corrected until work, wait and rest add up to the measured latencies.
 
     Args:
-        model: model of the stage without its rests.
         distribution: distribution of the stage's latencies, milliseconds.
         seed: seed of all draws.
 

@@ -136,9 +136,6 @@ def _notes(plan: Plan | None) -> tuple[LeversNotSimulated, ...]:
 def policies_of(model: LoadModel, plan: Plan | None) -> dict[str, Reissue]:
     """A plan's reissue policies by stage.
 
-    Args:
-        plan: plan with the policies; None for none.
-
     Raises:
         InputError: for a stage that the profile lacks, or a partial answer of one that is no fan-out.
     """

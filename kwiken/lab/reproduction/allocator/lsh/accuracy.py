@@ -78,7 +78,6 @@ class SplitPopulation:
         """(b, r, 2) whether each score of the new applications is within its interval; NaN if measured.
 
         Args:
-            predictor: a key of `PREDICTORS`.
             resources: (k,) resources of which both scores are measured.
             training: (m,) known applications; None for all of the training set.
             count: number of neighbours of the hashed prediction; None for the source's five.

@@ -156,7 +156,6 @@ def run_applications(
         rule: a key of `RULES`.
         kind: kind of data centre, a key of `COUNTS`.
         load: a key of `GAPS_S`.
-        seed: seed of the durations.
     """
     centre = DataCentre.empty(kind, truth.scores.shape[2])
     run = _Run(truth, believed, chosen, RULES[rule], centre, rule != "least-loaded")

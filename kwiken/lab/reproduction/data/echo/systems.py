@@ -39,7 +39,6 @@ class System:
 
     Attributes:
         racks: number of racks of the whole system.
-        per_group: racks of a group.
         requests_per_s: mean rate of a server, requests a second.
         in_rack: share of a server's traffic that stays in its rack.
         next_rack: share that goes to the racks beside it.

@@ -107,7 +107,6 @@ class JobClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         runner: process that runs the command and waits for its end.
-        node: node on which it runs.
         started_at: moment of the start, seconds since 1970.
     """
 
@@ -145,7 +144,6 @@ class EventKind(StrEnum):
         ARRIVED: it waits in a line.
         MOVED: it changed its line.
         PLACED: a node was taken for it, and its start was begun.
-        ENDED: its command ended.
         INTERRUPTED: the process that ran it is gone and left no result; it is not run again.
         CANCELLED: it was taken out of its line.
     """

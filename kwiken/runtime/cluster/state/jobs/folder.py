@@ -40,10 +40,6 @@ class JobFolder:
 
     Args:
         state: folder of the state; the folder of the jobs is made in it when something is written.
-
-    Attributes:
-        folder: folder of the jobs.
-        journal: path of the journal.
     """
 
     def __init__(self, state: Path) -> None:
