@@ -105,7 +105,7 @@ class Crossings:
         return float((self._demand.per_s * apart).sum())
 
     def nearness(self, row: int) -> Floats:
-        """(n,) by how much the distance falls if all of a workload's replicas stand on one node, per second."""
+        """(n,) fall of the distance if all replicas of a workload stand on one node, per second."""
         weights = self._both[row]
         zone = weights @ self.in_zones
         return np.asarray(
