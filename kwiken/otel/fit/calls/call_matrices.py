@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.base.arrays import AnyInts
 from kwiken.model.latency import DagNode, end_to_end, parents_first
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import Profile, StageProfile
@@ -21,50 +20,16 @@ NS_PER_MS = 1e6
 MIN_REQUESTS_FOR_TAIL = 200  # fewer show hardly any of the tail
 
 
-@dataclass(frozen=True, slots=True)
-class StageCalls:
-    """All calls of one stage.
+@dataclass(frozen=True, kw_only=True)
+class StageCalls(StageProfile):
+    """Calls of one stage before its place in the DAG is known: the stage's profile without parents.
 
     Attributes:
-        match: service and operation of the calls' spans.
-        calls_ms: (requests, width) latencies, milliseconds; NaN for no call.
-        censored: (requests, width); True if the latency is a lower bound.
-        seen_ms: (requests,) time that the request waited for the stage, copies included, milliseconds; 0 if
-            the stage was not called. None where this is the latency of the slowest call.
-        busy_ms: mean CPU time of a call, milliseconds; None if not measured.
-        busy_variation: standard deviation over mean of CPU times; None if not measured.
-        replicas: number of replicas that served calls; None if not stated.
-        reissuable: True if a copy may be sent.
-        writes: why the calls were taken for writes; empty where they were not.
-        pairs_ms: (m, 2) latencies of calls and of their copies, milliseconds; None if there were no copies.
-        pairs_cut: (m, 2); True if the call or copy was cancelled.
-        guesses_ms: (m, 2) latencies of late calls and estimates for copies of them, milliseconds; None if
-            not known.
-        worth: (requests, width) weights of the calls' answers; NaN if not known, None if known of none.
-        threads: maximal number of threads of a call, 1 or more.
-        asked: (requests, width) index into `replica_names` of each primary call's replica; -1 if not known.
-        lag_ms: (requests, width) time that the answers lay at the caller, milliseconds; 0 if not known, None
-            if known of none.
+        seen_ms: (n,) time that each request waited for the stage, copies included, milliseconds; 0 if the
+            stage was not called. None where this is the latency of the slowest call.
     """
 
-    name: str
-    match: SpanMatch
-    calls_ms: Floats
-    censored: Bools
     seen_ms: Floats | None = None
-    busy_ms: float | None = None
-    busy_variation: float | None = None
-    replicas: int | None = None
-    reissuable: bool = True
-    writes: str = ""
-    pairs_ms: Floats | None = None
-    pairs_cut: Bools | None = None
-    guesses_ms: Floats | None = None
-    worth: Floats | None = None
-    threads: int = 1
-    asked: AnyInts | None = None
-    replica_names: tuple[str, ...] = ()
-    lag_ms: Floats | None = None
 
     def seen(self, requests: slice) -> Floats:
         """Times that some requests waited for the stage, as `seen_ms`."""
@@ -149,26 +114,8 @@ def _parents(stages: Sequence[StageCalls], edges: Bools, child: int) -> tuple[st
 
 
 def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
-    return StageProfile(
-        name=calls.name,
-        after=after,
-        match=calls.match,
-        calls_ms=calls.calls_ms,
-        censored=calls.censored,
-        busy_ms=calls.busy_ms,
-        busy_variation=calls.busy_variation,
-        replicas=calls.replicas,
-        reissuable=calls.reissuable,
-        writes=calls.writes,
-        asked=calls.asked,
-        replica_names=calls.replica_names,
-        pairs_ms=calls.pairs_ms,
-        pairs_cut=calls.pairs_cut,
-        guesses_ms=calls.guesses_ms,
-        worth=calls.worth,
-        threads=calls.threads,
-        lag_ms=calls.lag_ms,
-    )
+    known = {field.name: getattr(calls, field.name) for field in fields(StageProfile)}
+    return StageProfile(**known | {"after": after})
 
 
 def _own_time(name: str, match: SpanMatch, times: Floats) -> StageProfile:
