@@ -47,20 +47,7 @@ OPEN_MODULES = {
     *(f"kwiken.services.search.stages.{name}" for name in ("lookup", "parse", "spell")),
 }
 MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__main__` are not counted
-KNOWN_DOUBLES = {
-    "Answer",
-    "Cluster",
-    "Correction",
-    "Endpoint",
-    "FanOut",
-    "Kind",
-    "Outcome",
-    "Parent",
-    "Request",
-    "StageCalls",
-    "Step",
-    "Stream",
-}
+KNOWN_DOUBLES = {"Answer", "Cluster", "Correction", "Request"}
 MAX_ROOMS, MAX_ARROWS = 22, 110  # of the picture of `kwiken/`, and of each wing
 MAX_WINGS = 16  # the folder `kwiken/` itself, which is the drawing of the architecture
 MAX_LINES = 600

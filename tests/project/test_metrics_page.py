@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kwiken.otel.metrics import Metric, catalog
-from kwiken.otel.metrics.model import Kind
+from kwiken.otel.metrics.model import MetricKind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def samples() -> set[str]:
         name = prometheus_name(metric)
         names |= (
             {f"{name}_{part}" for part in ("bucket", "sum", "count")}
-            if metric.kind is Kind.HISTOGRAM
+            if metric.kind is MetricKind.HISTOGRAM
             else {name}
         )
     return names

@@ -16,7 +16,7 @@ import pytest
 
 from kwiken.model.profile import profile_from_json
 from kwiken.otel.metrics import catalog
-from kwiken.otel.metrics.model import Kind
+from kwiken.otel.metrics.model import MetricKind
 from kwiken.otel.metrics.names import prometheus_name
 from tests.project.test_metrics_page import documents, expressions
 from tests.support.runtime.server_processes import KWIKEN, free_port
@@ -136,7 +136,7 @@ def test_what_is_shown_passes_promtools_lint(stack: Stack) -> None:
 
 def test_every_metric_arrives_with_its_type(stack: Stack) -> None:
     known = api(stack, "metadata")
-    types = {Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram", Kind.INFO: "info"}
+    types = {MetricKind.COUNTER: "counter", MetricKind.HISTOGRAM: "histogram", MetricKind.INFO: "info"}
     missing = {catalog.PLAN_AFTER, catalog.PLAN_EXPECTED, catalog.REQUESTS_SHED}
     missing |= {catalog.LINES_LIMIT, catalog.LINE_WAITING, catalog.LINE_WAIT}  # the service has no lines
     missing |= {catalog.LINE_TURNED_AWAY, catalog.LINE_SERVICE}

@@ -34,7 +34,7 @@ from kwiken.apps.demo_batch.processes import (
     start_dask,
     start_service,
 )
-from kwiken.apps.demo_place import ClientOrder, LoadPhase, Stream, p99_ms
+from kwiken.apps.demo_place import ClientOrder, ClientStream, LoadPhase, p99_ms
 from kwiken.base.errors import KwikenError
 from kwiken.batch.racks import (
     RackHardware,
@@ -175,9 +175,9 @@ class _Load:
         self._chunk = 0
 
     @contextlib.asynccontextmanager
-    async def sending(self) -> AsyncIterator[Stream]:
+    async def sending(self) -> AsyncIterator[ClientStream]:
         """Send load until the block ends; the stream holds every request when it has ended."""
-        stream = Stream()
+        stream = ClientStream()
         stop = asyncio.Event()
         task = asyncio.create_task(self._until(stop, stream))
         try:
@@ -186,9 +186,9 @@ class _Load:
             stop.set()
             await task
 
-    async def _until(self, stop: asyncio.Event, stream: Stream) -> None:
+    async def _until(self, stop: asyncio.Event, stream: ClientStream) -> None:
         begin_s = time.monotonic() + AHEAD_S
-        pending: set[asyncio.Task[Stream]] = set()
+        pending: set[asyncio.Task[ClientStream]] = set()
         while not stop.is_set():
             self._chunk += 1
             pending.add(asyncio.create_task(self._send(begin_s, self._seed + self._chunk)))
@@ -200,7 +200,7 @@ class _Load:
             stream.latency_ms += found.latency_ms
             stream.late_ms += found.late_ms
 
-    async def _send(self, begin_s: float, seed: int) -> Stream:
+    async def _send(self, begin_s: float, seed: int) -> ClientStream:
         order = ClientOrder(
             urls={"search": f"{self._url}/v1/request"},
             bodies={"search": [msgspec.json.encode({"query": text}).decode() for text in QUESTIONS]},
@@ -222,11 +222,17 @@ class _Load:
                 await process.wait()
         if process.returncode:
             raise KwikenError(f"the client ended with exit code {process.returncode}")
-        return msgspec.json.decode(output, type=dict[str, Stream])["search"]
+        return msgspec.json.decode(output, type=dict[str, ClientStream])["search"]
 
 
 def _measured(
-    name: str, stream: Stream, first_s: float, last_s: float, *, ended: int, crossing: tuple[float, float]
+    name: str,
+    stream: ClientStream,
+    first_s: float,
+    last_s: float,
+    *,
+    ended: int,
+    crossing: tuple[float, float],
 ) -> BatchArm:
     latencies = stream.between(first_s, last_s)
     failed = sum(1 for latency in latencies if latency == float("inf"))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:  # the client is a program of its own, and starts without what
     from kwiken.apps.demo_place.run import run_demo as run_demo
     from kwiken.apps.demo_place.traffic import (
         ClientOrder as ClientOrder,
+        ClientStream as ClientStream,
         LoadPhase as LoadPhase,
-        Stream as Stream,
         p99_ms as p99_ms,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.apps.demo_place.traffic import Stream, p99_ms
+from kwiken.apps.demo_place.traffic import ClientStream, p99_ms
 
 STEP_S: Final = 0.5  # of the time to recovery
 STEADY_S: Final = 8.0  # least time for which targets must be kept to count as kept again
@@ -111,7 +111,7 @@ class DemoPlaceResult:
 
 
 def kept_again_s(
-    streams: Mapping[str, Stream], targets_ms: Mapping[str, float], change_s: float, last_s: float
+    streams: Mapping[str, ClientStream], targets_ms: Mapping[str, float], change_s: float, last_s: float
 ) -> float | None:
     """Time from a change after which every target is kept to the end, seconds; None if too short to tell.
 

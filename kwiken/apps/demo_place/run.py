@@ -53,7 +53,7 @@ from kwiken.apps.demo_place.scene import (
     with_batch,
     workloads_toml,
 )
-from kwiken.apps.demo_place.traffic import FAILED_MS, LoadPhase, Stream, p99_ms, send
+from kwiken.apps.demo_place.traffic import FAILED_MS, ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import WAITS, run_verb
 from kwiken.base.machine import Reading, read_processors, use_between
 from kwiken.runtime.base.event_loop import cancel_and_wait
@@ -196,7 +196,7 @@ class _Placed:
 
     async def sent(
         self, prepared: _Prepared, phases: Sequence[float], seed: int
-    ) -> tuple[float, dict[str, Stream]]:
+    ) -> tuple[float, dict[str, ClientStream]]:
         """Send phases of equal length, in each of which the load of `GROWING` is a factor of its target's."""
         urls = {name: f"{cluster.gateway_url}/v1/request" for name, cluster in self.clusters.items()}
         lengths = [WARM_S + ARM_S, AFTER_GROWTH_S, AFTER_LOSS_S]
@@ -324,7 +324,7 @@ def _node_to_lose(placed: _Placed) -> tuple[str, list[str]]:
 
 
 def _judged(
-    placed: _Placed, prepared: _Prepared, start_s: float, streams: Mapping[str, Stream], busy: float
+    placed: _Placed, prepared: _Prepared, start_s: float, streams: Mapping[str, ClientStream], busy: float
 ) -> PlacedArm:
     first_s, last_s = start_s + WARM_S, start_s + WARM_S + ARM_S
     classes = {node.name: node.node_class for node in placed.placement.nodes}

@@ -55,7 +55,7 @@ class ClientOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     seed: int
 
 
-class Stream(msgspec.Struct, kw_only=True):
+class ClientStream(msgspec.Struct, kw_only=True):
     """Requests to one service and what became of them.
 
     Attributes:
@@ -89,7 +89,7 @@ def p99_ms(latencies: Iterable[float]) -> float:
 
 async def send(
     urls: Mapping[str, str], bodies: Mapping[str, Sequence[str]], phases: Sequence[LoadPhase], seed: int
-) -> tuple[float, dict[str, Stream]]:
+) -> tuple[float, dict[str, ClientStream]]:
     """Let a client of its own process send the phases; returns when the first one began, and the streams.
 
     Args:
@@ -126,16 +126,16 @@ async def send(
         await cancel_and_wait([ending])
     if process.returncode:
         raise KwikenError(f"the client ended with exit code {process.returncode}")
-    return start_s, msgspec.json.decode(output, type=dict[str, Stream])
+    return start_s, msgspec.json.decode(output, type=dict[str, ClientStream])
 
 
-async def run_client(order: ClientOrder) -> dict[str, Stream]:
+async def run_client(order: ClientOrder) -> dict[str, ClientStream]:
     """Send Poisson traffic to several services at the same time, phase by phase.
 
     Args:
         order: what is sent where, and when.
     """
-    streams = {name: Stream() for name in order.urls}
+    streams = {name: ClientStream() for name in order.urls}
     async with (
         aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(TIMEOUT_S), connector=aiohttp.TCPConnector(limit=0)
@@ -151,7 +151,7 @@ async def run_client(order: ClientOrder) -> dict[str, Stream]:
 async def _send(
     order: ClientOrder,
     name: str,
-    stream: Stream,
+    stream: ClientStream,
     chance: random.Random,
     session: aiohttp.ClientSession,
     group: asyncio.TaskGroup,
@@ -166,7 +166,9 @@ async def _send(
         begin = end
 
 
-async def _one(url: str, body: str, stream: Stream, due_s: float, session: aiohttp.ClientSession) -> None:
+async def _one(
+    url: str, body: str, stream: ClientStream, due_s: float, session: aiohttp.ClientSession
+) -> None:
     late_ms = 1e3 * (time.monotonic() - due_s)
     headers = {"Content-Type": "application/json"}
     try:

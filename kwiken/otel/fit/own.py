@@ -14,7 +14,7 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Profile, gateway_lag, guess_copies
-from kwiken.otel.fit.calls import NS_PER_MS, Floats, StageCalls, acyclic, build, in_order
+from kwiken.otel.fit.calls import NS_PER_MS, CallMatrix, Floats, acyclic, build, in_order
 from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, columns as c, taken
 from kwiken.otel.trace import Forest, Requests, roles
 from kwiken.otel.write import AttemptKind, Outcome
@@ -197,7 +197,7 @@ class _Told:
     lag_ms: Floats | None = None
 
 
-def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Floats) -> StageCalls:
+def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Floats) -> CallMatrix:
     requests = len(shares)
     mine = visits.stage == code
     notes = taken(visits.notes, np.flatnonzero(mine))
@@ -223,7 +223,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Flo
     forest.counts["calls"] += len(told.request)
     forest.counts["calls_censored"] += int(told.censored.sum())
     forest.counts["calls_failed"] += int(np.isnan(told.latency_ns).sum())
-    return StageCalls(
+    return CallMatrix(
         name=name,
         match=SpanMatch(service=f"{service}-{name}", operation=name),
         calls_ms=calls_ms,

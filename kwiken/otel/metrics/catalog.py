@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.otel.metrics.model import Kind, Metric
+from kwiken.otel.metrics.model import Metric, MetricKind
 
 SERVICE: Final = "kw.service"
 STAGE: Final = "kw.stage"
@@ -27,7 +27,7 @@ BOTH: list[Metric] = []
 def _add(
     home: list[Metric],
     name: str,
-    kind: Kind,
+    kind: MetricKind,
     unit: str,
     *,
     labels: tuple[str, ...] = (),
@@ -45,7 +45,7 @@ def _add(
 REQUEST_DURATION = _add(
     GATEWAY,
     "kw.request.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     labels=(OUTCOME,),
     help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
@@ -54,7 +54,7 @@ REQUEST_DURATION = _add(
 REQUESTS_SHED = _add(
     GATEWAY,
     "kw.requests.shed",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     labels=("kw.priority",),
     help="Requests turned away before any work, by priority.",
@@ -63,7 +63,7 @@ REQUESTS_SHED = _add(
 REQUESTS_ACTIVE = _add(
     GATEWAY,
     "kw.requests.active",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "{request}",
     help="Requests that were admitted and are not done.",
     question="How many requests are inside?",
@@ -71,7 +71,7 @@ REQUESTS_ACTIVE = _add(
 REQUESTS_ROOM = _add(
     GATEWAY,
     "kw.requests.room",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{request}",
     help="Concurrent requests that the gateway and its replicas are known to bear.",
     question="How far is the limit?",
@@ -79,7 +79,7 @@ REQUESTS_ROOM = _add(
 LOAD = _add(
     GATEWAY,
     "kw.load",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
     help="Load from 0 to 1 by which requests are shed and copies withheld.",
     question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
@@ -87,7 +87,7 @@ LOAD = _add(
 LINES_LIMIT = _add(
     GATEWAY,
     "kw.lines.limit",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{request}",
     help="Requests that run at once before others wait in their lines; missing until it is known.",
     question="How much work at once do the replicas bear?",
@@ -95,7 +95,7 @@ LINES_LIMIT = _add(
 LINE_WAITING = _add(
     GATEWAY,
     "kw.line.waiting",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "{request}",
     labels=("kw.kind",),
     help="Requests that wait in the line of their kind.",
@@ -104,7 +104,7 @@ LINE_WAITING = _add(
 LINE_WAIT = _add(
     GATEWAY,
     "kw.line.wait",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     labels=("kw.kind",),
     help="Time that started requests waited in the line of their kind.",
@@ -113,7 +113,7 @@ LINE_WAIT = _add(
 LINE_TURNED_AWAY = _add(
     GATEWAY,
     "kw.line.turned_away",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     labels=("kw.kind",),
     help="Requests turned away because they had waited too long in the line of their kind.",
@@ -122,7 +122,7 @@ LINE_TURNED_AWAY = _add(
 LINE_SERVICE = _add(
     GATEWAY,
     "kw.line.service_time",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     labels=("kw.kind",),
     help="Time that a request of a kind takes where it meets no others, as learned.",
@@ -131,7 +131,7 @@ LINE_SERVICE = _add(
 REQUESTS_CONTROL = _add(
     GATEWAY,
     "kw.requests.control",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     help="Requests of the control share, which the plan does not touch.",
     question="Are there enough requests that show latency without the plan?",
@@ -139,7 +139,7 @@ REQUESTS_CONTROL = _add(
 REQUESTS_PARTIAL = _add(
     GATEWAY,
     "kw.requests.partial",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     help="Requests that were answered without some of their parts.",
     question="What share of the answers is partial?",
@@ -147,7 +147,7 @@ REQUESTS_PARTIAL = _add(
 UTILITY_LOST = _add(
     GATEWAY,
     "kw.utility.lost",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{answer}",
     labels=("kw.cause",),
     help="Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
@@ -156,7 +156,7 @@ UTILITY_LOST = _add(
 LOOP_LAG = _add(
     GATEWAY,
     "kw.event_loop.lag",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     help="Delay of a timer that is due every 20 ms.",
     question="Does the gateway's own event loop make requests wait?",
@@ -165,7 +165,7 @@ LOOP_LAG = _add(
 HTTP_DURATION = _add(
     GATEWAY,
     "http.server.request.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
     help="Time of HTTP requests of the service's route, with reading and writing.",
@@ -174,7 +174,7 @@ HTTP_DURATION = _add(
 HTTP_ACTIVE = _add(
     GATEWAY,
     "http.server.active_requests",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "{request}",
     labels=("http.request.method", "url.scheme"),
     help="HTTP requests of the service's route that are not answered.",
@@ -186,7 +186,7 @@ HTTP_ACTIVE = _add(
 CALL_DURATION = _add(
     GATEWAY,
     "kw.stage.call.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     labels=(STAGE,),
     help="Time of answered calls from the first attempt to the winner's answer.",
@@ -195,7 +195,7 @@ CALL_DURATION = _add(
 CALLS_FAILED = _add(
     GATEWAY,
     "kw.stage.calls.failed",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{call}",
     labels=(STAGE,),
     help="Calls that no attempt answered.",
@@ -204,7 +204,7 @@ CALLS_FAILED = _add(
 ATTEMPTS = _add(
     GATEWAY,
     "kw.stage.attempts",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{attempt}",
     labels=(STAGE, KIND, OUTCOME),
     help="Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
@@ -213,7 +213,7 @@ ATTEMPTS = _add(
 STAGE_CPU = _add(
     GATEWAY,
     "kw.stage.cpu.time",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "s",
     labels=(STAGE,),
     help="CPU time that replicas reported with their answers.",
@@ -222,7 +222,7 @@ STAGE_CPU = _add(
 STOPS = _add(
     GATEWAY,
     "kw.stage.stops",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{answer}",
     labels=(STAGE, "kw.stopped"),
     help="Fan-outs that the stop rule would end, by whether the utility budget let them end.",
@@ -231,7 +231,7 @@ STOPS = _add(
 LATE_CALLS = _add(
     GATEWAY,
     "kw.stage.calls.late",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{call}",
     labels=(STAGE,),
     help="Calls of late requests that got threads or priority.",
@@ -240,7 +240,7 @@ LATE_CALLS = _add(
 STAGE_INFO = _add(
     GATEWAY,
     "kw.stage",
-    Kind.INFO,
+    MetricKind.INFO,
     "",
     labels=(SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"),
     help="Stages of the service: parents, number of shards, and whether a call may run twice.",
@@ -252,7 +252,7 @@ STAGE_INFO = _add(
 COPIES_GRANTED = _add(
     GATEWAY,
     "kw.copies.granted",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{copy}",
     labels=(STAGE, LEVER),
     help="Copies that a budget paid for, by lever (reissue, catch_up).",
@@ -261,7 +261,7 @@ COPIES_GRANTED = _add(
 COPIES_DENIED = _add(
     GATEWAY,
     "kw.copies.denied",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{copy}",
     labels=(STAGE, REASON),
     help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
@@ -270,7 +270,7 @@ COPIES_DENIED = _add(
 COPIES_PUT_OFF = _add(
     GATEWAY,
     "kw.copies.put_off",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{call}",
     labels=(STAGE,),
     help="Calls whose copy was due and waited, because calls of all stages took longer than usual.",
@@ -279,7 +279,7 @@ COPIES_PUT_OFF = _add(
 RETRIES_DENIED = _add(
     GATEWAY,
     "kw.retries.denied",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{retry}",
     labels=(STAGE,),
     help="Retries that the stage's retry account did not pay for.",
@@ -288,7 +288,7 @@ RETRIES_DENIED = _add(
 BUDGET_DENIED = _add(
     GATEWAY,
     "kw.budget.denied",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{denial}",
     labels=(LEVER, REASON),
     help="Spends that a lever's account denied, by bound.",
@@ -297,7 +297,7 @@ BUDGET_DENIED = _add(
 BUDGET_WORK = _add(
     GATEWAY,
     "kw.budget.work",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     labels=(LEVER,),
     help="Work that a lever's budget is a share of, in requests.",
@@ -306,7 +306,7 @@ BUDGET_WORK = _add(
 BUDGET_EARNED = _add(
     GATEWAY,
     "kw.budget.earned",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     labels=(LEVER,),
     help="Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
@@ -315,7 +315,7 @@ BUDGET_EARNED = _add(
 BUDGET_SPENT = _add(
     GATEWAY,
     "kw.budget.spent",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{request}",
     labels=(LEVER,),
     help="Budget spent, in the unit of the earnings.",
@@ -324,7 +324,7 @@ BUDGET_SPENT = _add(
 BUDGET_LEFT = _add(
     GATEWAY,
     "kw.budget.left",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{request}",
     labels=(LEVER,),
     help="Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
@@ -333,7 +333,7 @@ BUDGET_LEFT = _add(
 BUDGET_FRACTION = _add(
     GATEWAY,
     "kw.budget.fraction",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
     labels=(LEVER,),
     help="Share of the work that the plan in force lets a lever spend.",
@@ -342,7 +342,7 @@ BUDGET_FRACTION = _add(
 BUDGET_HORIZON = _add(
     GATEWAY,
     "kw.budget.horizon.share",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
     labels=(LEVER,),
     help="Spend of the horizon, an hour by default, as a share of its work.",
@@ -351,7 +351,7 @@ BUDGET_HORIZON = _add(
 STAGE_BUDGET_LEFT = _add(
     GATEWAY,
     "kw.stage.budget.left",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{call}",
     labels=(STAGE,),
     help="Copies that the horizon leaves to a stage's own account.",
@@ -363,7 +363,7 @@ STAGE_BUDGET_LEFT = _add(
 STAGE_REPLICAS = _add(
     GATEWAY,
     "kw.stage.replicas",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{replica}",
     labels=(STAGE, "kw.replica.state"),
     help="Replicas of a stage by state: live or ejected.",
@@ -372,7 +372,7 @@ STAGE_REPLICAS = _add(
 REPLICA_EJECTED = _add(
     GATEWAY,
     "kw.replica.ejected",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{replica}",
     labels=(STAGE, REPLICA, NODE),
     help="1 for a replica that gets no ordinary calls for now, else 0.",
@@ -381,7 +381,7 @@ REPLICA_EJECTED = _add(
 REPLICA_ACTIVE = _add(
     GATEWAY,
     "kw.replica.calls.active",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "{call}",
     labels=(STAGE, REPLICA, NODE),
     help="Calls of this gateway that a replica has not answered.",
@@ -390,7 +390,7 @@ REPLICA_ACTIVE = _add(
 REPLICA_LATENCY = _add(
     GATEWAY,
     "kw.replica.latency",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     labels=(STAGE, REPLICA, NODE),
     help="Estimated latency of a replica, by which it is chosen; the slowest of several.",
@@ -402,7 +402,7 @@ REPLICA_LATENCY = _add(
 PLAN_INFO = _add(
     GATEWAY,
     "kw.plan",
-    Kind.INFO,
+    MetricKind.INFO,
     "",
     labels=(SERVICE, "kw.plan", "kw.plan.created"),
     help="Plan in force: its digest and the time of its creation; empty for none.",
@@ -411,7 +411,7 @@ PLAN_INFO = _add(
 PLAN_TRIAL = _add(
     GATEWAY,
     "kw.plan.trial.share",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "1",
     labels=("kw.plan",),
     help="Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
@@ -420,7 +420,7 @@ PLAN_TRIAL = _add(
 AUTOPILOT_DECISIONS = _add(
     GATEWAY,
     "kw.autopilot.decisions",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{decision}",
     labels=("kw.autopilot.action",),
     help="Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
@@ -429,7 +429,7 @@ AUTOPILOT_DECISIONS = _add(
 AUTOPILOT_LAST = _add(
     GATEWAY,
     "kw.autopilot.last",
-    Kind.INFO,
+    MetricKind.INFO,
     "",
     labels=("kw.autopilot.action", "kw.autopilot.reason"),
     help="Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
@@ -438,7 +438,7 @@ AUTOPILOT_LAST = _add(
 PLAN_CHANGES = _add(
     GATEWAY,
     "kw.plan.changes",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "{change}",
     help="Plans put in force or removed since the start.",
     question="When did the plan change?",
@@ -446,7 +446,7 @@ PLAN_CHANGES = _add(
 PLAN_AFTER = _add(
     GATEWAY,
     "kw.plan.reissue.after",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     labels=(STAGE,),
     help="Age at which a call of a stage may get a copy; no value for a stage without copies.",
@@ -455,7 +455,7 @@ PLAN_AFTER = _add(
 PLAN_EXPECTED = _add(
     GATEWAY,
     "kw.plan.expected.duration",
-    Kind.GAUGE,
+    MetricKind.GAUGE,
     "s",
     labels=("kw.quantile",),
     help="Latency of whole requests that the plan expects, by quantile.",
@@ -467,7 +467,7 @@ PLAN_EXPECTED = _add(
 QUEUE_LENGTH = _add(
     REPLICAS,
     "kw.replica.queue.length",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "{call}",
     help="Calls that wait to start.",
     question="Does the replica keep up?",
@@ -475,7 +475,7 @@ QUEUE_LENGTH = _add(
 SERVED_DURATION = _add(
     REPLICAS,
     "kw.replica.call.duration",
-    Kind.HISTOGRAM,
+    MetricKind.HISTOGRAM,
     "s",
     labels=(OUTCOME,),
     help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
@@ -484,7 +484,7 @@ SERVED_DURATION = _add(
 CALLS_HELD = _add(
     REPLICAS,
     "kw.replica.calls.held",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "{call}",
     help="Calls that the replica holds, running or waiting.",
     question="How full is the replica?",
@@ -492,7 +492,7 @@ CALLS_HELD = _add(
 REPLICA_CPU = _add(
     REPLICAS,
     "kw.replica.cpu.time",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "s",
     help="CPU time of handlers.",
     question="How much of the replica's processor do calls use?",
@@ -500,7 +500,7 @@ REPLICA_CPU = _add(
 REPLICA_INFO = _add(
     REPLICAS,
     "kw.replica",
-    Kind.INFO,
+    MetricKind.INFO,
     "",
     labels=(SERVICE, STAGE, REPLICA, NODE),
     help="Stage, name and node of the replica.",
@@ -512,7 +512,7 @@ REPLICA_INFO = _add(
 PROCESS_CPU = _add(
     BOTH,
     "process.cpu.time",
-    Kind.COUNTER,
+    MetricKind.COUNTER,
     "s",
     labels=("cpu.mode",),
     help="CPU time of the process.",
@@ -521,7 +521,7 @@ PROCESS_CPU = _add(
 PROCESS_MEMORY = _add(
     BOTH,
     "process.memory.usage",
-    Kind.UP_DOWN_COUNTER,
+    MetricKind.UP_DOWN_COUNTER,
     "By",
     help="Resident memory of the process.",
     question="Does the process grow?",
@@ -530,7 +530,7 @@ PROCESS_MEMORY = _add(
 # In Prometheus only; OTLP sends the same as the resource.
 TARGET_INFO = Metric(
     name="target",
-    kind=Kind.INFO,
+    kind=MetricKind.INFO,
     unit="",
     labels=("service.name", "service.version", "service.instance.id"),
     help="Resource of the process.",

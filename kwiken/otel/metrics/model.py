@@ -19,7 +19,7 @@ Value = float | int
 MAX_TEXTS: Final = 1 << 14  # attribute values that are kept as text: most recur at every reading
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """Kind of a metric: an instrument of OpenTelemetry, or `info` for facts that are labels with value 1."""
 
     COUNTER = "counter"
@@ -40,7 +40,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     labels: tuple[str, ...] = ()
     help: str

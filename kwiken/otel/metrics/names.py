@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kwiken.otel.metrics.model import Kind, Metric
+from kwiken.otel.metrics.model import Metric, MetricKind
 
 _WORDS: Final = {"s": "seconds", "By": "bytes"}
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_]+")
@@ -18,11 +18,11 @@ def prometheus_name(metric: Metric) -> str:
     """
     name = prometheus_label(metric.name)
     unit = _WORDS.get(metric.unit, "")
-    if metric.unit == "1" and metric.kind is Kind.GAUGE:
+    if metric.unit == "1" and metric.kind is MetricKind.GAUGE:
         unit = "ratio"
     if unit and not name.endswith(f"_{unit}"):
         name = f"{name}_{unit}"
-    suffix = {Kind.COUNTER: "_total", Kind.INFO: "_info"}.get(metric.kind, "")
+    suffix = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}.get(metric.kind, "")
     return name if name.endswith(suffix) else name + suffix
 
 

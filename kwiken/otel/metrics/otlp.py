@@ -32,7 +32,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from kwiken.otel.http import COLLECTOR, collector_session
-from kwiken.otel.metrics.model import Distribution, Family, Kind
+from kwiken.otel.metrics.model import Distribution, Family, MetricKind
 from kwiken.otel.write import SCOPE, collector_url, scope_version
 
 METRICS_PATH: Final = "/v1/metrics"
@@ -93,7 +93,7 @@ class MetricPush:
 def _converted(each: Family, started_ns: int, now_ns: int) -> SdkMetric:
     metric = each.metric
     data: DataT
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         data = ExponentialHistogram(
             [
                 _exponential(
@@ -105,17 +105,17 @@ def _converted(each: Family, started_ns: int, now_ns: int) -> SdkMetric:
             _CUMULATIVE,
         )
     else:
-        since = now_ns if metric.kind in {Kind.GAUGE, Kind.INFO} else started_ns
+        since = now_ns if metric.kind in {MetricKind.GAUGE, MetricKind.INFO} else started_ns
         points = [
             NumberDataPoint(dict(zip(metric.labels, point.labels, strict=True)), since, now_ns, point.value)
             for point in each.points
             if not isinstance(point.value, Distribution)
         ]
-        if metric.kind is Kind.COUNTER or metric.kind is Kind.UP_DOWN_COUNTER:
-            data = Sum(points, _CUMULATIVE, is_monotonic=metric.kind is Kind.COUNTER)
+        if metric.kind is MetricKind.COUNTER or metric.kind is MetricKind.UP_DOWN_COUNTER:
+            data = Sum(points, _CUMULATIVE, is_monotonic=metric.kind is MetricKind.COUNTER)
         else:
             data = Gauge(points)
-    name = f"{metric.name}.info" if metric.kind is Kind.INFO else metric.name
+    name = f"{metric.name}.info" if metric.kind is MetricKind.INFO else metric.name
     return SdkMetric(name, metric.help, metric.unit, data)
 
 

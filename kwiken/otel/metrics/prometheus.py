@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kwiken.otel.metrics.model import Distribution, Family, Kind
+from kwiken.otel.metrics.model import Distribution, Family, MetricKind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
 
 BUCKETS_PER_OCTAVE: Final = 4  # bounds of classic buckets for each factor of 2, so 19% apart
@@ -63,12 +63,12 @@ def _converted(each: Family) -> Any:
     metric, points = each
     name, text = prometheus_name(metric), metric.help
     labels = [prometheus_label(label) for label in metric.labels]
-    if metric.kind is Kind.INFO:
+    if metric.kind is MetricKind.INFO:
         info = InfoMetricFamily(name.removesuffix("_info"), text)
         for point in points:
             info.add_metric([], dict(zip(labels, point.labels, strict=True)))
         return info
-    if metric.kind is Kind.HISTOGRAM:
+    if metric.kind is MetricKind.HISTOGRAM:
         histogram = HistogramMetricFamily(name, text, labels=labels)
         for point in points:
             assert isinstance(point.value, Distribution)
@@ -76,7 +76,7 @@ def _converted(each: Family) -> Any:
         return histogram
     family: Any = (
         CounterMetricFamily(name, text, labels=labels)
-        if metric.kind is Kind.COUNTER
+        if metric.kind is MetricKind.COUNTER
         else GaugeMetricFamily(name, text, labels=labels)
     )
     for point in points:

@@ -13,7 +13,16 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read.inputs import IN_MEMORY, MAX_BYTES, Again, Stream, TraceFile, check_text, opened, whole
+from kwiken.otel.read.inputs import (
+    IN_MEMORY,
+    MAX_BYTES,
+    Again,
+    ByteStream,
+    TraceFile,
+    check_text,
+    opened,
+    whole,
+)
 from kwiken.otel.read.jaeger import JaegerReader
 from kwiken.otel.read.other_formats import LOOKED_AT, WRONG, named
 from kwiken.otel.read.otlp import OtlpReader
@@ -144,7 +153,7 @@ class FileReader:
 
     def stream(
         self,
-        source: Stream,
+        source: ByteStream,
         where: str,
         *,
         growing: bool = False,
@@ -352,7 +361,7 @@ class _Lines:
     Blank lines are left out, and those of metrics, logs and profiles.
     """
 
-    source: Stream
+    source: ByteStream
     path: str
     growing: bool
     progress: Callable[[], None]

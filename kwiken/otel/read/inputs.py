@@ -30,7 +30,7 @@ SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjs
 PART: Final = ".part"
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """Readable stream of bytes, from a file or decompressed on the fly."""
 
     def read(self, size: int = -1, /) -> bytes:
@@ -131,7 +131,7 @@ class _Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[Stream, IO[bytes]]]:
+def opened(path: Path) -> Iterator[tuple[ByteStream, IO[bytes]]]:
     """Open a file: its decompressed bytes, and the raw file, whose position tells the progress.
 
     Raises:
@@ -176,7 +176,7 @@ class Again:
         return part
 
 
-def whole(start: bytes, rest: Stream, where: str) -> memoryview:
+def whole(start: bytes, rest: ByteStream, where: str) -> memoryview:
     """Read all of a document: into memory if it is small, else into a memory-mapped temporary file.
 
     Args:

@@ -35,7 +35,7 @@ JAEGERS_HOST = "ip"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Parent(Protocol):
+class SpanParent(Protocol):
     """Span context of the caller."""
 
     @property
@@ -55,7 +55,7 @@ class FinishedCall(Protocol):
     """Call that a replica server has finished."""
 
     @property
-    def parent(self) -> Parent | None:
+    def parent(self) -> SpanParent | None:
         """Span context of the caller's attempt; None if the caller sent none."""
 
     @property

@@ -15,7 +15,7 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall,
 )
 from kwiken.runtime.replica.stage_server import Port, StageServer
-from kwiken.runtime.wire.http_server import TEXT, CallServer, Request, Response
+from kwiken.runtime.wire.http_server import TEXT, CallServer, HttpRequest, Response
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -33,7 +33,7 @@ STATUS: Final = {
 }
 
 
-def _deadline_of(request: Request) -> float:
+def _deadline_of(request: HttpRequest) -> float:
     """Moment of a call's deadline, seconds of `time.monotonic`; infinite for none.
 
     Raises:
@@ -76,7 +76,7 @@ class ReplicaServer(StageServer[CallServer]):
         """Show metrics at `/metrics`."""
         self._page = page
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: HttpRequest) -> Response:
         method, path = request.method, request.path
         if path == wire.CALL_PATH:
             return await self._call(request) if method == "POST" else Response(405, headers=ALLOW_CALL)
@@ -92,7 +92,7 @@ class ReplicaServer(StageServer[CallServer]):
             return Response(503, reason.encode(), TEXT)
         return Response(200, b"ok", TEXT)
 
-    async def _call(self, request: Request) -> Response:
+    async def _call(self, request: HttpRequest) -> Response:
         try:
             deadline = _deadline_of(request)
         except InputError as error:
@@ -114,7 +114,7 @@ class ReplicaServer(StageServer[CallServer]):
         return Response(STATUS[ending], ended.body, headers)
 
 
-async def _shown(page: MetricsPage, request: Request) -> Response:
+async def _shown(page: MetricsPage, request: HttpRequest) -> Response:
     body, headers = await page.text(
         request.headers.get("accept", ""), request.headers.get("accept-encoding", "")
     )

@@ -21,7 +21,7 @@ from kwiken.model.plan import Ladder, LedgerTerms, Plan
 from kwiken.model.profile import Profile
 from kwiken.tail.judging.judged_plans import PLAN, rivals
 from kwiken.tail.judging.judged_requests import Segment, by_segment, by_time, check_requests, edges_of
-from kwiken.tail.judging.judgement_document import Arm, Cut, Judgement, Outcome, Stretch
+from kwiken.tail.judging.judgement_document import Arm, Cut, Judgement, Stretch, StretchOutcome
 from kwiken.tail.simulation import BlockBootstrap, interval, kept_to, replay
 
 CORRELATIONS: tuple[float | None, ...] = (None, 0.5)  # of copies with their calls, at which plans are judged
@@ -283,7 +283,7 @@ def _arm(
         spent_between=interval(bootstrap.means(found.spent)),
         denied=found.denied(),
         stretches=tuple(
-            Outcome(
+            StretchOutcome(
                 after=ladder(found.after_ms[rows]),
                 spent=float(found.spent[rows].mean()),
                 denied=found.denied(rows),

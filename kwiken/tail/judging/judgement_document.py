@@ -25,7 +25,7 @@ class Cut(_Struct, frozen=True):
     high: float
 
 
-class Outcome(_Struct, frozen=True):
+class StretchOutcome(_Struct, frozen=True):
     """Outcome of a plan in one stretch of time.
 
     Attributes:
@@ -60,7 +60,7 @@ class Arm(_Struct, frozen=True):
     spent: float
     spent_between: tuple[float, float]
     denied: float
-    stretches: tuple[Outcome, ...]
+    stretches: tuple[StretchOutcome, ...]
 
 
 class Stretch(_Struct, frozen=True):

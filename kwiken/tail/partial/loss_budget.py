@@ -22,7 +22,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan import PartialPolicy
 from kwiken.model.profile import Profile, StageProfile, complete_calls
 from kwiken.tail.apportion import Allocation, Rows, likely_mean, sumvar, tightened
-from kwiken.tail.partial.loss_curve import FanOut, LossCurve, loss_curve
+from kwiken.tail.partial.loss_curve import FanOutVisits, LossCurve, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
     LossesAddedUp,
@@ -147,10 +147,12 @@ def study_partial(
     enough = [stage for stage in stages if learnable(stage)]
     places = {stage.name: i for i, stage in enumerate(profile.stages)}
     found = {
-        stage.name: FanOut.of(stage, _calls(stage, calls_ms, [settings.seed, places[stage.name]]))
+        stage.name: FanOutVisits.of(stage, _calls(stage, calls_ms, [settings.seed, places[stage.name]]))
         for stage in enough
     }
-    judges = [{stage.name: FanOut.of(stage, calls[stage.name]) for stage in enough} for calls in judged_ms]
+    judges = [
+        {stage.name: FanOutVisits.of(stage, calls[stage.name]) for stage in enough} for calls in judged_ms
+    ]
     lever = _Lever(profile, found, weights, budget, judges)
     allocation, apportioned = tightened(budget, lever.apportion, lever.likely)
     policies = lever.policies(allocation)
@@ -201,10 +203,10 @@ class _Lever:
     def __init__(
         self,
         profile: Profile,
-        fan_outs: Mapping[str, FanOut],
+        fan_outs: Mapping[str, FanOutVisits],
         weights: Mapping[str, float],
         budget: float,
-        judges: Sequence[Mapping[str, FanOut]] = (),
+        judges: Sequence[Mapping[str, FanOutVisits]] = (),
     ) -> None:
         self._order = np.argsort(profile.started_s, kind="stable")
         self._fan_outs = fan_outs
@@ -295,7 +297,7 @@ def shortened(profile: Profile, policies: Mapping[str, PartialPolicy], *, seed: 
 
 
 def _notes(
-    found: Mapping[str, FanOut],
+    found: Mapping[str, FanOutVisits],
     budget: float,
     apportioned: float,
     policies: Mapping[str, PartialPolicy],
@@ -313,7 +315,7 @@ def _notes(
     return [*notes, *(FewShards(name, count, budget) for name, count in shards.items() if count * budget < 1)]
 
 
-def _idle(name: str, fan_out: FanOut, budget: float) -> LossTooSmall | NoStopRuleHelps:
+def _idle(name: str, fan_out: FanOutVisits, budget: float) -> LossTooSmall | NoStopRuleHelps:
     """Reason why a fan-out gets no stop rule."""
     if fan_out.least_loss > budget:
         return LossTooSmall(name, fan_out.requests, budget, float(fan_out.least_loss))

@@ -22,7 +22,7 @@ MAX_TUNED_RESPONDERS = 1 << 21  # responders that rules are tuned on
 
 
 @dataclass(frozen=True)
-class FanOut:
+class FanOutVisits:
     """Recorded visits of a fan-out.
 
     Attributes:
@@ -40,7 +40,7 @@ class FanOut:
     shares: Floats | None
 
     @classmethod
-    def of(cls, stage: StageProfile, calls_ms: Floats | None = None) -> FanOut:
+    def of(cls, stage: StageProfile, calls_ms: Floats | None = None) -> FanOutVisits:
         """Build it from a stage's profile.
 
         Args:
@@ -143,7 +143,7 @@ class LossCurve:
     rules: tuple[StopRule | None, ...]
 
 
-def loss_curve(fan_out: FanOut, *, most: float) -> LossCurve:
+def loss_curve(fan_out: FanOutVisits, *, most: float) -> LossCurve:
     """The curve of a fan-out up to a loss (Kwiken section 5.3).
 
     Args:

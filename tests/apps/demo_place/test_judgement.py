@@ -52,7 +52,7 @@ from kwiken.apps.demo_place.scene import (
     with_batch,
     workloads_toml,
 )
-from kwiken.apps.demo_place.traffic import LoadPhase, Stream, p99_ms, send
+from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import run_verb
 from kwiken.base.errors import KwikenError
 
@@ -267,7 +267,7 @@ def test_a_busy_machine_allows_no_verdict(change: dict[str, float]) -> None:
 
 def test_targets_are_kept_again_once_no_later_request_is_slow() -> None:
     count = int(20 * AFTER_LOSS_S)
-    stream = Stream(
+    stream = ClientStream(
         due_s=[100 + number / 20 for number in range(count)],
         latency_ms=[None if number / 20 < 4.2 else 50.0 for number in range(count)],
     )

@@ -17,7 +17,7 @@ from kwiken.model.latency import end_to_end
 from kwiken.model.plan import SpanMatch
 from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
 from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
-from kwiken.otel.fit.calls import StageCalls, longest_path
+from kwiken.otel.fit.calls import CallMatrix, longest_path
 from kwiken.otel.fit.calls.repeated_calls import turns
 from kwiken.otel.fit.calls.stage_order import acyclic, closure, order_in_time, reduction
 from kwiken.otel.fit.foreign.foreign import fit_foreign
@@ -464,7 +464,7 @@ def test_the_longest_path_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) 
     calls["b"][rng.random((100, 3)) < 0.5] = np.nan
     known = rng.exponential(5.0, 100)  # of a stage whose copies made it shorter than its calls
     stages = {
-        name: StageCalls(
+        name: CallMatrix(
             name=name,
             match=SpanMatch(service=name, operation=name),
             calls_ms=times,

@@ -19,7 +19,7 @@ from kwiken.runtime import RefusedError, SystemClock
 from kwiken.runtime.engine import Executor
 from kwiken.runtime.replica import MeteredThreads, ReplicaServer
 from kwiken.runtime.replica.stage_calls import read_call_settings
-from kwiken.runtime.wire.http_server import Request
+from kwiken.runtime.wire.http_server import HttpRequest
 from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, wire
 from tests.support.runtime.replicas import endow, plan_of
 from tests.support.runtime.waiting import until
@@ -152,7 +152,7 @@ async def test_a_wrong_header_is_a_bad_request() -> None:
     async with serving(service, "digest") as ((server,), _):
         body = msgspec.msgpack.encode((Job(),))
         reply = await server._call(
-            Request(
+            HttpRequest(
                 "POST", "/call", {"content-type": wire.MSGPACK, "kw-threads": "9"}, body, time.monotonic()
             )
         )

@@ -22,7 +22,7 @@ from kwiken.tail.partial import (
     tune_fixed_timeout,
 )
 from kwiken.tail.partial.loss_budget import policy_of
-from kwiken.tail.partial.loss_curve import FanOut, loss_curve
+from kwiken.tail.partial.loss_curve import FanOutVisits, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
     LossesAddedUp,
@@ -80,7 +80,7 @@ def test_loss_budgets_hold_on_requests_not_seen(stage_of: StageOf, profile_of: P
 def test_a_curve_falls_with_the_loss_and_starts_at_waiting_for_all() -> None:
     calls = fan_out_queries(1500, np.random.default_rng(2), responders=80)
     stage = _stage(calls)
-    fan_out = FanOut.of(stage)
+    fan_out = FanOutVisits.of(stage)
     curve = loss_curve(fan_out, most=0.01)
     assert curve.fraction[0] == 0
     assert curve.rules[0] is None
@@ -100,7 +100,7 @@ def test_a_curve_falls_with_the_loss_and_starts_at_waiting_for_all() -> None:
 def test_skipped_visits_count_as_no_latency_and_no_loss() -> None:
     calls = fan_out_queries(2000, np.random.default_rng(3), responders=30)
     calls[::2] = np.nan
-    fan_out = FanOut.of(_stage(calls))
+    fan_out = FanOutVisits.of(_stage(calls))
     assert fan_out.visits == 0.5
     rule = fan_out.tuned(0.01)
     assert rule is not None
@@ -231,7 +231,7 @@ def test_shortened_calls_end_with_their_visit(stage_of: StageOf, profile_of: Pro
         stop = StopRule(
             rule.cutoff_ms or np.inf, rule.wait_ms if rule.wait_ms is not None else np.inf, rule.progress
         )
-        latency, _ = apply_rule(stop, FanOut.of(stage).responders)
+        latency, _ = apply_rule(stop, FanOutVisits.of(stage).responders)
         assert np.allclose(found.latency_ms, latency)
 
 
@@ -280,7 +280,7 @@ def test_what_cannot_be_partial_is_refused(
 
 def test_the_dynamic_rule_beats_a_fixed_time_out_in_the_plan() -> None:
     calls = fan_out_queries(2000, np.random.default_rng(12), responders=100)
-    fan_out = FanOut.of(_stage(calls))
+    fan_out = FanOutVisits.of(_stage(calls))
     rule = fan_out.tuned(0.001)
     assert rule is not None
     fixed = tune_fixed_timeout(fan_out.responders, loss=0.001)

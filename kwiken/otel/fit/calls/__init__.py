@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kwiken.otel.fit.calls.call_matrices import (
     NS_PER_MS as NS_PER_MS,
+    CallMatrix as CallMatrix,
     Floats as Floats,
-    StageCalls as StageCalls,
     build as build,
     in_order as in_order,
     longest_path as longest_path,

@@ -21,7 +21,7 @@ MIN_REQUESTS_FOR_TAIL = 200  # fewer show hardly any of the tail
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageCalls(StageProfile):
+class CallMatrix(StageProfile):
     """Calls of one stage before its place in the DAG is known: the stage's profile without parents.
 
     Attributes:
@@ -38,7 +38,7 @@ class StageCalls(StageProfile):
         return np.asarray(np.fmax.reduce(self.calls_ms[requests], axis=1, initial=0.0))
 
 
-def longest_path(nodes: Sequence[DagNode], stages: Mapping[str, StageCalls], requests: int) -> Floats:
+def longest_path(nodes: Sequence[DagNode], stages: Mapping[str, CallMatrix], requests: int) -> Floats:
     """(requests,): time of the longest path through the stages, milliseconds.
 
     Args:
@@ -74,7 +74,7 @@ def build(
     *,
     own: SpanMatch,
     own_name: str,
-    stages: Sequence[StageCalls],
+    stages: Sequence[CallMatrix],
     edges: Bools,
 ) -> Profile:
     """Build the profile of these stages, with the request's own time as a stage before all others.
@@ -109,11 +109,11 @@ def build(
     )
 
 
-def _parents(stages: Sequence[StageCalls], edges: Bools, child: int) -> tuple[str, ...]:
+def _parents(stages: Sequence[CallMatrix], edges: Bools, child: int) -> tuple[str, ...]:
     return tuple(stages[parent].name for parent in np.flatnonzero(edges[:, child]).tolist())
 
 
-def _stage(calls: StageCalls, after: tuple[str, ...]) -> StageProfile:
+def _stage(calls: CallMatrix, after: tuple[str, ...]) -> StageProfile:
     known = {field.name: getattr(calls, field.name) for field in fields(StageProfile)}
     return StageProfile(**known | {"after": after})
 

@@ -15,7 +15,7 @@ from kwiken.otel.fit.calls import build
 from kwiken.otel.fit.foreign.callees import Callees
 from kwiken.otel.fit.foreign.calls_by_stage import Children
 from kwiken.otel.fit.foreign.instances import find_instances
-from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, Step, stages_below
+from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, StageStep, stages_below
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
@@ -105,7 +105,7 @@ def _names(forest: Forest, graph: Graph, root: int, *, spans: bool) -> list[str]
     operations = forest.names.operations
     short = short_names([operations[root], *(operations[step.op] for path in graph.paths for step in path)])
 
-    def name(step: Step) -> str:
+    def name(step: StageStep) -> str:
         turn = f"#{step.turn + 1}" if step.turn else ""
         return short[operations[step.op]] + turn + (_OWN if step.own else "")
 

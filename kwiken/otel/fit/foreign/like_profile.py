@@ -8,7 +8,7 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.model.profile import Origin, Profile, StageProfile
-from kwiken.otel.fit.calls import NS_PER_MS, StageCalls, build, matrix, turns
+from kwiken.otel.fit.calls import NS_PER_MS, CallMatrix, build, matrix, turns
 from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
 from kwiken.otel.fit.foreign.calls_by_stage import LOOP, Calls, Children, merged_loops, sorted_out
 from kwiken.otel.fit.foreign.instances import find_instances
@@ -160,12 +160,12 @@ def _positions(calls: Calls, mine: Ints) -> Ints:
 
 def _stage_calls(
     model: StageProfile, calls: Calls, shard: Ints, took: Ints, requests: int, hedged: Hedged
-) -> StageCalls:
+) -> CallMatrix:
     shape = (requests, int(shard.max(initial=0)) + 1)
     calls_ms = matrix(shape, calls.request, shard, took / NS_PER_MS)
     censored = np.zeros(shape, np.bool_)
     censored[calls.request, shard] = hedged.lost
-    return StageCalls(
+    return CallMatrix(
         name=model.name,
         match=model.match,
         calls_ms=calls_ms,

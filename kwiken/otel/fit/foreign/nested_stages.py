@@ -12,8 +12,8 @@ import numpy as np
 from kwiken.otel.fit.calls import (
     NS_PER_MS,
     REQUESTS_AT_ONCE,
+    CallMatrix,
     Floats,
-    StageCalls,
     acyclic,
     clock_ticks,
     in_order,
@@ -39,7 +39,7 @@ from kwiken.otel.trace import ROOT, Forest, label
 MAX_DEPTH: Final = 20
 
 
-class Step(NamedTuple):
+class StageStep(NamedTuple):
     """One stage on the way from a request down to a stage.
 
     Attributes:
@@ -64,9 +64,9 @@ class Graph:
         caller: number of the operation of the spans whose calls are the stages.
     """
 
-    stages: Sequence[StageCalls]
+    stages: Sequence[CallMatrix]
     edges: Bools
-    paths: Sequence[tuple[Step, ...]]
+    paths: Sequence[tuple[StageStep, ...]]
     caller: int
 
     def sources(self) -> Ints:
@@ -145,7 +145,7 @@ class _Inside(NamedTuple):
 
     calls: Calls
     zero: Ints
-    inside: tuple[Step, ...]
+    inside: tuple[StageStep, ...]
 
 
 def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
@@ -163,7 +163,7 @@ def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
     graph = Graph(
         [_stage(fit.callees, found, number, places[number], len(level.zero)) for number in order],
         reduction(before),
-        [(Step(*found.keys[number]), *level.inside) for number in order],
+        [(StageStep(*found.keys[number]), *level.inside) for number in order],
         -1,
     )
     inner = (
@@ -203,8 +203,8 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
     Parents of a replaced stage become parents of its own time; its children come after all nested stages
     without a child. So the longest path through them takes as long as the stage did.
     """
-    stages: list[StageCalls] = []
-    paths: list[tuple[Step, ...]] = []
+    stages: list[CallMatrix] = []
+    paths: list[tuple[StageStep, ...]] = []
     pairs: list[tuple[int, int]] = []
     first, last = np.zeros(len(graph.stages), np.int64), []
     for place, stage in enumerate(graph.stages):
@@ -229,7 +229,7 @@ def _spliced(forest: Forest, graph: Graph, inner: dict[int, Graph]) -> Graph:
     return Graph(stages, edges, paths, graph.caller)
 
 
-def _own_part(forest: Forest, stage: StageCalls, inside: Graph) -> StageCalls:
+def _own_part(forest: Forest, stage: CallMatrix, inside: Graph) -> CallMatrix:
     """Own time of a stage: its latency minus that of the longest path inside it.
 
     The own time is not reissuable: no copy can be sent of that part alone.
@@ -262,7 +262,7 @@ def _extents(found: Staged, zero: Ints) -> Iterator[tuple[Floats, Floats]]:
         yield start, end
 
 
-def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: int) -> StageCalls:
+def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: int) -> CallMatrix:
     calls, shard = found.calls.only(mine), found.shard[mine]
     took = found.took[mine] / NS_PER_MS
     shape = (requests, int(shard.max()) + 1)
@@ -278,7 +278,7 @@ def _stage(callees: Callees, found: Staged, number: int, mine: Ints, requests: i
     if instances is not None:
         asked = np.full(shape, -1, np.int16)
         asked[calls.request, shard] = instances[0]
-    return StageCalls(
+    return CallMatrix(
         name="",
         match=callee.match,
         calls_ms=calls_ms,

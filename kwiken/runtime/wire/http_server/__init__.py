@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.wire.http_server.http1_server import (
         TEXT as TEXT,
         CallServer as CallServer,
-        Request as Request,
+        HttpRequest as HttpRequest,
         Response as Response,
     )
     from kwiken.runtime.wire.http_server.json_response import (

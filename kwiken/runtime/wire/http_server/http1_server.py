@@ -58,7 +58,7 @@ REASONS: Final = {
 }
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """Complete request.
 
     Attributes:
@@ -82,7 +82,7 @@ class Response(NamedTuple):
     headers: str = ""
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 TEXT: Final = "Content-Type: text/plain\r\n"
 FULL: Final = Response(503, b"too many requests at once; try again later", f"Retry-After: 1\r\n{TEXT}")
@@ -305,7 +305,7 @@ class ServerConnection(asyncio.Protocol):
             elif self._ended and self._transport is not None:
                 self._transport.close()  # the request stays incomplete
 
-    def _next(self) -> tuple[Request | None, bool]:
+    def _next(self) -> tuple[HttpRequest | None, bool]:
         """Next request and whether the connection stays open after it; None if it is incomplete."""
         try:
             split = split_head(self._buffer)
@@ -337,7 +337,7 @@ class ServerConnection(asyncio.Protocol):
             " ", ""
         ).split(",")
         path = match[2].partition("?")[0]
-        return Request(match[1], path, headers, body, time.monotonic()), keep
+        return HttpRequest(match[1], path, headers, body, time.monotonic()), keep
 
     def _encourage(self, headers: Mapping[str, str]) -> None:
         """Send `100 Continue` to a client that waits for it before sending the body."""
@@ -346,7 +346,7 @@ class ServerConnection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.write(CONTINUE)
 
-    async def _serve(self, request: Request, keep: bool) -> None:  # noqa: FBT001 - one call site
+    async def _serve(self, request: HttpRequest, keep: bool) -> None:  # noqa: FBT001 - one call site
         try:
             response = await self._server.handler(request)
         except asyncio.CancelledError:

@@ -57,7 +57,7 @@ def map_errors(stage: str, replica: Replica) -> Iterator[None]:
         ) from error
 
 
-class Endpoint(NamedTuple):
+class HttpEndpoint(NamedTuple):
     """Address of a replica with precomputed parts of requests: the constant part of a head, and a probe."""
 
     host_and_port: tuple[str, int]
@@ -89,7 +89,7 @@ class HttpTransport:
         self._clock = clock if clock is not None else SystemClock()
         self._max_body = max_body
         self._bodies = CallBodies(service, raw=raw)
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, HttpEndpoint] = {}
         self._pool: Pool | None = None
         self._probes: set[asyncio.Task[None]] = set()
 
@@ -147,7 +147,7 @@ class HttpTransport:
                 alive = reply.status == OK
         heard(alive)
 
-    def _endpoint(self, replica: Replica) -> Endpoint:
+    def _endpoint(self, replica: Replica) -> HttpEndpoint:
         """Parse the address of a replica, and cache the result."""
         try:
             endpoint = wire.split_address(replica.address, where=f"replica {replica.id}")
@@ -156,7 +156,7 @@ class HttpTransport:
         if len(self._endpoints) >= MAX_ADDRESSES:
             self._endpoints.clear()
         authority = replica.address.removeprefix("http://")
-        found = self._endpoints[replica.address] = Endpoint(
+        found = self._endpoints[replica.address] = HttpEndpoint(
             endpoint,
             f"POST {wire.CALL_PATH} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: {wire.MSGPACK}\r\n",
             f"GET /livez HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii"),
@@ -164,7 +164,7 @@ class HttpTransport:
         return found
 
 
-def _head(endpoint: Endpoint, call: Call, remaining_ms: float, length: int) -> bytes:
+def _head(endpoint: HttpEndpoint, call: Call, remaining_ms: float, length: int) -> bytes:
     """Head of a request. Stage names and addresses were checked, so they contain no line breaks."""
     trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
     more = f"{wire.THREADS}: {call.threads}\r\n" if call.threads > 1 else ""

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.http_server import CallServer, Request, Response
+from kwiken.runtime.wire.http_server import CallServer, HttpRequest, Response
 from tests.support.runtime.waiting import until
 
 
@@ -21,10 +21,10 @@ class Echo:
     """Server that echoes requests; `/wait` waits until it is cancelled."""
 
     def __init__(self) -> None:
-        self.seen: list[Request] = []
+        self.seen: list[HttpRequest] = []
         self.cancelled = 0
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: HttpRequest) -> Response:
         self.seen.append(request)
         if request.path == "/wait":
             try:
@@ -243,7 +243,7 @@ async def test_what_is_sent_ahead_is_bounded() -> None:
 
 
 async def test_a_request_that_cancels_its_own_task_is_answered() -> None:
-    async def leave(request: Request) -> Response:
+    async def leave(request: HttpRequest) -> Response:
         if request.path == "/leave":
             task = asyncio.current_task()
             assert task is not None
