@@ -8,7 +8,7 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,7 +17,14 @@ import click
 from kwiken.apps.console import note, say
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.cli.live.gateway import AutopilotSettings, autopilot_command, autopilot_options, steered
-from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes, placement_options
+from kwiken.cli.live.placing import (
+    Placed,
+    PlacementOptions,
+    keep_targets,
+    log_event,
+    on_nodes,
+    placement_options,
+)
 from kwiken.cli.live.server_options import (
     MAX_PORT,
     ServerSettings,
@@ -31,17 +38,12 @@ from kwiken.cli.live.server_options import (
     transport_option,
 )
 from kwiken.cli.shared import NOT_NEGATIVE, load_service
-from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.base.log_events import Event
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from kwiken.allocator.adaptation import JobRoom
     from kwiken.model.service import Service
     from kwiken.runtime.cluster import Cluster, Layout
     from kwiken.runtime.cluster.state import StateFiles
-    from kwiken.runtime.node_classes import NodeLimits
-    from kwiken.runtime.upkeep import JobRunner, NodeRepacker, OnNodes, RentedNodes, Upkeep
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -292,10 +294,6 @@ def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
     return f"the gateway listens on {host}, so other machines may send it requests{names}"
 
 
-def _log(event: Event, line: str, level: int = logging.INFO) -> None:
-    LOG.log(level, "%s", line, extra=about(event))
-
-
 def _check_plan(path: str, service: Service) -> None:
     """Refuse a bad plan before anything is started."""
     from kwiken.cli.shared import load_plan
@@ -342,14 +340,14 @@ async def _run(
             clusters = {name: await stack.enter_async_context(start(None)) for name, start in starts.items()}
         else:
             folder = files[0].folder
-            clusters, upkeep, jobs = await stack.enter_async_context(_on_nodes(starts, placed, folder))
+            clusters, upkeep, jobs = await stack.enter_async_context(on_nodes(starts, placed, folder))
         up = True
         for event, line in warnings.items():
-            _log(event, line, logging.WARNING)
+            log_event(event, line, logging.WARNING)
         for cluster, each in zip(clusters.values(), files, strict=True):
             count = sum(len(those) for those in cluster.replicas.values())
             line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
-            _log(Event.CLUSTER_UP, line)
+            log_event(Event.CLUSTER_UP, line)
             await stack.enter_async_context(steering(cluster, each))
         for cluster in clusters.values():
             say(cluster.gateway_url)
@@ -357,9 +355,9 @@ async def _run(
         if upkeep is None:
             await stop.wait()
         else:
-            await _keep(upkeep, jobs, stop)
+            await keep_targets(upkeep, jobs, stop)
         verb = "is" if len(clusters) == 1 else "are"
-        _log(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
+        log_event(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
 
 
 @contextlib.asynccontextmanager
@@ -374,128 +372,6 @@ async def _steering(
     command = autopilot_command(autopilot, name, traces=traces, state=str(files.folder))
     async with steered(command, urls=cluster.gateway_urls, variables=cluster.client_variables):
         yield
-
-
-@contextlib.asynccontextmanager
-async def _on_nodes(
-    starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed, folder: Path
-) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None, JobRunner | None]]:
-    """Clusters on the nodes of a placement, and what keeps their targets and runs jobs, if there are any."""
-    from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
-
-    adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
-    down = placed.renter.down if placed.renter is not None else ()
-    with contextlib.ExitStack() as claim:
-        if nodes_file is not None:
-            claim.enter_context(claimed_nodes(nodes_file, alone=adaptation is not None))
-        if placed.renter is not None:
-            _settle(folder)
-        async with clusters_on_nodes(starts, placed.nodes, placed.replicas, down=down) as running:
-            _log(Event.NODES_PLAYED, f"nodes are played by {running.limits.method.value}")
-            if adaptation is None or assignment is None:
-                yield running.clusters, None, None
-                return
-            tell = functools.partial(_log, Event.UPKEEP_ACTED)
-            speeds = {name: node.speed for name, node in placed.nodes.items()}
-            with _renting(placed, running.limits, folder, tell) as rented:
-                async with _jobs(folder, adaptation.job_room(speeds), running.limits) as jobs:
-                    upkeep = Upkeep(
-                        *(adaptation, assignment, running.clusters, running.limits),
-                        say=tell,
-                        rented=rented,
-                        jobs=jobs,
-                        repacker=_repacker(placed, running, tell),
-                    )
-                    yield running.clusters, upkeep, jobs
-
-
-def _repacker(placed: Placed, running: OnNodes, tell: Callable[[str], None]) -> NodeRepacker | None:
-    """What repacks the replicas by what they use, if that is wanted."""
-    import time
-
-    from kwiken.runtime.upkeep import NodeRepacker
-
-    adaptation, assignment = placed.adaptation, placed.assignment
-    if placed.repack is None or adaptation is None or assignment is None:
-        return None
-    return NodeRepacker(
-        adaptation.repacking(placed.repack, time.monotonic()),
-        keys=lambda: adaptation.keys,
-        nodes=placed.nodes,
-        assignment=assignment,
-        use=running.limits,
-        clusters=running.clusters,
-        targets_ms=adaptation.targets_ms,
-        say=tell,
-    )
-
-
-@contextlib.asynccontextmanager
-async def _jobs(folder: Path, room: JobRoom, limits: NodeLimits) -> AsyncIterator[JobRunner | None]:
-    """What runs the batch jobs of this folder of state; None if another program does."""
-    from kwiken.runtime.cluster.state.jobs import JobFolder
-    from kwiken.runtime.upkeep import JobRunner
-
-    jobs = JobFolder(folder)
-    if not jobs.lock():
-        note(f"note: another kwiken up takes the jobs of {jobs.folder}")
-        yield None
-        return
-    runner = JobRunner(jobs, room, limits, say=functools.partial(_log, Event.JOB))
-    try:
-        runner.resume()
-        yield runner
-    finally:
-        await runner.close()
-
-
-def _settle(folder: Path) -> None:
-    """End what an owner that was killed has rented, and say so."""
-    from kwiken.runtime.cluster.state import settle_orphans
-
-    if orphans := settle_orphans(folder):
-        note(f"note: rented by a kwiken up that was killed, and given back: {', '.join(orphans)}")
-
-
-@contextlib.contextmanager
-def _renting(
-    placed: Placed, limits: NodeLimits, folder: Path, tell: Callable[[str], None]
-) -> Iterator[RentedNodes | None]:
-    """What rents nodes, if there are prices; at the end every rented node is given back."""
-    import time
-
-    from kwiken.runtime.upkeep import RentalJournal, RentedNodes
-
-    if placed.renter is None:
-        yield None
-        return
-    journal = RentalJournal(folder, placed.currency, time.monotonic())
-    rented = RentedNodes(placed.renter, placed.nodes, limits, journal, say=tell)
-    rented.seen(time.monotonic())
-    try:
-        yield rented
-    finally:
-        rented.end(time.monotonic())
-
-
-async def _keep(upkeep: Upkeep, jobs: JobRunner | None, stop: asyncio.Event) -> None:
-    """Keep targets and run jobs until told to stop; a failure ends the program."""
-    import asyncio
-
-    from kwiken.runtime.base.event_loop import cancel_and_wait
-
-    await upkeep.start_best_effort()
-    stopped = asyncio.create_task(stop.wait())
-    keeping = [asyncio.create_task(upkeep.run())]
-    if jobs is not None:
-        keeping.append(asyncio.create_task(jobs.run()))
-    try:
-        await asyncio.wait({stopped, *keeping}, return_when=asyncio.FIRST_COMPLETED)
-        for task in keeping:
-            if task.done():
-                await task
-    finally:
-        await cancel_and_wait([stopped, *keeping])
 
 
 def crowd_line(processes: int, processors: float) -> str | None:

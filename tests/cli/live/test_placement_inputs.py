@@ -12,7 +12,8 @@ import pytest
 
 from kwiken.allocator.workloads import profiles_to_json
 from kwiken.base.errors import InputError
-from kwiken.cli.live.placing import Placed, PlacementOptions, claimed_nodes
+from kwiken.cli.live.placing import Placed, PlacementOptions
+from kwiken.cli.live.placing.claim import claimed_nodes
 from kwiken.cli.live.placing.options import service_targets
 from kwiken.cli.shared import load_service
 from tests.support.runtime.clusters import profile
