@@ -11,8 +11,9 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -38,19 +39,18 @@ from kwiken.allocator.waiting import (
     slack_s,
     waiting_budget_s,
 )
-from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.lab.fleet import World
 from kwiken.lab.waiting import rules
 from kwiken.lab.waiting.managers import LinedManager, Quality
-from kwiken.lab.waiting.outcome import LinedOutcome, WaitSample
+from kwiken.lab.waiting.outcome import LinedOutcome
 from kwiken.lab.waiting.qualities import LinedQualities
+from kwiken.lab.waiting.records import ChanceSamples, RunRecord
 from kwiken.lab.waiting.scenarios import LINED_SCENARIOS
 from kwiken.lab.waiting.truth import LinedTruth
 
 NOWHERE: Final = -1
 UNBOUNDED_GB: Final = 1e6  # memory of a node for a manager that does not look at memory
 ENDLESS_S: Final = 1e9  # budget of jobs that take any node anyway
-POINTS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a budget, at which chances are noted
 
 
 class _Event(IntEnum):
@@ -76,46 +76,6 @@ class _LinedJob:
     version: int = 0
     node: int = NOWHERE
     sizing: Sizing | None = None
-
-
-@dataclass(eq=False)
-class _OpenSample:
-    pool: int
-    at_s: float
-    within_s: tuple[float, ...]
-    predicted: tuple[float, ...]
-
-
-@dataclass(eq=False)
-class _Record:
-    """Arrays over jobs, filled while the run goes on."""
-
-    started_s: Floats
-    finished_s: Floats
-    charged_s: Floats
-    measuring_s: Floats
-    late: Bools
-    down: Bools
-    up: Bools
-    kills: Ints
-    series: list[tuple[float, float, float, float]] = field(default_factory=list)
-    samples: list[WaitSample] = field(default_factory=list)
-    busy_s: list[float] = field(default_factory=list)
-
-
-def _record(count: int) -> _Record:
-    none = np.full(count, np.nan)
-    flags = np.zeros(count, dtype=np.bool_)
-    return _Record(
-        none.copy(),
-        none.copy(),
-        np.zeros(count),
-        np.zeros(count),
-        flags.copy(),
-        flags.copy(),
-        flags.copy(),
-        np.zeros(count, dtype=np.int64),
-    )
 
 
 class LinedSimulation:
@@ -147,7 +107,6 @@ class LinedSimulation:
         classes = self._qualities.classes() if manager.waits else equal_classes(1)
         self._lines = WaitingLines(classes, settings)
         self._pool = np.full(len(self._cluster.nodes), NOWHERE)
-        self._place_of = {node.name: place for place, node in enumerate(self._cluster.nodes)}
         self._node_cores = self._cluster.cores
         self._cores = np.array([job.reserved.size.cores if job.reserved else 0.0 for job in jobs])
         self._memory_gb = np.array([job.reserved.size.memory_gb if job.reserved else 0.0 for job in jobs])
@@ -161,8 +120,8 @@ class LinedSimulation:
         self._waits: dict[str, int] = {}  # by arrival
         self._uncharged: list[int] = []
         self._seen: set[tuple[int, ...]] = set()
-        self._open: dict[str, _OpenSample] = {}
-        self._record = _record(len(jobs))
+        self._samples = ChanceSamples()
+        self._record = RunRecord.of(len(jobs))
         self._events: list[tuple[float, int, int, int, int]] = []
         self._order = itertools.count()
         self._now_s, self._test_s = 0.0, math.inf
@@ -200,7 +159,7 @@ class LinedSimulation:
             cores=self._cores,
             series=np.array(record.series),
             capacity=float(self._node_cores.sum()),
-            samples=tuple(record.samples),
+            samples=tuple(self._samples.closed),
             busy_s=tuple(record.busy_s),
         )
 
@@ -250,16 +209,11 @@ class LinedSimulation:
         line = self._lines.arrive(job, self._now_s)
         self._waits[job.name] = place
         self._uncharged.append(place)
-        self._note_sample(job, line)
-
-    def _note_sample(self, job: WaitingJob, line: int) -> None:
-        """Note the chance of a slot for a job that finds its line empty and its pool without one."""
+        # Only a job that finds its line empty and its pool without a slot waits for that pool alone.
         empty = self._lines.length(line) == 1 and not self._lines.free(line)
-        if not self._manager.waits or job.budget_s <= 0 or not empty:
-            return
-        within_s = tuple(share * job.budget_s for share in POINTS)
-        predicted = tuple(self._lines.chance(job.name, each) for each in within_s)
-        self._open[job.name] = _OpenSample(line, self._now_s, within_s, predicted)
+        if self._manager.waits and job.budget_s > 0 and empty:
+            chance = partial(self._lines.chance, job.name)
+            self._samples.note(job.name, line, job.budget_s, self._now_s, chance)
 
     def _phase_ends(self, place: int) -> None:
         job, phases = self._jobs[place], self._world.scenario.jobs[place].phases
@@ -390,7 +344,7 @@ class LinedSimulation:
     def _advance(self) -> None:
         if self._manager.waits:
             self._charge()
-            self._close_samples()
+            self._samples.close_free(self._lines.free, self._now_s)
         for start in self._lines.advance(self._now_s, self._find):
             self._starts(start)
         record = self._record
@@ -442,29 +396,7 @@ class LinedSimulation:
             record.late[place] |= start.late
             record.down[place] |= any(move.to_line > move.from_line for move in start.moves)
             record.up[place] |= any(move.to_line < move.from_line for move in start.moves)
-        self._open_ends(start.job, math.inf)
-
-    def _close_samples(self) -> None:
-        for name, sample in list(self._open.items()):
-            if self._lines.free(sample.pool):
-                self._open_ends(name, self._now_s - sample.at_s)
-
-    def _open_ends(self, name: str, waited_s: float) -> None:
-        sample = self._open.pop(name, None)
-        if sample is not None:
-            seen_s = self._now_s - sample.at_s
-            known = [
-                at for at, each in enumerate(sample.within_s) if math.isfinite(waited_s) or each <= seen_s
-            ]
-            if known:
-                self._record.samples.append(
-                    WaitSample(
-                        sample.pool,
-                        tuple(sample.within_s[at] for at in known),
-                        tuple(sample.predicted[at] for at in known),
-                        waited_s,
-                    )
-                )
+        self._samples.close(start.job, math.inf, self._now_s)
 
     def _charge(self) -> None:
         """Start the clocks of the jobs that order of arrival would have given room by now."""
