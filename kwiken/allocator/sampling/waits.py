@@ -1,13 +1,12 @@
-"""Waits for a unit: what the releases of the last hours say of the next one."""
+"""Mean wait for a unit, from the gaps between the releases of the last hours."""
 
 from __future__ import annotations
 
 from collections import deque
-from math import inf, sqrt
+from math import inf
 from typing import Final
 
 WINDOW_S: Final = 7200.0  # of the releases that count
-SURE: Final = 0.99  # probability with which a unit is free by the estimated wait
 MIN_RELEASES: Final = 10  # fewer say nothing
 
 
@@ -30,11 +29,6 @@ class ReleaseHistory:
         while self._gaps and self._gaps[0][0] < now - WINDOW_S:
             self._gaps.popleft()
 
-    def _moments(self) -> tuple[float, float, float]:
-        """Sums of the first three powers of the gaps."""
-        gaps = [gap for _, gap in self._gaps]
-        return sum(gaps), sum(gap**2 for gap in gaps), sum(gap**3 for gap in gaps)
-
     def mean_wait(self, units: int = 1) -> float:
         """Mean time until so many units are free, of a job that comes at a random moment.
 
@@ -43,30 +37,6 @@ class ReleaseHistory:
         """
         if len(self._gaps) < MIN_RELEASES:
             return inf
-        total, square, _ = self._moments()
+        gaps = [gap for _, gap in self._gaps]
+        total, square = sum(gaps), sum(gap**2 for gap in gaps)
         return square / (2 * total) + (units - 1) * total / len(self._gaps)
-
-    def longest_wait(self) -> float:
-        """Bound of a wait: mean and twice the standard deviation of the time until a unit is free."""
-        if len(self._gaps) < MIN_RELEASES:
-            return 0.0
-        total, square, cube = self._moments()
-        mean = square / (2 * total)
-        return mean + 2 * sqrt(max(cube / (3 * total) - mean**2, 0.0))
-
-    def sure_wait(self) -> float:
-        """Time by which a unit is free with probability 0.99."""
-        if len(self._gaps) < MIN_RELEASES:
-            return inf
-        gaps = sorted(gap for _, gap in self._gaps)
-        total, low, high = sum(gaps), 0.0, gaps[-1]
-        for _ in range(40):  # bisection of the distribution of the rest of a gap
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if sum(min(gap, middle) for gap in gaps) < SURE * total else (low, middle)
-            )
-        return high
-
-    def worth_waiting(self) -> bool:
-        """Whether a job is held back: a unit is surely free before the bound."""
-        return self.sure_wait() < self.longest_wait()

@@ -125,16 +125,6 @@ def penalised(response_s: Floats, input_bytes: Floats, alpha_s_per_byte: float) 
     return response_s + alpha_s_per_byte * input_bytes[:, None] / racks
 
 
-def shuffle_share(racks: int, oversubscription: float) -> Floats:
-    """Time of a shuffle on 1 to R racks, in units of the time on one rack with the rack's whole bandwidth.
-
-    Args:
-        oversubscription: bandwidth inside a rack over bandwidth to the core, 1 or more.
-    """
-    numbers = np.arange(1, racks + 1, dtype=np.float64)
-    return np.where(numbers == 1, 1.0, (numbers - 1) * oversubscription / numbers**2)
-
-
 def problem_of(
     jobs: Sequence[tuple[str, float, float, Floats]],
 ) -> RackProblem:

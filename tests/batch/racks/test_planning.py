@@ -7,13 +7,14 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from kwiken.base.errors import InputError
 from kwiken.batch.racks import plan_racks, problem_of, rack_plan
 from kwiken.batch.racks.bounds import batch_bound_s, bound_s, mean_bound_s, online_bound_as_printed_s
 from kwiken.batch.racks.exchanges import exchange
-from kwiken.batch.racks.problem import RackProblem, penalised, shuffle_share
+from kwiken.batch.racks.problem import RackProblem, penalised
 from kwiken.batch.racks.provisioning import (
     Evaluator,
     path_of,
@@ -22,6 +23,12 @@ from kwiken.batch.racks.provisioning import (
     widths_at,
 )
 from kwiken.batch.racks.schedule import prioritise, source_order
+
+
+def shuffle_share(racks: int, oversubscription: float) -> NDArray[np.float64]:
+    """Time of a shuffle on 1 to R racks, in units of the time on one rack with the whole bandwidth of the rack."""
+    numbers = np.arange(1, racks + 1, dtype=np.float64)
+    return np.where(numbers == 1, 1.0, (numbers - 1) * oversubscription / numbers**2)
 
 
 def drawn(jobs: int, racks: int, seed: int, span_s: float = 0.0, spread: float = 1.2) -> RackProblem:

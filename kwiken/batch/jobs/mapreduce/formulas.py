@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 
 MAX_TASKS_OF_JOB: Final = 1 << 40
-
-Bottleneck = Literal["disk", "function", "network", "core", "rack", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)

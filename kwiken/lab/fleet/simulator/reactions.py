@@ -107,6 +107,7 @@ class Reactions:
             required = run.job.workload.target.required if run.job.workload.target else 0.0
             run.request = replace(run.request, required=required * factor)
         self.settle((), (place,))
+        # A fall may be short, so replicas are given back some time later, if they are still too many.
         if fell and self._manager.follows and self._manager.chooses_sizes:
             self._site.later(self._site.now_s + RECLAIM_S, FleetEvent.RECLAIM, place)
 
@@ -119,6 +120,7 @@ class Reactions:
         for place in hurt:
             run = self._site.runs[place]
             assert run.sizing is not None
+            # Replicas that are left go on, and lost ones are replaced. A job without any starts anew, first.
             if run.sizing.replicas:
                 self._site.outcome.decisions += 1
                 self._manager.scheduler.place(run.sizing)
@@ -151,7 +153,7 @@ class Reactions:
     def _start(self, place: int) -> bool:
         run = self._site.runs[place]
         request = run.request
-        if request is None or run.told != run.phase:
+        if request is None or run.known_phase != run.phase:
             request = self._learned(run, place)
         sizing = Sizing(request, self._site.ledger)
         self._site.outcome.decisions += 1
@@ -175,8 +177,8 @@ class Reactions:
 
     def _learned(self, run: JobRun, place: int) -> PlacementRequest:
         """Measure a job as it behaves now, for the first time in its phase or again."""
-        run.again = run.request is not None and run.told == run.phase
-        run.request, run.told = self._request(run, place), run.phase
+        run.again = run.request is not None and run.known_phase == run.phase
+        run.request, run.known_phase = self._request(run, place), run.phase
         return run.request
 
     def _request(self, run: JobRun, place: int) -> PlacementRequest:
@@ -243,16 +245,18 @@ class Reactions:
     def _act(self, place: int) -> None:
         """Help a job that stays below its demand: add replicas where it is, and move it if that is better."""
         run = self._site.runs[place]
-        if run.act_s != self._site.now_s:
+        if run.act_s != self._site.now_s:  # put off or cancelled since this event was made
             return
         run.act_s = np.inf
         sizing = run.sizing
         if sizing is None or not sizing.replicas:
             return
         sizing.refresh()
-        if run.told != run.phase or (self._manager.measures_again and not run.again):
+        # What was measured holds for one phase, and a second look at the same phase gives more entries.
+        if run.known_phase != run.phase or (self._manager.measures_again and not run.again):
             self._learned(run, place)
         run.request = request = run.request or sizing.request
+        # A measurement corrects the prediction only where the sizes to choose from are the same.
         if _same_sizes(request, sizing.request):
             sizing.renew(request)
             sizing.refresh()
@@ -265,6 +269,7 @@ class Reactions:
             self._line.appendleft(place)
         elif {one.node for one in before} - {one.node for one in trial.replicas}:
             self._site.outcome.moves[place] += 1
+            # A single replica serves nobody while its memory is copied; of several the others go on.
             if len(before) == 1 and len(trial.replicas) == 1:
                 memory_gb = float(trial.request.memory_gb[trial.replicas[0].size])
                 self._site.state.paused[place] = True

@@ -100,6 +100,8 @@ class Picker:
 
     def pick(self, now: float) -> ReplicaState | None:
         """Choose a replica for a first attempt; None if the stage has no replica."""
+        # There are three cases: 1. an ejected replica is due: this call is its trial; 2. some replica is not
+        # ejected: the rule chooses; 3. all are ejected: any that has not asked for a pause.
         if now >= self._next_trial:
             target = self._trial(now)
             if target is not None:
@@ -109,7 +111,7 @@ class Picker:
             return self._rule.choose(live, now, self._stage)
         if live:
             return live[0]
-        # All are ejected: better to try than to give up.
+        # A call to a replica that probably fails is better than a call that certainly does.
         willing = [target for target in self._ejected if target.paused_until <= now]
         return self._rng.choice(willing) if willing else None
 
@@ -134,6 +136,7 @@ class Picker:
             left = [target for target in left if target.paused_until <= now]
         if not left:
             return None
+        # What slows a replica often slows its whole node: a copy beside the first attempt gains little.
         nodes = {target.replica.node for target in tried}
         apart = [target for target in left if target.replica.node not in nodes]
         return min(apart or left, key=lambda target: self.score(target, now))
@@ -195,6 +198,7 @@ class Picker:
         """Record an answer."""
         took = now - target.waiting.pop(ticket)
         inflight = reply.inflight
+        # The replica counts this call among those in flight; beyond our own are calls of other gateways.
         target.other_inflight = 0 if inflight is None else max(0, inflight - len(target.waiting) - 1)
         target.misses = 0
         target.unresponsive_since = inf
@@ -233,10 +237,12 @@ class Picker:
         """
         started = target.waiting.pop(ticket)
         took = now - started
+        # The time until now is a lower bound of the latency: below the estimate it tells nothing.
         if took > target.latency:
             self._learn(target, took, now)
         if took > MISS_FACTOR * (self.typical or inf):
             target.misses += 1
+        # A copy that wins at once takes the trial from a replica that may be well: that is no failed trial.
         failed_trial = target.ejected and took > self.typical
         if blame or failed_trial or target.misses >= MISSES_TO_EJECT:
             target.trouble = f"no answer for {took:.3g} s"
@@ -250,6 +256,7 @@ class Picker:
         if not took > (self.typical or inf):
             return False
         target.unresponsive_since = min(target.unresponsive_since, started)
+        # One probe at a time: a replica that stalls loses many calls at once, and one answer settles all.
         if target.probing:
             return False
         target.probing = True
@@ -275,6 +282,9 @@ class Picker:
         del target.waiting[ticket]
         target.misses = 0
         outlying = self._outliers.failed(target.record, now)
+        # An error is an answer, so the replica is alive. There are three cases: 1. the replica was ejected for
+        # errors and fails its trial; 2. it was ejected for silence and has answered; 3. it fails more than the
+        # others, and these can do without it.
         if target.outlier:
             self._eject(target, now)
         elif target.ejected:
@@ -294,7 +304,7 @@ class Picker:
         target.updated_at = now
         known = target.latency
         if known:
-            top = MAX_SAMPLE_FACTOR * known
+            top = MAX_SAMPLE_FACTOR * known  # one pause must not outweigh all calls before it
             target.latency = known + LATENCY_GAIN * ((took if took < top else top) - known)
         else:
             target.latency = took
@@ -316,9 +326,8 @@ class Picker:
         return None
 
     def _eject(self, target: ReplicaState, now: float) -> None:
-        if (
-            not target.ejected or now >= target.ejected_until
-        ):  # failures of calls sent before the ejection do not prolong it
+        # Failures of calls that were sent before the ejection do not prolong it.
+        if not target.ejected or now >= target.ejected_until:
             target.backoff = min(LAST_BACKOFF_S, target.backoff * 2 or FIRST_BACKOFF_S)
             target.ejected_until = now + target.backoff
             target.misses = 0
