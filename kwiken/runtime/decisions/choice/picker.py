@@ -282,8 +282,8 @@ class Picker:
         del target.waiting[ticket]
         target.misses = 0
         outlying = self._outliers.failed(target.record, now)
-        # An error is an answer, so the replica is alive. There are three cases: 1. the replica was ejected for
-        # errors and fails its trial; 2. it was ejected for silence and has answered; 3. it fails more than the
+        # An error is an answer, so the replica is alive. There are three cases: 1. it was ejected for errors
+        # and fails its trial; 2. it was ejected for silence and has answered; 3. it fails more than the
         # others, and these can do without it.
         if target.outlier:
             self._eject(target, now)
