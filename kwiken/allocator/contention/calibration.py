@@ -31,7 +31,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a kernel reaches at each level, alone.
+    """Pressure that a kernel reaches at each level, alone.
 
     Attributes:
         levels: (n,) wanted levels, rising from 0 to 1.

@@ -15,7 +15,7 @@ MAX_CROSSTALK: Final = 0.15  # loss of another source's kernel, above which the 
 
 @dataclass(frozen=True, eq=False)
 class Crosstalk:
-    """What kernels cost one another.
+    """Losses that kernels cause one another.
 
     Attributes:
         level: level of both kernels, 0 to 1.

@@ -22,7 +22,7 @@ MAX_POINTS: Final = 1_000  # of one calibration
 
 @dataclass(frozen=True, eq=False)
 class MachineProbe:
-    """What a probe found on a machine.
+    """Findings of a probe on a machine.
 
     Attributes:
         processors: number of processors that the probe could use.

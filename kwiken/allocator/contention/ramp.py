@@ -34,7 +34,7 @@ PRIOR_FREEDOM: Final = 2.0  # number of differences that the prior counts for
 
 
 class RampWindow(enum.Enum):
-    """What runs in a window."""
+    """Programs that run in a window: the workload, the kernel, or both."""
 
     WORKLOAD = "workload alone"
     BOTH = "both"

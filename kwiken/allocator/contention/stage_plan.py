@@ -18,7 +18,7 @@ _SPEED: Final = re.compile(r"speed-(\d{1,3}(?:\.\d{1,4})?)")
 
 @dataclass(frozen=True)
 class ProbeSetting:
-    """How a stage runs.
+    """Setting of one run of a stage.
 
     Attributes:
         speed: speed of the class's cores as a share of this machine's, above 0 and at most 1.
@@ -32,7 +32,7 @@ class ProbeSetting:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """What to measure of a stage.
+    """Runs and ramps to measure of a stage.
 
     Attributes:
         reference: the setting that the others are compared with.

@@ -40,7 +40,7 @@ class PairDistance:
 
 @dataclass(frozen=True)
 class CrossingCalls:
-    """How far the traffic of a placement goes.
+    """Distance of the traffic of a placement: within nodes, within zones, and across.
 
     Attributes:
         per_s: calls or bytes a second between workloads that are placed.

@@ -30,7 +30,7 @@ MAX_ROWS: Final = 200  # of a long history
 
 @dataclass(frozen=True)
 class ErrorInterval:
-    """How far a tolerated score may be off.
+    """Interval of the error that a tolerated score may have.
 
     Attributes:
         source: name of the source of contention.

@@ -18,7 +18,7 @@ from kwiken.base.arrays import Ints
 
 @dataclass(frozen=True, slots=True)
 class NodeProposal:
-    """What an agent wants to commit.
+    """Commit that an agent proposes.
 
     Attributes:
         job: unique name of the replica that is placed.

@@ -15,7 +15,7 @@ MEAN_OVER_RESERVATION: Final = 2.94
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a workload asks for where nobody predicts its performance.
+    """Resources that a workload asks for without any prediction of its performance.
 
     Attributes:
         size: index of the size of each replica.

@@ -16,7 +16,7 @@ MAX_NAME: Final = 200  # characters of the name of a job or a node
 
 
 class SwitchRule(StrEnum):
-    """When a job leaves its line for a neighbouring one.
+    """Rule for changes from a line to a neighbouring one.
 
     Attributes:
         PUBLISHED: when the best value of the other line exceeds the best value of staying (ARQ, 2.7).
@@ -60,7 +60,7 @@ class BudgetClock(StrEnum):
 
 @dataclass(frozen=True)
 class LineSettings:
-    """How lines are served.
+    """Settings of the service of lines.
 
     Attributes:
         rule: when a job leaves its line before its budget is spent.
@@ -152,7 +152,7 @@ class SlotOffer:
 
 
 class MoveReason(StrEnum):
-    """Why a job entered another line.
+    """Reason of a change to another line.
 
     Attributes:
         ROOM_ABOVE: nobody waits above, and a better node has room now.

@@ -13,7 +13,7 @@ STEPS: Final = 24  # of the rest of a budget
 
 @dataclass(frozen=True)
 class LineProspect:
-    """What a line promises to a job.
+    """Prospect of a job in a line: quality of the nodes, and chance of a slot.
 
     Attributes:
         worth: quality of its nodes to this job, from 0 to 1.

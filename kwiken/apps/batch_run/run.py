@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class BatchRunOutcome:
-    """What became of the jobs.
+    """Outcome of the planned jobs.
 
     Attributes:
         ended_s: end of each job since the run's start, seconds.

@@ -28,7 +28,7 @@ FEW_INSIDE = 3  # requests at the gateway that are no backlog
 
 @dataclass
 class Site:
-    """What all attempts share: the running service, its folder and queries, and where progress goes."""
+    """Parts that all attempts share: the running service, its folder and queries, and the progress shown."""
 
     settings: DemoSettings
     cluster: Cluster

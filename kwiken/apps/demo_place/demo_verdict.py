@@ -13,7 +13,7 @@ MAX_LATE_MS: Final = 25.0  # p99 of the delay of requests
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the run shows.
+    """Verdict on a run of the demonstration.
 
     Attributes:
         told: whether the machine was quiet enough for a verdict.

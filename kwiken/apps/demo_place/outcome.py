@@ -59,7 +59,7 @@ class PlacedArm:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """What followed a change: a load that grew, or a node that was lost.
+    """Events after a change: after a load that grew, or a node that was lost.
 
     Attributes:
         kept_again_s: time until every target was kept again, seconds; None if that was not seen.
@@ -80,7 +80,7 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(Recovery):
-    """What followed the loss of a node.
+    """Events after the loss of a node.
 
     Attributes:
         node: name of the node that was lost.

@@ -38,7 +38,7 @@ class LoadPhase(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ClientOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the client sends.
+    """Requests that the client is to send.
 
     Attributes:
         urls: address of each service.

@@ -57,7 +57,7 @@ class RecurringJob(_Struct, frozen=True, kw_only=True):
 
 
 class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """When recurring jobs run.
+    """Schedule of recurring jobs.
 
     Attributes:
         version: version of the format; must be 1.

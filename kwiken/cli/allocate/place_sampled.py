@@ -97,7 +97,7 @@ class JournalLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True, omit_
 
 @dataclass
 class StreamFigures:
-    """What a stream came to.
+    """Figures of a stream of arrivals.
 
     Attributes:
         decide_s: processor time of the decisions, seconds.
@@ -252,7 +252,7 @@ class PlacementStream:
                 data = data[os.write(self._journal, data) :]
 
     def told(self) -> list[str]:
-        """What the stream came to, a line each."""
+        """Figures of the stream, a line each."""
         figures, guarantee = self.figures, self._guarantee
         if not figures.decisions:
             return ["no arrivals"]

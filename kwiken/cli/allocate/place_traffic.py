@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Distances:
-    """How far the traffic of two placements goes: by cost alone, and with the distance in view.
+    """Distances of the traffic of two placements: by cost alone, and with the distance in view.
 
     Attributes:
         without: placement by the scheduler alone.

@@ -53,7 +53,7 @@ class JudgedFit(TypedDict):
 
 
 class Replays(TypedDict):
-    """How requests are replayed: options of all judgements."""
+    """Options of the replays of all judgements."""
 
     sampled: float
     seed: int

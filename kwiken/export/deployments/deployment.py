@@ -40,7 +40,7 @@ class StageReplicas:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Where an image is built.
+    """Place where an image is built.
 
     Attributes:
         context: folder with the code, as a path relative to the folder of the Compose file.
@@ -53,7 +53,7 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What runs for one service.
+    """Processes that run for one service.
 
     Attributes:
         target: the service as the command line in the image names it.

@@ -25,7 +25,7 @@ NEVER_SENT: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImageContent:
-    """What an image holds. Paths are relative to the folder that is sent to the builder.
+    """Content of an image. Paths are relative to the folder that is sent to the builder.
 
     Attributes:
         python: version of Python, as `3.12`.

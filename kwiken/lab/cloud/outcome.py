@@ -13,7 +13,7 @@ PERCENTILES = (5.0, 25.0, 75.0, 95.0)
 
 @dataclass(eq=False)
 class CloudOutcome:
-    """What came of the jobs.
+    """Outcome of the jobs of a run.
 
     Attributes:
         latency: (n,) whether a job is latency-critical.

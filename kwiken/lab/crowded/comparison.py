@@ -49,7 +49,7 @@ ABLATED_PAIRS: Final = (
 
 
 class OrderVerdict(StrEnum):
-    """What an interval of paired differences says of an order."""
+    """Verdict of an interval of paired differences on an order."""
 
     HOLDS = "holds"
     FAILS = "FAILS"

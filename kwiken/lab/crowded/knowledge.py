@@ -30,7 +30,7 @@ MEMORY: Final = SOURCES.index("memory-capacity")
 
 
 class Insight(StrEnum):
-    """How programs are measured.
+    """Way of measuring programs: which entries, and with which noise.
 
     Attributes:
         EXACT: every entry, without noise; the schedulers' model of them may still be wrong.
@@ -84,7 +84,7 @@ class ProgramProfiles:
             self._deviations.append([deviation for _, deviation in found])
 
     def profile(self, program: int, look: int) -> WorkloadProfile:
-        """What is predicted of a program.
+        """Predictions of a program.
 
         Args:
             look: 0 after the first look at it, 1 after the second.

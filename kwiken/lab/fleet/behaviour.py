@@ -33,7 +33,7 @@ SCORES: Final = ("tolerated", "caused")
 
 
 class Knowledge(StrEnum):
-    """What a scheduler knows of workloads.
+    """Knowledge of workloads that a scheduler is given.
 
     Attributes:
         TRUE: everything, exactly; no manager has that.
@@ -129,7 +129,7 @@ def predicted(
     rng: np.random.Generator,
     entries: int = ENTRIES,
 ) -> Behaviour:
-    """What a manager predicts of workloads after a few measurements of each kind, with 2% noise.
+    """Predictions of workloads from a few measurements of each kind, with 2% noise.
 
     Args:
         known: true behaviour of the workloads that were measured everywhere, with the same columns.

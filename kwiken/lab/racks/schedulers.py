@@ -14,7 +14,7 @@ from kwiken.batch.racks import RackJob
 
 @dataclass(frozen=True)
 class JobPlace:
-    """Where a job's tasks may run, and when others go first.
+    """Racks on which the tasks of a job may run, and the job's priority.
 
     Attributes:
         rank: place among the jobs that wait for a slot; the smallest goes first.

@@ -28,7 +28,7 @@ LEAST_BYTES: Final = 1.0  # of a flow; less counts as fetched
 
 @dataclass(frozen=True, eq=False)
 class RacksOutcome:
-    """What became of the jobs.
+    """Outcome of the jobs of a run.
 
     Attributes:
         ends_s: (J,) end of each job, seconds.

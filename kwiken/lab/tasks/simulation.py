@@ -47,7 +47,7 @@ class TaskLoad:
 
 @dataclass(frozen=True, eq=False)
 class TaskOutcomes:
-    """What became of the tasks.
+    """Outcome of the tasks of a run.
 
     Attributes:
         delay_s: (n,) from arrival to start: queues, messages, waits for a unit; seconds.

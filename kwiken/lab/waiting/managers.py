@@ -16,7 +16,7 @@ from kwiken.lab.waiting.rules import OVERSOLD
 
 
 class Quality(StrEnum):
-    """How qualities are scored and cut into classes.
+    """Way of scoring qualities and of cutting them into classes.
 
     Attributes:
         PRESSURE: sums of pressure in classes of equal width, as published.

@@ -30,7 +30,7 @@ PAST: Final = 50  # past applications that suitable qualities are learned from, 
 
 @dataclass(frozen=True)
 class LinedRules:
-    """What an ablation may change; the defaults are the lined fleet.
+    """Rules that an ablation may change; the defaults are the lined fleet.
 
     Attributes:
         together: whether an application that presses hard also bears little, which the generator leaves open.

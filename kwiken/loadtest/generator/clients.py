@@ -9,7 +9,7 @@ from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
 
 
 class RequestSender(Protocol):
-    """What sends the requests of a run, on connections of its own.
+    """Sender of the requests of a run, on connections of its own.
 
     Attributes:
         first_failure: what the server said of the first request that it refused; None if it refused none.

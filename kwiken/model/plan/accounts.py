@@ -42,7 +42,7 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerBounds:
-    """What an account may spend.
+    """Bounds of the spend of an account.
 
     Attributes:
         fraction: share of the work of the horizon that may be spent in it, 0 or more; 0 for nothing at all.

@@ -227,7 +227,7 @@ class Intervals(_Struct, frozen=True, omit_defaults=True):
 
 
 class Correction(_Struct, frozen=True, omit_defaults=True):
-    """How far the latencies under a plan that was tried were from those that the simulation expected of it.
+    """Ratios of latencies under a tried plan to the latencies that the simulation expected of the plan.
 
     Attributes:
         requests: number of its requests that were seen.

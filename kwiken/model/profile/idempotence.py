@@ -27,7 +27,7 @@ MAX_NAMES_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the spans below the calls of a stage say.
+    """Evidence for reads and writes in the spans below the calls of a stage.
 
     Attributes:
         wrote: name of the most frequent operation that writes; empty where none does.

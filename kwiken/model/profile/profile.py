@@ -24,7 +24,7 @@ MAX_IGNORED: Final = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What a fit chose, so that other traces can be fitted alike.
+    """Choices of a fit, so that other traces can be fitted alike.
 
     Attributes:
         kind: kind of the requests: the first `service:operation` that tells them from others.

@@ -74,7 +74,7 @@ _PURE_STARTS: Final = ("array_", "regexp_", "st_")
 
 
 def query_verb(statement: str) -> str:
-    """What a statement does, as its verb; empty for a text that is no SQL.
+    """Verb of a statement; empty for a text that is no SQL.
 
     There are six cases:
 

@@ -37,7 +37,7 @@ QUERIES: Final = frozenset(SQL_KEYS)
 
 
 class Facts(NamedTuple):
-    """What a span says about itself.
+    """Facts on one span, from its attributes.
 
     Attributes:
         kind: `SERVER`, `CLIENT`, `PRODUCER`, `CONSUMER`, or another number for none of them. A span that

@@ -19,7 +19,7 @@ _KNOWN: Final = ("lookback", "token-file")
 
 @dataclass(frozen=True, slots=True)
 class PrometheusQuery:
-    """Where to ask, and for which window.
+    """Address of a Prometheus, and the window asked for.
 
     Attributes:
         where: address as given, for errors.

@@ -141,7 +141,7 @@ Attributes = Sequence[tuple[str, object]]
 
 
 class Said(NamedTuple):
-    """What a span of another tracer says about itself, as numbers.
+    """Facts on a span of another tracer, as numbers.
 
     Attributes:
         callee: number of the operation that a client's span calls; `NO_CALLEE` for other spans.
@@ -252,7 +252,7 @@ class Names:
     def said(
         self, service: str, kind: int, status: int, name: str, attributes: Attributes, paths: Attributes
     ) -> Said:
-        """What a span of another tracer says about itself.
+        """Facts on a span of another tracer.
 
         Args:
             kind: its kind, as OTLP numbers it.

@@ -29,7 +29,7 @@ class Stated(NamedTuple):
 
 @dataclass(slots=True)
 class Epoch:
-    """What the times of some traces count from, by the first of them: 1970, or the start of a simulation.
+    """Origin of the times of some traces, by the first of them: 1970, or the start of a simulation.
 
     A number that would be a time from 2000 to 2116 in a longer unit lies in the first weeks of 1970, so that
     it is refused. In a simulation such times are as good as any.

@@ -147,7 +147,7 @@ class StageRecord(msgspec.Struct, gc=False):
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """How a request came to be kept, where not all are (`kw.sample.reason`, `kw.sample.share`).
+    """Reason and probability of keeping a request among others (`kw.sample.reason`, `kw.sample.share`).
 
     Attributes:
         reason: why it was kept, in one word.

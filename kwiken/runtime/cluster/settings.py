@@ -13,7 +13,7 @@ from kwiken.runtime.wire.tls import TlsFiles
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSettings:
-    """What the processes of a cluster are started with, at the start and after every restart.
+    """Settings of the processes of a cluster, at the start and after every restart.
 
     Attributes:
         host: address that the gateway listens on; replicas listen on loopback alone.

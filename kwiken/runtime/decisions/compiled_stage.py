@@ -15,7 +15,7 @@ from kwiken.runtime.decisions.stage_state import StageState
 
 @dataclass(frozen=True, slots=True)
 class ReissueRule:
-    """When calls of a stage get copies; by default never. Times in seconds.
+    """Rule for copies of the calls of a stage; by default none are sent. Times in seconds.
 
     Attributes:
         after: age of a call at which a copy may be sent; infinite for never.

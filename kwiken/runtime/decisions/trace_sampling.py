@@ -31,7 +31,7 @@ _DRAW_UNIT: Final = 2.0 ** (_LOST_BITS - 64)
 
 
 class KeepReason(StrEnum):
-    """Why a request's spans are kept (`kw.sample.reason`); the first that applies is stated."""
+    """Reason for keeping the spans of a request (`kw.sample.reason`); the first that applies is stated."""
 
     ASKED = "asked"  # the caller records the trace
     CONTROL = "control"

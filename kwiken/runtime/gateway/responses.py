@@ -80,7 +80,7 @@ class Failure(NamedTuple):
 
 
 def judge(error: BaseException) -> Failure:
-    """What a client is told of an error."""
+    """Status and message of an error for the client."""
     worst = _worst(_leaves(error))
     status = _status_of(worst)
     if status == INTERNAL and not isinstance(worst, HandlerError):

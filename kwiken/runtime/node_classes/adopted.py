@@ -11,7 +11,7 @@ POLL_S: Final = 0.05  # interval of checks for its end
 
 
 class AdoptedProcess:
-    """What limits need of a process: its pid, whether it has ended, and a wait for its end.
+    """Process under limits that another program has started: its pid, its end, and a wait for the end.
 
     Attributes:
         identity: pid and start time of the process.

@@ -39,7 +39,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class RecordedRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a program in the sandbox leaves in its file.
+    """Record that a program in the sandbox leaves in a file.
 
     Attributes:
         error: reason why there is nothing to go on with; None for none.

@@ -74,7 +74,7 @@ NO_MODULE: Final = "it ended without a reason"
 
 @dataclass(frozen=True)
 class StageTarget:
-    """What is probed.
+    """Service and stage that are probed.
 
     Attributes:
         requests: file with the service's requests, one JSON body a line.

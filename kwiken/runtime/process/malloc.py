@@ -35,7 +35,7 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class MallocUsage(ctypes.Structure):
-    """What `mallinfo2` of glibc returns, in bytes or numbers of blocks."""
+    """Result of `mallinfo2` of glibc, in bytes or numbers of blocks."""
 
     _fields_ = [
         (name, ctypes.c_size_t)

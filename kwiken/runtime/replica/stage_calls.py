@@ -78,7 +78,7 @@ class ReceivedCall(msgspec.Struct, frozen=True):
 
 
 class Ending(enum.Enum):
-    """How a call ended at a replica."""
+    """Kind of end of a call at a replica."""
 
     ANSWERED = "answered"
     FAILED = "the handler raised, or its inputs have the wrong types"
@@ -189,7 +189,7 @@ class StageCalls:
 
     @property
     def unready_reason(self) -> str | None:
-        """Why calls are refused: "starting" or "stopping"; None if they are taken."""
+        """Reason of refusals, "starting" or "stopping"; None while calls are taken."""
         if self._stopping:
             return "stopping"
         return None if self._ready else "starting"

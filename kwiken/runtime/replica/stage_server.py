@@ -15,7 +15,7 @@ from kwiken.runtime.wire.transport import wire
 
 
 class Port(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a stage is served, and what its calls may hold; see `StageServer`."""
+    """Address of a stage's server, and limits of its calls; see `StageServer`."""
 
     host: str
     port: int

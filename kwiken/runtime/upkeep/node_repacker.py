@@ -30,7 +30,7 @@ class CopyControl(Protocol):
 
 
 class ProcessUse(Protocol):
-    """What knows the processor time of the processes on emulated nodes."""
+    """Meter of the processor time of processes on emulated nodes."""
 
     def used_s(self, name: str) -> float | None:
         """Processor time that a process has used so far, seconds; None if it is unknown."""

@@ -26,7 +26,7 @@ KNEE_SHARE: Final = 0.9  # of the largest cut, that the budget at the knee buys
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """What one budget buys: a plan of the earlier half of the requests, on the later half.
+    """Gain of one budget: a plan of the earlier half of the requests, on the later half.
 
     Attributes:
         budget: reissue budget, as a share of all work.
@@ -63,7 +63,7 @@ class Halves:
     sampled: float
 
     def worth(self, budgets: Collection[float] = BUDGETS) -> tuple[Worth, ...]:
-        """What each budget buys, smallest budget first.
+        """Gain of each budget, smallest budget first.
 
         Args:
             budgets: reissue budgets, each a share above 0 and at most 1.

@@ -63,7 +63,7 @@ PERSON: Final = "person"
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What the gateways tell of the present setting, all of them together.
+    """Counts of all gateways together under the present setting.
 
     Attributes:
         at_s: present time, seconds since 1970.
@@ -94,7 +94,7 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to do, and why.
+    """Next action of the loop, with its reason.
 
     Attributes:
         action: `apply`, `keep`, `widen`, `roll_back` or `wait`.

@@ -16,7 +16,7 @@ def _judged(proposal: PlanProposal, which: str) -> str:
 
 
 def expected(proposal: PlanProposal, *, share: float, limit: int, back: int) -> str:
-    """Why a plan is tried, and how long at most."""
+    """Reason of a trial, and its greatest length."""
     harm = f"about {back} if it puts twice as many beyond p99"
     return (
         f"{_judged(proposal, 'the new plan')}, so {share:.0%} of the requests get it, for at most {limit} "
@@ -25,58 +25,58 @@ def expected(proposal: PlanProposal, *, share: float, limit: int, back: int) -> 
 
 
 def no_gain(proposal: PlanProposal, least: float, known_ms: float | None = None) -> str:
-    """Why a new plan is not tried."""
+    """Reason for not trying a new plan."""
     known = f" and all requests have {_ms(known_ms)}" if known_ms is not None else ""
     return f"{_judged(proposal, 'a new plan')}{known}, which is no sure cut of {least:.0%}"
 
 
 def beyond_budget(proposal: PlanProposal, budget: float) -> str:
-    """Why a plan with other budgets than the loop's is never applied."""
+    """Reason for never applying a plan with other budgets than the loop's."""
     wanted = proposal.plan.budgets.reissue
     return f"a plan with a budget of {wanted:.2%} was proposed, and {budget:.2%} is allowed"
 
 
 def enough_seen(found: ArmComparison) -> str:
-    """Why a plan gets more of the requests."""
+    """Reason for giving a plan more of the requests."""
     count = found.tried_requests
     return f"{count} requests with the tried plan show no harm: {_beyond(found)}, so half of all get it"
 
 
 def proven(found: ArmComparison) -> str:
-    """Why a tried plan is kept."""
+    """Reason for keeping a tried plan."""
     return f"the tried plan is better by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
 
 
 def worse(found: ArmComparison) -> str:
-    """Why a tried plan is taken back at once."""
+    """Reason for taking a tried plan back at once."""
     return f"the tried plan is worse by more than chance: {_beyond(found)}, and p99 is {_both(found)}"
 
 
 def unproven(found: ArmComparison, limit: int) -> str:
-    """Why a tried plan is taken back at its limit."""
+    """Reason for taking a tried plan back at its limit."""
     return f"{limit} requests did not show that the tried plan is better: p99 is {_both(found)}"
 
 
 def better_so_far(found: ArmComparison, limit: int) -> str:
-    """What a trial shows before it is decided."""
+    """Result of a trial so far."""
     done = found.tried_requests + found.other_requests
     return f"a plan is tried, so far {done} of at most {limit} requests: p99 is {_both(found)}"
 
 
 def withdrawn(found: ArmComparison) -> str:
-    """Why the plan in force is taken back."""
+    """Reason for taking the plan in force back."""
     why = f"{_beyond(found)}, and p99 is {_both(found)}"
     return f"the plan in force is worse than none by more than chance: {why}"
 
 
 def held(plan: Plan | None) -> str:
-    """Why the loop changes nothing while a person acts."""
+    """Reason for changing nothing while a person acts."""
     what = f"plan {plan.digest}" if plan is not None else "no plan"
     return f"a person keeps {what} in force, so nothing is changed until `kwiken autopilot --resume`"
 
 
 def resumed(plan: Plan | None, *, over: bool) -> str:
-    """What the loop goes on from after a person let it."""
+    """State from which the loop goes on after a person has let it."""
     if over:
         return "a person let the loop go on; the plan in force is beyond its budget, so it is taken back"
     what = f"plan {plan.digest}" if plan is not None else "no plan"
@@ -84,14 +84,14 @@ def resumed(plan: Plan | None, *, over: bool) -> str:
 
 
 def too_soon(limit: int, left: int, in_vain: int) -> str:
-    """Why no other plan is tried yet."""
+    """Reason for trying no other plan yet."""
     vain = f", and the last {in_vain} changes were in vain" if in_vain else ""
     told = f"a change of 10% in p99 takes {limit} requests to tell"
     return f"{told}{vain}, so the next change waits for {left} more"
 
 
 def enough(limit: int, changes: int) -> str:
-    """Why another plan may be tried."""
+    """Reason for trying another plan."""
     if not changes:
         return "no plan has been tried yet, so one may be as soon as there is one"
     return (

@@ -16,7 +16,7 @@ MIN_JOINT_REQUESTS = 30  # of both stages of a pair, or pairs of call and copy: 
 
 
 class JointSlowness(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pairs are nearly independent, and how many are not, by Pearson's correlation of latencies.
+    """Shares of nearly independent and of correlated pairs, by Pearson's correlation of latencies.
 
     Attributes:
         pairs: number of pairs with enough requests and varying latencies.

@@ -18,7 +18,7 @@ Link = tuple[str, str]
 
 
 class Suspect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is named first as the cause of slow requests.
+    """First cause of slow requests to look at: a service, a link, or the links of a service.
 
     Attributes:
         what: `service` (or `stage`) for its own time; `link` for the time between two services; `links` for

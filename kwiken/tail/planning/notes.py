@@ -58,7 +58,7 @@ class NoBudgetHelps:
 
 @dataclass(frozen=True)
 class ExpectationCorrected:
-    """What is expected of the plan is corrected by what a plan that was tried achieved.
+    """The plan's expectation is corrected by the results of a plan that was tried.
 
     Attributes:
         factor: their latency around p99, over the one that the simulation expects of the tried plan.

@@ -49,7 +49,7 @@ class HealthWindow:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a stretch.
+    """Fault of a stretch of a run.
 
     Attributes:
         words: the reason with its figures, as part of a sentence.

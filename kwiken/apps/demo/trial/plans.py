@@ -29,7 +29,7 @@ APPORTIONED, EVEN = "sumvar", "equal"
 
 @dataclass(frozen=True)
 class Learned:
-    """What the plans of the trial are, and what they were made from.
+    """Plans of the trial, with the profile that they were made from.
 
     Attributes:
         profile: profile of the requests without a plan, with the copies of those with the first plan.

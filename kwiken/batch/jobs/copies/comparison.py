@@ -43,7 +43,7 @@ HINDSIGHT = "hindsight"
 
 @dataclass(frozen=True)
 class CopyResult:
-    """What a rule of copies does to one job, as means over draws that no rule has seen.
+    """Effect of a rule of copies on one job, as means over draws that no rule has seen.
 
     Attributes:
         total_ms: completion time, milliseconds.

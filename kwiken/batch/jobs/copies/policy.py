@@ -23,7 +23,7 @@ ROUNDING: Final = 1e-9  # of a product of a share and a count
 
 @dataclass(frozen=True)
 class CopyPolicy:
-    """When tasks get a copy.
+    """Rule for copies of tasks.
 
     Attributes:
         after_ms: by stage, time that a task has to run before it is copied, milliseconds; infinite for never.

@@ -65,7 +65,7 @@ class _Rdd(_Event, gc=False):
 
 
 class StageInfo(_Event, gc=False):
-    """What a stage says of itself when a job starts, when it is submitted and when it ends."""
+    """Facts on a stage in the events of the start of a job, of a submission and of an end."""
 
     number: int = msgspec.field(name="Stage ID")
     attempt: int = msgspec.field(default=0, name="Stage Attempt ID")

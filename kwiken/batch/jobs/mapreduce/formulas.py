@@ -20,7 +20,7 @@ MAX_TASKS_OF_JOB: Final = 1 << 40
 
 @dataclass(frozen=True, kw_only=True)
 class MapReduceProfile:
-    """What a job does with its data, learned from earlier runs.
+    """Rates and selectivities of a job, learned from earlier runs.
 
     Attributes:
         s_map: bytes into the maps over bytes out of the maps.

@@ -56,7 +56,7 @@ class JobLog:
 
 @dataclass
 class Unpacking:
-    """What went wrong while the files of a log were unpacked; empty for nothing."""
+    """Faults found while the files of a log were unpacked; empty for none."""
 
     problems: list[str] = field(default_factory=list)
 

@@ -39,7 +39,7 @@ PRIVATE: Final = 0o600
 
 @dataclass(frozen=True, eq=False)
 class ReplayRun:
-    """What a replay measured.
+    """Measurements of a replay.
 
     Attributes:
         latency_s: (n,) time from each I/O's deadline to its end, seconds.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placed:
-    """What a placement says of some services.
+    """Nodes and replicas of some services in a placement, and the upkeep of their targets.
 
     Attributes:
         nodes: nodes by name, those without replicas too.

@@ -49,7 +49,7 @@ SPREAD_OF_USE: Final = 0.3  # log units, by program and resource
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """What is true of p programs.
+    """True properties of p programs.
 
     Attributes:
         log_speed: (p, t) log speed alone by machine type of the cluster, 0 on the best one, in log units.

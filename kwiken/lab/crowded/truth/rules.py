@@ -61,7 +61,7 @@ LOADS: Final = {
 
 
 class Law(StrEnum):
-    """How losses by several resources become one.
+    """Rule that joins the losses by several resources.
 
     Attributes:
         PRODUCT: the shares that are left multiply, so that losses add up to less than their sum.
@@ -77,7 +77,7 @@ class Law(StrEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """What an ablation may change; the defaults are the crowded world.
+    """Rules that an ablation may change; the defaults are the crowded world.
 
     Attributes:
         unlikeness: factor of the measured differences of log speed between machine types, 0 or more.

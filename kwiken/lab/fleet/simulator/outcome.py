@@ -18,7 +18,7 @@ RECOVERY_S: Final = 45.0  # Paragon's detection of 30 s, and the longest move: 2
 
 @dataclass
 class PhaseChange:
-    """What a workload got around a change of its behaviour, as shares of its reference at that moment.
+    """Performance around a change of a workload's behaviour, as shares of the reference at that moment.
 
     Attributes:
         before: right before the change.

@@ -37,7 +37,7 @@ GB_PER_S: Final = 1.0
 
 
 class Reactions:
-    """What one manager does in one run.
+    """Reactions of one manager in one run.
 
     Args:
         site: cluster on which it acts.

@@ -43,7 +43,7 @@ class PhaseStep:
 
 @dataclass(frozen=True)
 class UserReservation:
-    """What a user reserves who is asked for resources and not for a target."""
+    """Reservation by a user who is asked for resources instead of a target."""
 
     size: Size
     replicas: int
@@ -87,7 +87,7 @@ class Outage:
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """What happens on a simulated cluster.
+    """Events on a simulated cluster.
 
     Attributes:
         jobs: workloads, in order of arrival.

@@ -53,7 +53,7 @@ class JobRun:
 
 
 class FleetSite:
-    """What happens on the cluster, and what is true there; no rule of a manager.
+    """Events and true state of the cluster, without any rule of a manager.
 
     Attributes:
         now_s: the present moment, in seconds.

@@ -19,7 +19,7 @@ REQUESTS_AT_ONCE: Final = 16_384  # looked at together, so that memory does not 
 
 
 class StageOrder(NamedTuple):
-    """What the times of calls tell about the order of k stages.
+    """Order of k stages, by the times of their calls.
 
     Attributes:
         start: (k,) mean start of each stage's first call, nanoseconds after its request's start.

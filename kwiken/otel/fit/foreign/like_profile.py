@@ -18,7 +18,7 @@ from kwiken.otel.trace import ROOT, Forest, Requests, find_service_calls, label
 
 
 def origin_of(profile: Profile) -> Origin:
-    """What the fit of a profile chose.
+    """Choices of the fit of a profile.
 
     Args:
         profile: profile whose stages other traces are to be fitted into.

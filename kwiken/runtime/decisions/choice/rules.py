@@ -39,7 +39,7 @@ MAX_RATIO: Final = (
 
 
 class ChoiceContext:
-    """What a stage's callers know of all its replicas together.
+    """Knowledge of the callers of a stage about all its replicas together.
 
     Attributes:
         rng: source of randomness of the choices.

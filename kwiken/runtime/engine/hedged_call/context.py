@@ -124,7 +124,7 @@ class Request(msgspec.Struct, eq=False):
 
 
 class CallSite(msgspec.Struct, frozen=True, eq=False):
-    """What is called, and for whom: the same for all attempts of a call.
+    """Stage, request and shard of a call: the same for all attempts of the call.
 
     Attributes:
         shared: objects that all calls of the executor share.

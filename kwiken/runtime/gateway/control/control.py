@@ -326,7 +326,7 @@ class Control:
         }
 
     def steered(self) -> dict[str, Any]:
-        """Who put the plan in force, and the autopilot's note, as plain JSON types."""
+        """Origin of the plan in force, and the autopilot's note, as plain JSON types."""
         return {"author": self.author, "autopilot": msgspec.to_builtins(self.note)}
 
 

@@ -21,7 +21,7 @@ MAX_LINES: Final = 20  # of the history, in a note
 
 
 class SteeredSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an autopilot puts in force at a gateway.
+    """Plans that an autopilot puts in force at a gateway.
 
     Attributes:
         plan: plan of all requests but those of the control share and of the trial; None for none.
@@ -71,7 +71,7 @@ class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an autopilot does at present, and what it did.
+    """Present and past decisions of an autopilot.
 
     Attributes:
         at_s: moment of the note, seconds since 1970.

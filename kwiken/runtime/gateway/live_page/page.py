@@ -19,7 +19,7 @@ NS_PER_S: Final = 1e9
 
 
 class LivePage:
-    """What a gateway's live page shows.
+    """Data of a gateway's live page.
 
     Requests are recorded for the page only while somebody looks at it.
 

@@ -31,7 +31,7 @@ class KubernetesError(KwikenError):
 
 @dataclass(frozen=True, kw_only=True)
 class ApiAddress:
-    """Where the API is, and as whom it is asked.
+    """Address of the API of Kubernetes, with the credentials of the caller.
 
     Attributes:
         url: address of the API server, as `https://HOST:PORT`.

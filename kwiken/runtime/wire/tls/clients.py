@@ -17,7 +17,7 @@ AUTHORITIES: Final = "KWIKEN_TLS_CA"
 
 
 class ClientTls:
-    """What a client shows to gateways over TLS, and whose certificates it takes.
+    """Certificate of a client of gateways over TLS, and the authorities that the client trusts.
 
     With authorities, a gateway's certificate must be of them and hold the host name that is called. Without,
     it must be the client's own certificate, which gateways of one service share. With nothing, the

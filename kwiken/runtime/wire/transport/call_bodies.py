@@ -20,7 +20,7 @@ MAX_MESSAGE: Final = 500  # characters; the limit that replicas use themselves
 
 
 class ReplicaLoad(msgspec.Struct, frozen=True):
-    """What a replica reports of itself with an answer.
+    """Load that a replica reports with an answer.
 
     Attributes:
         busy_ms: processor time of the call, milliseconds.

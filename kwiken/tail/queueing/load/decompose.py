@@ -65,7 +65,7 @@ MIN_RATE_PER_S, MAX_RATE_PER_S = 1e-6, 1e6  # request rates that a profile may s
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSettings:
-    """What is known of a service's replicas and queues beside its profile.
+    """Facts on a service's replicas and queues that a profile lacks.
 
     Attributes:
         replicas: number of replicas by stage, where the profile lacks the number or has a wrong one.

@@ -32,7 +32,7 @@ NOWHERE: Final = -1
 
 @dataclass(frozen=True)
 class PackedFleet:
-    """What a configuration made of the fleet.
+    """Fleet packed from nothing by a configuration.
 
     Attributes:
         hosts: number of hosts in use.
@@ -59,7 +59,7 @@ class PackedFleet:
 
 @dataclass(frozen=True)
 class MovedFleet:
-    """What 400 moves made of the placement in use.
+    """Fleet after 400 moves from the placement in use.
 
     Attributes:
         moves: number of tasks moved.

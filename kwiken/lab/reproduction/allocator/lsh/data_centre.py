@@ -128,7 +128,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 
 @dataclass(frozen=True, eq=False)
 class CentreOutcome:
-    """What became of the applications.
+    """Outcome of the applications of a run.
 
     Attributes:
         qos: (n,) mean performance of each while it ran, as a share of that alone on the best server.

@@ -56,7 +56,7 @@ DECISIONS: Final = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the source says of one scenario."""
+    """Published figures of one scenario."""
 
     scenario: str
     told: tuple[SourcedFigure, ...]

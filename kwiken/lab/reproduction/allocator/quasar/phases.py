@@ -41,7 +41,7 @@ SCHEDULER: Final = "quasar"
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseRun:
-    """What became of one workload.
+    """Outcome of one workload of a run.
 
     Attributes:
         in_time: whether that was before the p99 was above the target.

@@ -165,7 +165,7 @@ def _least_bandwidth(times: Floats, asked_s: float, sizes: Ints, bands: Floats) 
 
 @dataclass(frozen=True)
 class RequestAdmission:
-    """What became of the requests.
+    """Outcome of the requests of a run.
 
     Attributes:
         rejected: share of the requests that were rejected.

@@ -183,7 +183,7 @@ def objects_of_world(world: StorageWorld, *, split: bool, target_ms: float = TAR
 
 @dataclass(frozen=True, eq=False)
 class DayQuality:
-    """How instances fared in a day, step by step.
+    """Quality of service of instances in a day, step by step.
 
     Attributes:
         latency_ms: (t, 40) mean latency of each instance, milliseconds.

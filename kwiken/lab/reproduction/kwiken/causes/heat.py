@@ -28,7 +28,7 @@ UPGRADED_APART = 2  # columns from the planted slope within which a slow cell is
 
 
 class HeatFound(NamedTuple):
-    """What the map shows.
+    """Findings of a heat map.
 
     Attributes:
         machines: machines that are slow most of the time.

@@ -116,7 +116,7 @@ class JobClaim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class JobResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How a command ended.
+    """Result of the command of a job.
 
     Attributes:
         code: exit code, or the negative number of the signal that ended it.
@@ -138,7 +138,7 @@ def exit_words(code: int) -> str:
 
 
 class EventKind(StrEnum):
-    """What happened to a job.
+    """Kind of an event in the life of a job.
 
     Attributes:
         ARRIVED: it waits in a line.
