@@ -22,7 +22,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine import Reading, read_processors, use_between
 from kwiken.loadtest.generator import client_of
 from kwiken.loadtest.inputs import Prepared
-from kwiken.loadtest.results import LoadResult, Outcome, Progress, Records, ReportCollector
+from kwiken.loadtest.results import LoadResult, Progress, Records, ReportCollector, RequestOutcome
 from kwiken.loadtest.user import DagUser
 
 _PROGRESS_S = 0.25
@@ -93,12 +93,12 @@ class LocalRun:
                 run._users.append(self)
                 run._before = read_processors([os.getpid()])
 
-            def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
+            def on_outcome(self, outcome: RequestOutcome, epoch_s: float) -> None:
                 run._note(outcome, epoch_s)
 
         return Load
 
-    def _note(self, outcome: Outcome, epoch_s: float) -> None:
+    def _note(self, outcome: RequestOutcome, epoch_s: float) -> None:
         self._collector.add(outcome)
         if self._records is not None:
             self._records.add(outcome, epoch_s)

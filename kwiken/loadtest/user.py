@@ -20,7 +20,7 @@ from kwiken.base.errors import InputError, KwikenError
 from kwiken.loadtest.distribution import Session, Share, hook_into_locust, with_options
 from kwiken.loadtest.generator import OpenLoop, Timer, client_of, plan, steered
 from kwiken.loadtest.inputs import LoadSettings, Prepared, check_rate, prepare
-from kwiken.loadtest.results import Outcome, Records
+from kwiken.loadtest.results import Records, RequestOutcome
 
 _DRAIN_S = 1.0
 _log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class DagUser(User):
     def on_ready(self) -> None:
         """Hook, called once `open_loop` is set and before the first request; does nothing by default."""
 
-    def on_outcome(self, outcome: Outcome, epoch_s: float) -> None:
+    def on_outcome(self, outcome: RequestOutcome, epoch_s: float) -> None:
         """Hook, called with every outcome; does nothing by default.
 
         Args:
@@ -221,7 +221,7 @@ class DagUser(User):
         while self._closers:
             self._closers.pop()()
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: RequestOutcome) -> None:
         assert self.open_loop is not None
         epoch_s = self.open_loop.epoch_s
         self.on_outcome(outcome, epoch_s)

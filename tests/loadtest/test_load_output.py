@@ -19,14 +19,14 @@ from kwiken.cli.live.load import _progress
 from kwiken.cli.verbs import kwiken
 from kwiken.loadtest import LoadResult, LoadSettings, Progress
 from kwiken.loadtest.inputs.settings import prepare
-from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.report import ReportCollector
 from tests.support.loadtest.load_commands import Load, Serve
 
 USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")
 
 
-def result(*outcomes: Outcome, **changed: Any) -> LoadResult:
+def result(*outcomes: RequestOutcome, **changed: Any) -> LoadResult:
     collector = ReportCollector()
     for outcome in outcomes:
         collector.add(outcome)
@@ -40,8 +40,8 @@ def result(*outcomes: Outcome, **changed: Any) -> LoadResult:
     return replace(plain, **changed)
 
 
-def answered(lag: float = 0.1) -> Outcome:
-    return Outcome(1.0, lag, 10.0, 200, None, "1" * 32, 1)
+def answered(lag: float = 0.1) -> RequestOutcome:
+    return RequestOutcome(1.0, lag, 10.0, 200, None, "1" * 32, 1)
 
 
 def said(
@@ -141,7 +141,7 @@ def test_a_late_generator_says_whether_it_waited_for_a_processor(
 def test_failures_beside_answers_are_told_with_their_reasons(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lost = Outcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0)
+    lost = RequestOutcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0)
     code, _, err = said(monkeypatch, capfd, result(answered(), lost))
     assert code == 0
     assert "1 of 2 requests failed (timeout (1)): the target is overloaded or broken" in err
@@ -151,8 +151,8 @@ def test_nothing_answered_is_a_failure_that_still_prints_its_report(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = result(
-        Outcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0),
-        Outcome(2.0, math.nan, math.nan, 0, "dropped", "", 0),
+        RequestOutcome(1.0, 0.1, 10.0, 0, "timeout", "1" * 32, 0),
+        RequestOutcome(2.0, math.nan, math.nan, 0, "dropped", "", 0),
     )
     code, out, err = said(monkeypatch, capfd, run, "--json")
     assert code == 2
@@ -177,7 +177,7 @@ def test_progress_is_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stderr", screen)
     show = _progress(LoadSettings(url="http://h", duration_s=30))
     counts = Progress()
-    for outcome in (answered(), answered(), Outcome(0, 0, 1, 503, "HTTP 503", "", 0)):
+    for outcome in (answered(), answered(), RequestOutcome(0, 0, 1, 503, "HTTP 503", "", 0)):
         counts.add(outcome)
     counts.seconds, counts.in_flight = 7.4, 3
     show(counts)

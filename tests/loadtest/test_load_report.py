@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.loadtest.results.outcome import DROPPED, Outcome
+from kwiken.loadtest.results.outcome import DROPPED, RequestOutcome
 from kwiken.loadtest.results.report import LoadReport, ReportCollector, ladder
 
 NAN = float("nan")
 
 
-def ok(at: float, latency: float, lag: float = 0.1) -> Outcome:
-    return Outcome(at, lag, latency, 200, None, "1" * 32, 10)
+def ok(at: float, latency: float, lag: float = 0.1) -> RequestOutcome:
+    return RequestOutcome(at, lag, latency, 200, None, "1" * 32, 10)
 
 
-def failed(at: float, latency: float = 1.0, status: int = 503) -> Outcome:
-    return Outcome(at, 0.1, latency, status, f"HTTP {status}" if status else "timeout", "1" * 32, 0)
+def failed(at: float, latency: float = 1.0, status: int = 503) -> RequestOutcome:
+    return RequestOutcome(at, 0.1, latency, status, f"HTTP {status}" if status else "timeout", "1" * 32, 0)
 
 
-def dropped(at: float) -> Outcome:
-    return Outcome(at, NAN, NAN, 0, DROPPED, "", 0)
+def dropped(at: float) -> RequestOutcome:
+    return RequestOutcome(at, NAN, NAN, 0, DROPPED, "", 0)
 
 
-def report(*outcomes: Outcome, duration: float = 10.0, warmup: float = 0.0) -> LoadReport:
+def report(*outcomes: RequestOutcome, duration: float = 10.0, warmup: float = 0.0) -> LoadReport:
     collector = ReportCollector()
     for outcome in outcomes:
         collector.add(outcome)
@@ -104,7 +104,7 @@ def test_late_starts_are_counted_and_drops_are_not_late() -> None:
 
 
 def test_odd_errors_cannot_fill_the_memory() -> None:
-    outcomes = [Outcome(0.001 * i, 0.1, 1.0, 0, f"strange {i}", "", 0) for i in range(500)]
+    outcomes = [RequestOutcome(0.001 * i, 0.1, 1.0, 0, f"strange {i}", "", 0) for i in range(500)]
     run = report(*outcomes)
     assert len(run.errors) == 51
     assert run.errors["other"] == 450

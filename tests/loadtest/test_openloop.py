@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from kwiken.loadtest.generator.open_loop import OpenLoop, plan
 from kwiken.loadtest.inputs.arrivals import Arrivals
 from kwiken.loadtest.inputs.queries import Queries
-from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 
 
 class World:
@@ -63,8 +63,8 @@ class World:
         self.sleep_until(self.now)
 
 
-def run(world: World, starts: list[float], *, most: int = 10_000, drain: float = 1e4) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def run(world: World, starts: list[float], *, most: int = 10_000, drain: float = 1e4) -> list[RequestOutcome]:
+    outcomes: list[RequestOutcome] = []
     loop = OpenLoop(
         [(start, 0) for start in starts],
         send=world.send,
@@ -156,7 +156,7 @@ def test_lag_is_how_late_the_sending_began_and_is_part_of_the_latency() -> None:
 
 def test_each_request_carries_a_trace_of_its_own() -> None:
     parents: list[str] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[RequestOutcome] = []
 
     def send(_: int, parent: str) -> tuple[int, str | None, int, float]:
         parents.append(parent)
@@ -183,7 +183,7 @@ def test_each_request_carries_a_trace_of_its_own() -> None:
 
 
 def test_a_killed_request_counts_as_interrupted() -> None:
-    outcomes: list[Outcome] = []
+    outcomes: list[RequestOutcome] = []
 
     def send(_: int, __: str) -> tuple[int, str | None, int, float]:
         raise KeyboardInterrupt

@@ -9,21 +9,21 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.loadtest.results import records as records_module
-from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.records import Records
 
 NAN = float("nan")
 
 
-def outcome(at: float, error: str | None = None) -> Outcome:
-    return Outcome(at, 0.25, 12.3456789, 200 if error is None else 0, error, "ab" * 16, 3)
+def outcome(at: float, error: str | None = None) -> RequestOutcome:
+    return RequestOutcome(at, 0.25, 12.3456789, 200 if error is None else 0, error, "ab" * 16, 3)
 
 
 def test_a_line_per_request(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
     records = Records(str(path))
     records.add(outcome(1.5), 1_700_000_000.0)
-    records.add(Outcome(2.0, NAN, NAN, 0, "dropped", "", 0), 1_700_000_000.0)
+    records.add(RequestOutcome(2.0, NAN, NAN, 0, "dropped", "", 0), 1_700_000_000.0)
     records.close()
     records.close()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [

@@ -15,7 +15,7 @@ from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 from kwiken.loadtest.distribution.dispatcher import SharingDispatcher
 from kwiken.loadtest.distribution.options import kept_from_the_page, named_on_command_line
 from kwiken.loadtest.distribution.share import Share
-from kwiken.loadtest.results import Outcome
+from kwiken.loadtest.results import RequestOutcome
 
 _log = logging.getLogger(__name__)
 _SHARES: Final = "kwiken_shares"  # name among Locust's options, which it sends to all workers
@@ -79,7 +79,7 @@ class Session:
         index = workers.index(client) if client in workers else 0
         return Share(users=shares["users"].get(user_class, 0), workers=len(workers), index=index)
 
-    def count(self, outcome: Outcome, late_ms: float) -> None:
+    def count(self, outcome: RequestOutcome, late_ms: float) -> None:
         """Count one outcome, and a late start, for which Locust has no column."""
         if not self._own:
             self._own = {"ok": 0, "failed": 0, "dropped": 0, "late": 0}

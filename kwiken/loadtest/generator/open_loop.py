@@ -16,7 +16,7 @@ import numpy as np
 
 from kwiken.loadtest.generator.shared_schedule import NO_REQUEST
 from kwiken.loadtest.inputs import Arrivals, Queries
-from kwiken.loadtest.results import DROPPED, Outcome
+from kwiken.loadtest.results import DROPPED, RequestOutcome
 
 Send = Callable[[int, str], tuple[int, str | None, int, float]]
 _START_DELAY_S = 0.05
@@ -55,7 +55,7 @@ class OpenLoop:
         plan: Iterable[tuple[float, int]],
         *,
         send: Send,
-        sink: Callable[[Outcome], None],
+        sink: Callable[[RequestOutcome], None],
         threads: Threads,
         max_in_flight: int,
         clock: Callable[[], float] = time.monotonic,
@@ -99,7 +99,7 @@ class OpenLoop:
     def _arrive(self, offset: float, due: float, query: int) -> None:
         if self.in_flight >= self._max_in_flight:
             nan = float("nan")
-            self._sink(Outcome(offset, nan, nan, 0, DROPPED, "", 0))
+            self._sink(RequestOutcome(offset, nan, nan, 0, DROPPED, "", 0))
             return
         self.in_flight += 1
         self._threads.spawn(self._request, offset, due, query)
@@ -116,7 +116,7 @@ class OpenLoop:
             self.in_flight -= 1
             status, error, size, utility = answer
             lag, took = (begin - due) * 1e3, (end - due) * 1e3
-            self._sink(Outcome(offset, lag, took, status, error, trace_id, size, utility))
+            self._sink(RequestOutcome(offset, lag, took, status, error, trace_id, size, utility))
 
 
 def plan(arrivals: Arrivals, queries: Queries, seed: int) -> Iterator[tuple[float, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.loadtest.results.limits import LoadLimits as LoadLimits
-from kwiken.loadtest.results.outcome import DROPPED as DROPPED, Outcome as Outcome
+from kwiken.loadtest.results.outcome import DROPPED as DROPPED, RequestOutcome as RequestOutcome
 from kwiken.loadtest.results.records import Records as Records
 from kwiken.loadtest.results.report import ReportCollector as ReportCollector
 from kwiken.loadtest.results.result import LoadResult as LoadResult, Progress as Progress

@@ -9,7 +9,7 @@ DROPPED = "dropped"
 
 
 @dataclass(slots=True)
-class Outcome:
+class RequestOutcome:
     """Result of one intended request.
 
     Attributes:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 
 _CHUNK_BYTES = 64 * 1024
 _MAX_AGE_S = 0.5  # of a line that is not written yet, so that others can follow the load by its records
@@ -44,7 +44,7 @@ class Records:
             reason = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot be written: {reason}", where=path) from error
 
-    def add(self, outcome: Outcome, epoch_s: float) -> None:
+    def add(self, outcome: RequestOutcome, epoch_s: float) -> None:
         """Add one outcome; `epoch_s` is the start of the run in seconds since 1970."""
         if self.written >= MAX_RECORDS or self.failure is not None:
             self.left_out += 1

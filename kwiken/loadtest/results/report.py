@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.loadtest.results.outcome import DROPPED, Outcome
+from kwiken.loadtest.results.outcome import DROPPED, RequestOutcome
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class ReportCollector:
     def __len__(self) -> int:
         return len(self._intended)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RequestOutcome) -> None:
         """Add one outcome."""
         error = outcome.error
         self._intended.append(outcome.intended_s)

@@ -8,7 +8,7 @@ from typing import Any
 from kwiken.base.machine import ProcessorUse
 from kwiken.loadtest.inputs import Prepared
 from kwiken.loadtest.results.bottleneck import bottlenecks, machine_json
-from kwiken.loadtest.results.outcome import Outcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.report import LoadReport
 
 
@@ -30,7 +30,7 @@ class Progress:
     dropped: int = 0
     in_flight: int = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RequestOutcome) -> None:
         """Count one outcome."""
         if outcome.error is None:
             self.ok += 1
