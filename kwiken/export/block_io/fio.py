@@ -49,32 +49,30 @@ def fio_job(model: StorageModel, *, ios: int, scale: float = 1.0) -> str:
     Raises:
         InputError: more streams than one job file may hold, or too few I/Os for any.
     """
-    if len(model.streams) > MAX_STREAMS:
+    members = model.members
+    if len(members) > MAX_STREAMS:
         raise InputError(
-            f"the model has {len(model.streams)} streams; a job file holds {MAX_STREAMS} at most", where="fio"
+            f"the model has {len(members)} streams; a job file holds {MAX_STREAMS} at most", where="fio"
         )
     total = sum(sum(stream.occupancy) for stream in model.streams)
     widest = max(each.size for each in model.classes)
     makes, runs, made = [], [], set[int]()
-    for number, stream in enumerate(model.streams):
-        share = sum(stream.occupancy) / total
-        planned = round(share * ios)
+    volumes = {name: at for at, name in enumerate(name for each in model.volumes for name in each.names)}
+    for number, ((of, called), share) in enumerate(zip(members, _shares(model), strict=True)):
+        planned = round(share / total * ios)
         if planned < 1:
             continue
-        volume = model.volumes[stream.volume]
-        name = (
-            f"kwiken-{model.trained.digest[:8] or 'model'}-{stream.volume}-{clean_name(volume.name)[:40]}.dat"
-        )
+        volume, at = model.volumes[model.streams[of].volume], volumes[called]
+        name = f"kwiken-{model.trained.digest[:8] or 'model'}-{at}-{clean_name(called)[:40]}.dat"
         # fio rounds a range down to whole I/Os, and refuses zones that reach beyond what is left.
         end = -(-(volume.high + 2 * widest) // BLOCK) * BLOCK
-        if stream.volume not in made:
-            made.add(stream.volume)
+        if at not in made:
+            made.add(at)
             makes.append(
-                f"[make-{stream.volume}]\nfilename={name}\nrw=write\nbs={BLOCK}\n"
-                f"offset={end - BLOCK}\nsize={BLOCK}\n"
+                f"[make-{at}]\nfilename={name}\nrw=write\nbs={BLOCK}\noffset={end - BLOCK}\nsize={BLOCK}\n"
             )
-        rate = share * model.rate_per_s / scale
-        runs.append(_run_section(number, name, end, _mix_of(model, number), planned, rate, model))
+        rate = share / total * model.rate_per_s / scale
+        runs.append(_run_section(number, name, end, _mix_of(model, of), planned, rate, volume))
     if not runs:
         raise InputError(f"{ios} I/Os are too few for any stream", where="fio")
     runs[0] = runs[0].replace("\n", "\nstonewall\n", 1)
@@ -94,6 +92,21 @@ blockalign={BLOCK}
 """
 
 
+def _shares(model: StorageModel) -> list[float]:
+    """Number of I/Os of each member; volumes that are alike share theirs as the order of members says."""
+    turns = np.zeros(len(model.members))
+    for _, target, count in model.order:
+        turns[target] += count
+    stream = np.array([number for number, _ in model.members])
+    ios = np.array([sum(each.occupancy) for each in model.streams])
+    of_stream = np.bincount(stream, weights=turns)
+    share = np.where(
+        of_stream[stream] > 0, turns / np.maximum(of_stream[stream], 1), 1 / np.bincount(stream)[stream]
+    )
+    found: list[float] = (share * ios[stream]).tolist()
+    return found
+
+
 def _mix_of(model: StorageModel, number: int) -> _Mix:
     stream = model.streams[number]
     rows = np.array([row[3:] for row in stream.transitions], dtype=np.int64)
@@ -109,9 +122,8 @@ def _mix_of(model: StorageModel, number: int) -> _Mix:
 
 
 def _run_section(
-    number: int, name: str, end: int, mix: _Mix, ios: int, rate_per_s: float, model: StorageModel
+    number: int, name: str, end: int, mix: _Mix, ios: int, rate_per_s: float, volume: VolumeModel
 ) -> str:
-    volume = model.volumes[model.streams[number].volume]
     low = volume.low // BLOCK * BLOCK
     reads = int(mix.count[mix.read == 1].sum()) / int(mix.count.sum())
     read_percent = round(PERCENT * reads)

@@ -221,8 +221,9 @@ def _shares_of_states(trace: BlockTrace, model: StorageModel) -> Floats:
     found = []
     for volume in model.volumes:
         tree = tree_of(volume)
-        start = trace.start[trace.volume == index.get(volume.name, -1)]
-        found.append(np.bincount(tree.leaf_of(start), minlength=len(tree)))
+        for name in volume.names:
+            start = trace.start[trace.volume == index.get(name, -1)]
+            found.append(np.bincount(tree.leaf_of(start), minlength=len(tree)))
     shares: Floats = np.concatenate(found) / len(trace)
     return shares
 

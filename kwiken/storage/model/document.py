@@ -87,9 +87,11 @@ class ReuseLaw(_Struct, frozen=True, kw_only=True):
 
 
 class VolumeModel(_Struct, frozen=True, kw_only=True):
-    """One volume: its range, its states, how far back blocks are touched again.
+    """One volume, or some that are alike: range, states, how far back blocks are touched again.
 
     Attributes:
+        name: name of the volume.
+        others: names of volumes that are like it, as those of a stripe are, and share all that is learned.
         low: first byte that was addressed.
         high: byte after the last that was addressed.
         align: number of bytes that starts are multiples of.
@@ -99,6 +101,7 @@ class VolumeModel(_Struct, frozen=True, kw_only=True):
     """
 
     name: _Name
+    others: Annotated[list[_Name], msgspec.Meta(max_length=MAX_STREAMS)] = []
     low: _Bytes
     high: _Bytes
     align: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
@@ -109,12 +112,17 @@ class VolumeModel(_Struct, frozen=True, kw_only=True):
     indices: Annotated[list[_Count], msgspec.Meta(min_length=1, max_length=BRANCHES**DEPTH)]
     reuse: Annotated[list[ReuseLaw], msgspec.Meta(max_length=BRANCHES**DEPTH)]
 
+    @property
+    def names(self) -> list[str]:
+        """Names of all volumes that it is the model of."""
+        return [self.name, *self.others]
+
 
 class StreamModel(_Struct, frozen=True, kw_only=True):
-    """I/Os of one thread on one volume: a chain over the volume's states.
+    """I/Os of one thread on one volume, or on each of some that are alike: a chain over the volume's states.
 
     Attributes:
-        volume: index of the stream's volume.
+        volume: index of the stream's volume, or volumes, among the models of volumes.
         thread: number of the thread; 0 where threads are not told.
         occupancy: (s,) number of I/Os in each state.
         transitions: rows of level, source, target, class and count: the first level of the tree at which
@@ -158,7 +166,8 @@ class StorageModel(_Struct, frozen=True, kw_only=True):
         classes: classes of I/Os that transitions name.
         volumes: volumes with their states.
         streams: chains over the states of a volume.
-        order: rows of stream, next stream and count, of consecutive I/Os of different streams.
+        order: rows of stream, next stream and count, of consecutive I/Os of different streams; a stream of
+            volumes that are alike counts once for each of them, in the order of their names.
         gaps: laws of the time from the I/O before, the overall law first.
         window_s: length of a window of the rate, seconds.
         windows: (w,) number of I/Os in each window, in order.
@@ -175,8 +184,17 @@ class StorageModel(_Struct, frozen=True, kw_only=True):
     windows: Annotated[list[_Count], msgspec.Meta(min_length=1, max_length=1_000_000)]
 
     @property
+    def members(self) -> list[tuple[int, str]]:
+        """Streams of single volumes, as `order` counts them: index of the stream, and the volume's name."""
+        return [
+            (number, name)
+            for number, stream in enumerate(self.streams)
+            for name in self.volumes[stream.volume].names
+        ]
+
+    @property
     def states(self) -> int:
-        """Number of states of all volumes."""
+        """Number of states of all volumes; those of volumes that are alike count once."""
         return sum(len(volume.levels) for volume in self.volumes)
 
     @property
@@ -213,12 +231,26 @@ def model_from_json(text: str | bytes, *, where: str) -> StorageModel:
         _check_volume(volume, f"{where}: volumes[{number}]")
     for number, stream in enumerate(model.streams):
         _check_stream(model, stream, f"{where}: streams[{number}]")
+    _check_names(model, where)
+    members = len(model.members)
     for number, (source, target, _) in enumerate(model.order):
-        if max(source, target) >= len(model.streams):
+        if max(source, target) >= members:
             raise InputError(f"order[{number}]: names a stream that is not there", where=where)
     if not sum(model.windows):
         raise InputError("windows: no window holds an I/O", where=where)
     return model
+
+
+def _check_names(model: StorageModel, where: str) -> None:
+    names = [name for volume in model.volumes for name in volume.names]
+    if len(names) > MAX_STREAMS:
+        raise InputError(f"volumes: more than {MAX_STREAMS} names", where=where)
+    if len(set(names)) < len(names):
+        raise InputError("volumes: a name stands twice", where=where)
+    streams = [stream.volume for stream in model.streams]
+    for number, volume in enumerate(model.volumes):
+        if volume.others and streams.count(number) != 1:
+            raise InputError(f"volumes[{number}]: volumes that are alike have one stream", where=where)
 
 
 def _check_volume(volume: VolumeModel, where: str) -> None:

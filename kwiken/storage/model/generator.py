@@ -63,16 +63,17 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing |
     if ios > MAX_GENERATED:
         raise InputError(f"{ios} I/Os are more than {MAX_GENERATED}, the most of one call", where="generate")
     trees = [tree_of(volume) for volume in model.volumes]
-    stream, leaf, number = (column[:ios] for column in _walked(model, trees, ios, rng))
+    member, leaf, number = (column[:ios] for column in _walked(model, trees, ios, rng))
     if asked.threads:
-        order = thread_order(stream, leaf, number)
-        stream, leaf, number = stream[order], leaf[order], number[order]
+        order = thread_order(member, leaf, number)
+        member, leaf, number = member[order], leaf[order], number[order]
     size = np.array([each.size for each in model.classes])[number]
     read = np.array([each.read for each in model.classes])[number]
     sequential = np.array([each.sequential for each in model.classes])[number]
     joined = np.array([each.joined for each in model.classes])[number]
-    volume = np.array([each.volume for each in model.streams])[stream]
-    start = _starts(model, trees, _Laid(stream, volume, leaf, sequential, size), rng)
+    names = {name: at for at, name in enumerate(name for each in model.volumes for name in each.names)}
+    volume = np.array([names[name] for _, name in model.members])[member]
+    start = _starts(model, _Laid(member, volume, leaf, sequential, size), rng)
     gaps = draw_gaps(model.gaps, read, sequential, joined, rng, asked.family)
     gaps[0] = 0.0
     t_s = np.cumsum(gaps) * 1e-3 * asked.scale
@@ -82,8 +83,8 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing |
         start=start,
         size=size,
         read=read,
-        thread=np.array([each.thread for each in model.streams])[stream],
-        volumes=tuple(each.name for each in model.volumes),
+        thread=np.array([model.streams[stream].thread for stream, _ in model.members])[member],
+        volumes=tuple(names),
     )
 
 
@@ -94,9 +95,9 @@ def tree_of(volume: VolumeModel) -> StateTree:
 
 @dataclass(frozen=True, eq=False)
 class _Laid:
-    """I/Os in their order, without starts: arrays of stream, volume, state, sequence and bytes."""
+    """I/Os in their order, without starts: arrays of member, volume, state, sequence and bytes."""
 
-    stream: Ints
+    member: Ints
     volume: Ints
     leaf: Ints
     sequential: Bools
@@ -106,7 +107,7 @@ class _Laid:
 def _walked(
     model: StorageModel, trees: list[StateTree], ios: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Stream, state and class of `ios` I/Os or more: whole laps of the trained trace, then a part of one."""
+    """Member, state and class of `ios` I/Os or more: whole laps of the trained trace, then a part of one."""
     trained = sum(sum(each.occupancy) for each in model.streams)
     if trained > MAX_GENERATED:
         raise InputError(f"{trained} I/Os of the model are too many to draw from", where="generate")
@@ -121,43 +122,49 @@ def _walked(
             ]
             laps.append(_lap(model, walks, ends, times, rng))
             ends = np.array([walk.source[0] for walk in walks])
-    stream, leaf, number = (np.concatenate(parts) for parts in zip(*laps, strict=True))
-    return stream, leaf, number
+    member, leaf, number = (np.concatenate(parts) for parts in zip(*laps, strict=True))
+    return member, leaf, number
 
 
 def _lap(
     model: StorageModel, walks: list[Moves], ends: Ints, times: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
-    """Stream, state and class of all I/Os of closed walks of the streams.
+    """Member, state and class of all I/Os of closed walks of the streams.
+
+    The walk of volumes that are alike is cut into as many runs for each of them as the order of members says.
 
     Args:
         ends: (s,) state in which the lap before ended on each stream, where this one begins if it can; -1 for
             none.
     """
     joins = np.array([each.joined for each in model.classes])
+    stream_of = np.array([stream for stream, _ in model.members])
     runs = []
     for stream, end in enumerate(ends.tolist()):
         walk = walks[stream]
         # A run is an I/O that is not joined to the one before, with those that are joined to it.
-        begins = ~joins[walk.number] if len(walks) > 1 else np.ones(len(walk), dtype=bool)
+        begins = ~joins[walk.number] if len(stream_of) > 1 else np.ones(len(walk), dtype=bool)
         fits = begins & (walk.source == end)
         turn = np.roll(np.arange(len(walk)), -int((fits if fits.any() else begins).argmax()))
         walks[stream] = walk.taken(turn)
         runs.append(np.maximum(np.cumsum(begins[turn]), 1))
-    if len(walks) == 1:
+    if len(stream_of) == 1:
         return np.zeros(len(walks[0]), dtype=np.int64), walks[0].target, walks[0].number
     order = _order_of_runs(model, np.array([run[-1] for run in runs]), times, rng)
-    position = [np.flatnonzero(order == stream)[run - 1] for stream, run in enumerate(runs)]
-    laid = np.argsort(np.concatenate(position), kind="stable")
+    # Positions in the order of each stream's runs: all of its first member, then of the next.
+    by_member = np.argsort(order, kind="stable")
+    begins_at = np.searchsorted(stream_of[order[by_member]], np.arange(len(walks)))
+    position = np.concatenate([by_member[begins_at[stream] + run - 1] for stream, run in enumerate(runs)])
+    laid = np.argsort(position, kind="stable")
     return (
-        np.repeat(np.arange(len(walks)), [len(walk) for walk in walks])[laid],
+        order[position][laid],
         np.concatenate([walk.target for walk in walks])[laid],
         np.concatenate([walk.number for walk in walks])[laid],
     )
 
 
 def _order_of_runs(model: StorageModel, runs: Ints, times: int, rng: np.random.Generator) -> Ints:
-    """Stream of each run, by a closed walk over streams in which no stream follows itself.
+    """Member of each run, by a closed walk over members in which no member follows itself.
 
     The first I/O of a trace may be of the stream of its last one, which is a run more than there are moves.
 
@@ -169,31 +176,35 @@ def _order_of_runs(model: StorageModel, runs: Ints, times: int, rng: np.random.G
         raise InputError("order: counts are higher than those of I/Os", where="model")
     source, target = np.repeat(rows[:, :2], rows[:, 2] * times, axis=0).T
     moves = Moves(source, target, source, target, np.zeros(len(source), dtype=np.int64))
-    order = closed_walk(moves, rng).target if len(moves) else np.arange(len(runs))
-    missing = runs - np.bincount(order, minlength=len(runs))
-    if ((missing > 0) & ~np.isin(np.arange(len(runs)), order)).any():
+    stream_of = np.array([stream for stream, _ in model.members])
+    order = closed_walk(moves, rng).target if len(moves) else np.arange(len(stream_of))
+    seen = np.bincount(stream_of[order], minlength=len(runs))
+    missing = runs - seen
+    if ((missing > 0) & (seen == 0)).any():
         raise InputError("order: names no moves of a stream that has I/Os", where="model")
     repeats = np.ones(len(order), dtype=np.int64)
     for stream in np.flatnonzero(missing > 0).tolist():
-        at = rng.permutation(np.flatnonzero(order == stream))
+        at = rng.permutation(np.flatnonzero(stream_of[order] == stream))
         np.add.at(repeats, at[np.arange(missing[stream]) % len(at)], 1)
     return np.repeat(order, repeats)
 
 
-def _starts(model: StorageModel, trees: list[StateTree], laid: _Laid, rng: np.random.Generator) -> Ints:
+def _starts(model: StorageModel, laid: _Laid, rng: np.random.Generator) -> Ints:
     """(n,) first byte of each I/O."""
     count = len(laid.size)
+    volumes = [each for each in model.volumes for _ in each.names]
+    trees = [tree_of(each) for each in volumes]
     sizes = [len(tree) for tree in trees]
     first = np.concatenate(([0], np.cumsum(sizes)))
     state = first[laid.volume] + laid.leaf
     place = place_in_group(state)
     parent, offset = np.arange(count), np.zeros(count, dtype=np.int64)
-    before = _before_in_stream(laid.stream)
+    before = _before_in_stream(laid.member)
     follows = laid.sequential & (before >= 0)
     parent[follows], offset[follows] = before[follows], laid.size[before[follows]]
     again = np.flatnonzero(~follows)
     lags, moved = np.zeros(len(again), dtype=np.int64), np.zeros(len(again), dtype=np.int64)
-    for number, volume in enumerate(model.volumes):
+    for number, volume in enumerate(volumes):
         chosen = laid.volume[again] == number
         lags[chosen], moved[chosen] = draw_lags(
             volume.reuse, laid.leaf[again][chosen], place[again][chosen], rng
@@ -208,17 +219,17 @@ def _starts(model: StorageModel, trees: list[StateTree], laid: _Laid, rng: np.ra
     base = np.zeros(count, dtype=np.int64)
     edges = np.concatenate([tree.edges[:-1] for tree in trees])
     ends = np.concatenate([tree.edges[1:] for tree in trees])
-    align = np.repeat([each.align for each in model.volumes], sizes)
+    align = np.repeat([each.align for each in volumes], sizes)
     base[roots] = spread_apart(state[roots], laid.size[roots], edges, ends, align, rng)
     found = resolve(parent, offset, base)
-    return _wrapped(model, laid, found)
+    return _wrapped(volumes, laid, found)
 
 
-def _wrapped(model: StorageModel, laid: _Laid, start: Ints) -> Ints:
+def _wrapped(volumes: list[VolumeModel], laid: _Laid, start: Ints) -> Ints:
     """Starts within each volume: what runs over its end goes on at its beginning."""
-    low = np.array([each.low for each in model.volumes])[laid.volume]
-    high = np.array([each.high for each in model.volumes])[laid.volume]
-    align = np.array([each.align for each in model.volumes])[laid.volume]
+    low = np.array([each.low for each in volumes])[laid.volume]
+    high = np.array([each.high for each in volumes])[laid.volume]
+    align = np.array([each.align for each in volumes])[laid.volume]
     room = np.maximum((high - low) // align * align, align)
     over = (start + laid.size > high) | (start < low)
     wrapped = low // align * align + (start - low // align * align) % room

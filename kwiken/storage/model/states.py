@@ -4,6 +4,9 @@ A range is split while its accesses are less even over its quarters, or over the
 ones are in the mean, by chi-square: a state that hides uneven accesses puts them on the wrong side of any
 border in it. A tree of equal depth is the hierarchy of the published model; its number of transitions is
 `transitions_of_tree`.
+
+Volumes whose I/Os differ no more than those of one volume do by chance, as the parts of a stripe, get one
+tree: what is learned of their states then rests on the I/Os of all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from scipy.special import chdtrc
 
 from kwiken.base.arrays import Bools, Ints
 
@@ -24,6 +28,11 @@ EVEN_4, EVEN_16 = (
     3.0,
     15.0,
 )  # chi-square with 3 and 15 degrees of freedom: what even accesses have in the mean
+ALIKE: Final = 0.01  # chance that volumes of one law differ more than those that are taken as alike
+MIN_ALIKE: Final = 100  # I/Os of a volume below which a difference would not show
+MAX_ALIKE: Final = 256  # volumes, the busiest, that are compared
+PARTS: Final = 16  # of the accesses of two volumes, by their place, that are compared
+MIN_EXPECTED: Final = 5.0  # I/Os of a kind, below which chi-square is no measure (Cochran 1954)
 
 
 def transitions_of_tree(levels: int) -> int:
@@ -148,3 +157,89 @@ def _uneven(below: Ints, least: int) -> Bools:
         uneven |= ((counts - expected) ** 2 / expected).sum(axis=1) > limit
     found: Bools = uneven & (total >= least)
     return found
+
+
+def alike_volumes(volume: Ints, start: Ints, kind: Ints, fit: Bools) -> Ints:
+    """(v,) number of each volume's group: volumes whose I/Os differ by no more than chance have one number.
+
+    Compared are the places of accesses, their kinds, and how often an access is near the one before it. The
+    busiest volumes begin; each one joins the group that it differs least from, or begins a group. Groups are
+    numbered in the order of their first volumes.
+
+    Args:
+        volume: (n,) volume of each I/O.
+        start: (n,) first byte of each I/O.
+        kind: (n,) kind of each I/O, by its number.
+        fit: (v,) whether a volume may share a group.
+    """
+    counts = np.bincount(volume, minlength=len(fit))
+    order = np.argsort(-counts, kind="stable")
+    asked = order[fit[order] & (counts[order] >= MIN_ALIKE)][:MAX_ALIKE]
+    number = np.arange(len(fit))
+    groups: list[tuple[int, _Accesses]] = []
+    for each in asked.tolist():
+        own = _Accesses(start[volume == each], kind[volume == each], np.zeros(counts[each], dtype=bool))
+        own.follows[1:] = True
+        chances = [_chance_alike(known, own) for _, known in groups]
+        best = int(np.argmax(chances)) if chances else -1
+        if best < 0 or chances[best] < ALIKE:
+            groups.append((each, own))
+            continue
+        lead, known = groups[best]
+        groups[best] = (lead, known.beside(own))
+        number[each] = lead
+    least = np.arange(len(fit))
+    np.minimum.at(least, number, np.arange(len(fit)))
+    found: Ints = np.unique(least[number], return_inverse=True)[1].astype(np.int64)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Accesses:
+    """I/Os of some volumes, one after the other: first bytes, kinds, and whether one before is known."""
+
+    start: Ints
+    kind: Ints
+    follows: Bools
+
+    def beside(self, other: _Accesses) -> _Accesses:
+        """Both, one after the other."""
+        return _Accesses(
+            np.concatenate((self.start, other.start)),
+            np.concatenate((self.kind, other.kind)),
+            np.concatenate((self.follows, other.follows)),
+        )
+
+    def parts(self, edges: Ints) -> Ints:
+        """(n,) part of each I/O, by the first bytes of all parts but the first."""
+        return np.searchsorted(edges, self.start, side="right")
+
+    def stays(self, edges: Ints) -> Ints:
+        """Numbers of I/Os in another part than the one before, and in the same part."""
+        part = self.parts(edges)
+        after = np.flatnonzero(self.follows)
+        return np.bincount(part[after] == part[after - 1], minlength=2)
+
+
+def _chance_alike(one: _Accesses, other: _Accesses) -> float:
+    """Chance that I/Os of one law differ more than these, by chi-square."""
+    ordered = np.sort(np.concatenate((one.start, other.start)))
+    edges = np.unique(ordered[len(ordered) * np.arange(1, PARTS) // PARTS])
+    kinds = int(max(one.kind.max(), other.kind.max())) + 1
+    tables = [
+        [np.bincount(each.parts(edges), minlength=PARTS) for each in (one, other)],
+        [np.bincount(each.kind, minlength=kinds) for each in (one, other)],
+        [each.stays(edges) for each in (one, other)],
+    ]
+    found = np.sum([_chi_square(*table) for table in tables], axis=0)
+    return float(chdtrc(found[1], found[0])) if found[1] > 0 else 1.0
+
+
+def _chi_square(one: Ints, other: Ints) -> tuple[float, int]:
+    """Chi-square of the counts of two, and its degrees of freedom; kinds that are rare count as one."""
+    counts = np.stack((one, other)).astype(np.float64)
+    rare = counts.sum(axis=0) * counts.sum(axis=1).min() / counts.sum() < MIN_EXPECTED
+    counts = np.column_stack((counts[:, ~rare], counts[:, rare].sum(axis=1)))
+    counts = counts[:, counts.sum(axis=0) > 0]
+    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
+    return float(((counts - expected) ** 2 / expected).sum()), counts.shape[1] - 1

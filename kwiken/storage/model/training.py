@@ -19,7 +19,7 @@ from kwiken.storage.model.document import (
 )
 from kwiken.storage.model.gap_laws import laws_of
 from kwiken.storage.model.reuse import is_reuse, last_touchers, place_in_group, reuse_laws
-from kwiken.storage.model.states import StateTree, even_tree, refined_tree
+from kwiken.storage.model.states import StateTree, alike_volumes, even_tree, refined_tree
 from kwiken.storage.trace import BlockTrace
 
 MIN_IOS: Final = 2  # a transition needs two
@@ -34,6 +34,9 @@ def train(
     trace: BlockTrace, *, levels: int | None = None, window_s: float = WINDOW_S, flat: bool = False
 ) -> StorageModel:
     """Learn the model of a trace.
+
+    Volumes that are alike, as those of a stripe are, share states and moves, so that what is learned of each
+    is what all of them tell. An even tree, as published, is of each volume alone.
 
     Args:
         trace: I/Os of any number of volumes and threads.
@@ -50,17 +53,19 @@ def train(
     if trace.duration_s <= 0:
         raise InputError("all I/Os have one time; gaps cannot be learned", where="trace")
     trace = trace.without_empty_volumes()
-    trees = [_tree(trace, volume, levels) for volume in range(len(trace.volumes))]
-    leaf = np.empty(len(trace), dtype=np.int64)
-    for volume, tree in enumerate(trees):
-        chosen = trace.volume == volume
-        leaf[chosen] = tree.leaf_of(trace.start[chosen])
     sequential, last = trace.sequential, last_touchers(trace)
+    alike = np.arange(len(trace.volumes)) if levels is not None else _alike(trace, last)
+    model = alike[trace.volume]
+    trees = [_tree(trace, model == number, levels) for number in range(int(alike.max()) + 1)]
+    leaf = np.empty(len(trace), dtype=np.int64)
+    for each, tree in enumerate(trees):
+        chosen = model == each
+        leaf[chosen] = tree.leaf_of(trace.start[chosen])
     reuse = ~sequential & is_reuse(last, leaf, trace.volume)
-    stream = _streams(trace)
+    stream, members = _members(_streams(trace), model, np.bincount(alike)[model] > 1)
     joined = np.concatenate(([False], stream[1:] == stream[:-1]))
     classes, number = _classes(trace, joined)
-    states = np.concatenate(([0], np.cumsum([len(tree) for tree in trees])))
+    states = np.concatenate(([0], np.cumsum([len(trees[each]) for each in alike.tolist()])))
     place = place_in_group(states[trace.volume] + leaf)
     gaps = np.diff(trace.t_s) * 1e3
     return StorageModel(
@@ -71,14 +76,21 @@ def train(
         classes=classes,
         volumes=[
             _volume(
-                trace, volume, tree, leaf, reuse, place, place - place[last], trace.start - trace.start[last]
+                trace,
+                np.flatnonzero(alike == each),
+                tree,
+                leaf,
+                reuse,
+                place,
+                place - place[last],
+                trace.start - trace.start[last],
             )
-            for volume, tree in enumerate(trees)
+            for each, tree in enumerate(trees)
         ],
         streams=[
-            _stream(volume, int(trace.thread[found[0]]), trees[volume], leaf[found], number[found], flat=flat)
-            for found in _members(stream)
-            for volume in (int(trace.volume[found[0]]),)
+            _stream(each, int(trace.thread[found[0]]), trees[each], leaf[found], number[found], flat=flat)
+            for found in members
+            for each in (int(model[found[0]]),)
         ],
         order=_order(stream),
         gaps=laws_of(gaps, trace.read[1:], sequential[1:], joined[1:]),
@@ -87,9 +99,18 @@ def train(
     )
 
 
-def _tree(trace: BlockTrace, volume: int, levels: int | None) -> StateTree:
-    start = trace.start[trace.volume == volume]
-    low, high = int(start.min()), int(trace.end[trace.volume == volume].max())
+def _alike(trace: BlockTrace, last: Ints) -> Ints:
+    """(v,) number of each volume's model: volumes of one stream each that are alike have one."""
+    kinds = np.unique(
+        np.stack((trace.size, trace.read, trace.sequential, last >= 0)), axis=1, return_inverse=True
+    )[1].ravel()
+    streams = np.bincount(trace.volume[np.unique(trace.streams, return_index=True)[1]])
+    return alike_volumes(trace.volume, trace.start, kinds, streams == 1)
+
+
+def _tree(trace: BlockTrace, chosen: Bools, levels: int | None) -> StateTree:
+    start = trace.start[chosen]
+    low, high = int(start.min()), int(trace.end[chosen].max())
     return refined_tree(start, low, high) if levels is None else even_tree(low, high, levels)
 
 
@@ -108,9 +129,25 @@ def _streams(trace: BlockTrace) -> Ints:
     return np.unique(merged[streams], return_inverse=True)[1].astype(np.int64)
 
 
-def _members(stream: Ints) -> list[Ints]:
-    order = np.argsort(stream, kind="stable")
-    return [order[chosen] for chosen in np.split(np.arange(len(order)), np.cumsum(np.bincount(stream))[:-1])]
+def _members(stream: Ints, model: Ints, shared: Bools) -> tuple[Ints, list[Ints]]:
+    """(n,) stream of each I/O, numbered so that those of one model follow each other; and I/Os of each chain.
+
+    Args:
+        stream: (n,) stream of each I/O.
+        model: (n,) model of each I/O's volume.
+        shared: (n,) whether more volumes than the I/O's have that model, and so one chain.
+    """
+    count = int(stream.max()) + 1
+    first = np.unique(stream, return_index=True)[1]
+    lead = np.arange(count)
+    least = np.full(int(model.max()) + 1, count)
+    np.minimum.at(least, model[first], lead)
+    lead = np.where(shared[first], least[model[first]], lead)
+    order = np.argsort(lead, kind="stable")
+    renumbered = np.argsort(order)[stream].astype(np.int64)
+    lengths = np.bincount(lead[stream])
+    ends = np.cumsum(lengths[lengths > 0])[:-1]
+    return renumbered, np.split(np.argsort(renumbered, kind="stable"), ends)
 
 
 def _classes(trace: BlockTrace, joined: Bools) -> tuple[list[IOClass], Ints]:
@@ -134,7 +171,7 @@ def _classes(trace: BlockTrace, joined: Bools) -> tuple[list[IOClass], Ints]:
 
 def _volume(
     trace: BlockTrace,
-    volume: int,
+    alike: Ints,
     tree: StateTree,
     leaf: Ints,
     reuse: Bools,
@@ -142,10 +179,12 @@ def _volume(
     lag: Ints,
     offset: Ints,
 ) -> VolumeModel:
-    chosen = trace.volume == volume
+    chosen = np.isin(trace.volume, alike)
     apart = chosen & ~trace.sequential
+    names = [trace.volumes[number] for number in alike.tolist()]
     return VolumeModel(
-        name=trace.volumes[volume],
+        name=names[0],
+        others=names[1:],
         low=tree.low,
         high=tree.high,
         align=_alignment(trace.start[chosen]),

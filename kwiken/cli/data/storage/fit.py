@@ -68,12 +68,14 @@ def _summary(trace: BlockTrace, model: StorageModel) -> dict[str, Any]:
         "windows": len(model.windows),
         "volumes": [
             {
-                "name": volume.name,
-                "ios": int(counts[trace.volumes.index(volume.name)]),
+                "name": name,
+                "like": volume.name if name in volume.others else None,
+                "ios": int(counts[trace.volumes.index(name)]),
                 "states": len(volume.levels),
                 "bytes": volume.high - volume.low,
             }
             for volume in model.volumes
+            for name in volume.names
         ],
     }
 
@@ -91,9 +93,15 @@ def _show(trace: BlockTrace, model: StorageModel) -> None:
     volumes = sorted(found["volumes"], key=lambda volume: -volume["ios"])
     print_table(
         "",
-        ("volume", "I/Os", "states", "addressed GB"),
+        ("volume", "I/Os", "states", "addressed GB", ""),
         (
-            (volume["name"], f"{volume['ios']:,}", str(volume["states"]), f"{volume['bytes'] / 1e9:.3f}")
+            (
+                volume["name"],
+                f"{volume['ios']:,}",
+                str(volume["states"]),
+                f"{volume['bytes'] / 1e9:.3f}",
+                "" if volume["like"] is None else f"shares those of {volume['like']}",
+            )
             for volume in volumes[:SHOWN_VOLUMES]
         ),
     )

@@ -53,3 +53,21 @@ def log_and_hot_zone(ios: int = 20_000, seed: int = 7, *, threads: bool = True) 
         kind if threads else None,
         where="log",
     )
+
+
+def striped_trace(ios: int = 4000, parts: int = 5, seed: int = 11) -> BlockTrace:
+    """Random accesses to the parts of a stripe, hot at their beginning, and a log of sequential writes."""
+    rng = np.random.default_rng(seed)
+    log = rng.random(ios) < 0.1
+    part = rng.integers(parts, size=ios)
+    hot = rng.random(ios) < 0.4
+    block = np.where(hot, rng.integers(0, 1 << 14, ios), rng.integers(0, 1 << 18, ios))
+    names = np.where(log, "log", part.astype(str))
+    return trace_of(
+        np.cumsum(rng.exponential(2.0, ios)) * 1e-3,
+        names.tolist(),
+        np.where(log, np.cumsum(log) * 8192, block * 4096),
+        np.where(log, 8192, 4096),
+        ~log & (rng.random(ios) < 0.7),
+        where="stripe",
+    )
