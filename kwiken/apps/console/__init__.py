@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     )
     from kwiken.apps.console.output import (
         Bar as Bar,
+        check_writable as check_writable,
         note as note,
         note_written as note_written,
         print_json as print_json,

@@ -7,6 +7,7 @@ anywhere: control characters are escaped, so that no name can steer the terminal
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import stat
@@ -70,6 +71,38 @@ def reason_of(error: OSError | ValueError) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def check_writable(path: str) -> None:
+    """Refuse a file that `write_text` could not write, before the work whose result it is to hold.
+
+    Args:
+        path: file that may exist or not, a device, or `-` for stdout.
+
+    Raises:
+        InputError: names the file, in the words of `write_text`.
+    """
+    if path == "-":
+        return
+    from pathlib import Path
+
+    target = Path(path)
+    try:
+        target = target.resolve() if target.is_symlink() else target
+        if target.is_dir():
+            raise InputError("is a folder; a file is needed", where=path)
+        if target.exists() and not target.is_file():
+            return  # a device or a pipe, whose folder is not written to
+        if not stat.S_ISDIR(target.parent.stat().st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(target.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except FileNotFoundError as error:
+        raise InputError("its folder does not exist", where=path) from error
+    except RuntimeError as error:
+        raise InputError("is a link that leads to itself", where=path) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be written: {reason_of(error)}", where=path) from error
 
 
 def write_text(path: str, text: str) -> None:

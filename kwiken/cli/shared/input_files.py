@@ -12,18 +12,21 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import reason_of
+from kwiken.apps.console import check_writable, reason_of
 from kwiken.base.errors import InputError
 from kwiken.otel.http import scheme_of
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
-# Parameters that name an output file.
-OUTPUTS: Final = frozenset(("out", "output", "plan_out", "records", "template"))
+# Parameters that name an output file. An option whose metavar is another than FILE may name a folder that the
+# verb makes; where such an option names a file, the verb calls `check_writable` itself.
+OUTPUTS: Final = frozenset(("out", "output", "plan_out", "records", "template", "picture", "lines_file"))
 DATA_SUFFIXES: Final = (".json", ".jsonl", ".ndjson", ".gz", ".part")  # files that verbs read in a folder
 
 
 def check_files(ctx: click.Context) -> None:
-    """Refuse an input that may never end, and an output file that is also an input.
+    """Refuse an input that may never end, and an output file that is also an input or cannot be written.
+
+    A verb may work for minutes before it writes: where its files cannot be written, it does not begin.
 
     Args:
         ctx: context of the verb, with the values of its parameters.
@@ -34,9 +37,20 @@ def check_files(ctx: click.Context) -> None:
     inputs = list(_inputs(ctx))
     for path in inputs:
         _refuse_named_pipe(path)
-    for name in OUTPUTS & ctx.params.keys():
-        if isinstance(ctx.params[name], str):
-            check_apart(ctx.params[name], inputs)
+    outputs = [
+        (param, ctx.params[str(param.name)])
+        for param in ctx.command.params
+        if param.name in OUTPUTS and isinstance(ctx.params.get(str(param.name)), str)
+    ]
+    for number, (param, path) in enumerate(outputs):
+        check_apart(path, inputs)
+        if getattr(param, "metavar", None) == FILE:
+            check_writable(path)
+        for known, other in outputs[:number]:
+            if _same_file(path, other):
+                raise InputError(
+                    f"is the file of {known.opts[0]} too; give another", where=max(param.opts, key=len)
+                )
 
 
 def check_apart(out: str, inputs: list[str]) -> None:
@@ -82,6 +96,14 @@ def check_exist(sources: Iterable[str]) -> None:
                 Path(source).stat()
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name
                 raise InputError(reason_of(error), where=source) from error
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether two outputs are one file; stdout and devices may be named twice."""
+    paths = [Path(each) for each in (one, other)]
+    if "-" in (one, other) or any(path.exists() and not path.is_file() for path in paths):
+        return False
+    return paths[0].resolve() == paths[1].resolve()
 
 
 def _inputs(ctx: click.Context) -> Iterator[str]:

@@ -215,13 +215,14 @@ def refuse_shared_stdout(**wanted: bool) -> None:
 
 
 def out_option(
-    default: str | None = None, *, required: bool = False, what: str = "result"
+    default: str | None = None, *, required: bool = False, what: str = "result", metavar: str = "FILE"
 ) -> Callable[[F], F]:
     """Build the option `-o FILE`, the file that a verb writes; `-` is stdout.
 
     Args:
         default: file if the option is not set; None for none.
         what: name of the contents, for the help text.
+        metavar: kind of value that the help text names; another than FILE where the verb makes a folder.
     """
     return click.option(
         "-o",
@@ -229,7 +230,7 @@ def out_option(
         "out",
         default=default,
         required=required,
-        metavar="FILE",
+        metavar=metavar,
         show_default=default is not None,
         help=f"File to write the {what} to; '-' is stdout.",
     )

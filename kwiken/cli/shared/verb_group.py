@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
 
 
 T = TypeVar("T")
-FILE: Final = "FILE"  # the metavar of options that take a file
+FILES: Final = ("FILE", "FILE|FOLDER")  # metavars of options that take a file
 _QUOTED: Final = re.compile(r"`([a-z][a-z_-]*)`")
 
 
@@ -137,7 +137,7 @@ def _option(param: click.Parameter) -> str:
 
 
 def _takes_file(param: click.Parameter) -> bool:
-    return isinstance(param, click.Argument) or getattr(param, "metavar", None) == FILE
+    return isinstance(param, click.Argument) or getattr(param, "metavar", None) in FILES
 
 
 def _plain(name: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
-from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
     Real,
@@ -77,8 +76,6 @@ def command(
     """
     refuse_shared_stdout(out=out == "-", plan=plan_out == "-", json=as_json)
     check_exist(traces)
-    if out is not None and out == plan_out:
-        raise InputError("is the file of -o too; give another", where="--plan")
     from kwiken.tail.advice import advise
 
     chosen, others, fits = _read(traces, kind, once, copyable)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, read_text, write_text
+from kwiken.apps.console import check_writable, note, note_written, read_text, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.machine import MIB
 from kwiken.base.printable import printable_json
@@ -60,7 +60,7 @@ HEAD: Final = 4096  # characters by which a plan of racks is told from a placeme
     "--out",
     "out",
     default="-",
-    metavar="FILE",
+    metavar="FILE|FOLDER",
     help="File to write the settings to, '-' is stdout; for a service, a folder.",
 )
 @needs_extra("plan")
@@ -90,6 +90,7 @@ def command(
         return
     if (of_service := given(*ServiceOptions.__dataclass_fields__)) is not None:
         raise click.UsageError(f"{of_service} goes with a service, MODULE:NAME")
+    check_writable(out)
     if program in (*MANIFESTS, *POOLS, *QUEUES, *ENGINES):
         _write_manifest(source, program, out)
         return

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console import (
+    check_writable,
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_text,
+)
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared import (
@@ -54,7 +63,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACES...")
-@out_option(what="profile")
+@out_option(what="profile", metavar="FILE|FOLDER")
 @click.option(
     "--root",
     metavar="OP",
@@ -133,8 +142,7 @@ def command(
     refuse_shared_stdout(out=out == "-", mermaid=mermaid, json=as_json)
     if settings["kind_by"] == "":
         raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
-    if every and out == "-":
-        raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    _check_out(out, every=every)
     _check_choices(listed=listed, like=like, every=every, kind=settings["kind"])
     if listed and not is_prometheus(traces):
         _list(_learn(traces, listed=True, every=False, **settings), as_json=as_json)
@@ -162,6 +170,13 @@ def command(
         note_written(file)
     if out is None:
         note_written(None)
+
+
+def _check_out(out: str | None, *, every: bool) -> None:
+    if every and out == "-":
+        raise click.UsageError("--all writes several profiles, so -o must be a folder")
+    if out is not None and not every:
+        check_writable(out)
 
 
 def _check_choices(*, listed: bool, like: str | None, every: bool, kind: str | None) -> None:
