@@ -30,7 +30,8 @@ EVEN_4, EVEN_16 = (
 )  # chi-square with 3 and 15 degrees of freedom: what even accesses have in the mean
 ALIKE: Final = 0.01  # chance that volumes of one law differ more than those that are taken as alike
 MIN_ALIKE: Final = 100  # I/Os of a volume below which a difference would not show
-MAX_ALIKE: Final = 256  # volumes, the busiest, that are compared
+MAX_ALIKE: Final = 128  # volumes, the busiest, that are compared
+MAX_COMPARED: Final = 1 << 14  # I/Os of a volume, and of a group, evenly spaced, that are compared
 PARTS: Final = 16  # of the accesses of two volumes, by their place, that are compared
 MIN_EXPECTED: Final = 5.0  # I/Os of a kind, below which chi-square is no measure (Cochran 1954)
 
@@ -178,8 +179,7 @@ def alike_volumes(volume: Ints, start: Ints, kind: Ints, fit: Bools) -> Ints:
     number = np.arange(len(fit))
     groups: list[tuple[int, _Accesses]] = []
     for each in asked.tolist():
-        own = _Accesses(start[volume == each], kind[volume == each], np.zeros(counts[each], dtype=bool))
-        own.follows[1:] = True
+        own = _accesses(start[volume == each], kind[volume == each])
         chances = [_chance_alike(known, own) for _, known in groups]
         best = int(np.argmax(chances)) if chances else -1
         if best < 0 or chances[best] < ALIKE:
@@ -196,29 +196,38 @@ def alike_volumes(volume: Ints, start: Ints, kind: Ints, fit: Bools) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Accesses:
-    """I/Os of some volumes, one after the other: first bytes, kinds, and whether one before is known."""
+    """I/Os of some volumes: first bytes, kinds, and first bytes of the I/Os before, -1 for none."""
 
     start: Ints
     kind: Ints
-    follows: Bools
+    before: Ints
 
     def beside(self, other: _Accesses) -> _Accesses:
-        """Both, one after the other."""
+        """Both, unless these are enough to compare with."""
+        if len(self.start) >= MAX_COMPARED:
+            return self
         return _Accesses(
             np.concatenate((self.start, other.start)),
             np.concatenate((self.kind, other.kind)),
-            np.concatenate((self.follows, other.follows)),
+            np.concatenate((self.before, other.before)),
         )
-
-    def parts(self, edges: Ints) -> Ints:
-        """(n,) part of each I/O, by the first bytes of all parts but the first."""
-        return np.searchsorted(edges, self.start, side="right")
 
     def stays(self, edges: Ints) -> Ints:
         """Numbers of I/Os in another part than the one before, and in the same part."""
-        part = self.parts(edges)
-        after = np.flatnonzero(self.follows)
-        return np.bincount(part[after] == part[after - 1], minlength=2)
+        known = self.before >= 0
+        return np.bincount(_part(self.start[known], edges) == _part(self.before[known], edges), minlength=2)
+
+
+def _accesses(start: Ints, kind: Ints) -> _Accesses:
+    before = np.concatenate(([-1], start[:-1]))
+    count = min(len(start), MAX_COMPARED)
+    chosen = np.arange(count) * len(start) // count
+    return _Accesses(start[chosen], kind[chosen], before[chosen])
+
+
+def _part(start: Ints, edges: Ints) -> Ints:
+    """(n,) part of each byte, by the first bytes of all parts but the first."""
+    return np.searchsorted(edges, start, side="right")
 
 
 def _chance_alike(one: _Accesses, other: _Accesses) -> float:
@@ -227,7 +236,7 @@ def _chance_alike(one: _Accesses, other: _Accesses) -> float:
     edges = np.unique(ordered[len(ordered) * np.arange(1, PARTS) // PARTS])
     kinds = int(max(one.kind.max(), other.kind.max())) + 1
     tables = [
-        [np.bincount(each.parts(edges), minlength=PARTS) for each in (one, other)],
+        [np.bincount(_part(each.start, edges), minlength=PARTS) for each in (one, other)],
         [np.bincount(each.kind, minlength=kinds) for each in (one, other)],
         [each.stays(edges) for each in (one, other)],
     ]
