@@ -126,6 +126,22 @@ def _slots(tree: StateTree, rows: list[tuple[int, int, int]], times: int, wanted
     return states
 
 
+def free_order(moves: Moves, pieces: int, rng: np.random.Generator) -> Moves:
+    """All moves in a random order, whatever state each one left; each piece enters states as often as others.
+
+    Args:
+        moves: moves of which none depends on the one before.
+        pieces: number of pieces that the order is to be cut into, of about the same length.
+    """
+    count = len(moves)
+    ordered = np.lexsort((rng.random(count), moves.number, moves.target))
+    # Of `pieces` moves that follow each other by their states, each piece gets one.
+    piece = np.empty(count, dtype=np.int64)
+    piece[np.lexsort((rng.random(count), np.arange(count) // pieces))] = np.arange(count) % pieces
+    found = moves.taken(ordered[np.lexsort((rng.random(count), piece))])
+    return replace(found, source=np.roll(found.target, 1))
+
+
 def closed_walk(moves: Moves, rng: np.random.Generator) -> Moves:
     """All moves in a random order, each from where the last one ended, and the first from where all end.
 

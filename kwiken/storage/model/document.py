@@ -124,6 +124,7 @@ class StreamModel(_Struct, frozen=True, kw_only=True):
     Attributes:
         volume: index of the stream's volume, or volumes, among the models of volumes.
         thread: number of the thread; 0 where threads are not told.
+        free: whether places do not depend on those before, so that I/Os come in any order; of alike volumes.
         occupancy: (s,) number of I/Os in each state.
         transitions: rows of level, source, target, class and count: the first level of the tree at which
             source and target differ, or the state's own level for a self loop, and indices of nodes there.
@@ -133,6 +134,7 @@ class StreamModel(_Struct, frozen=True, kw_only=True):
 
     volume: _Count
     thread: _Count
+    free: bool = False
     occupancy: Annotated[list[_Count], msgspec.Meta(min_length=1, max_length=BRANCHES**DEPTH)]
     transitions: Annotated[
         list[tuple[_Count, _Count, _Count, _Count, _Count]], msgspec.Meta(min_length=1, max_length=MAX_ROWS)

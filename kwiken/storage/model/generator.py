@@ -16,8 +16,8 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.storage.model.chain import Moves, closed_walk, moves_of
-from kwiken.storage.model.document import StorageModel, VolumeModel
+from kwiken.storage.model.chain import Moves, closed_walk, free_order, moves_of
+from kwiken.storage.model.document import StorageModel, StreamModel, VolumeModel
 from kwiken.storage.model.gap_laws import draw_gaps
 from kwiken.storage.model.reuse import draw_lags, matched, place_in_group, resolve, spread_apart
 from kwiken.storage.model.states import StateTree
@@ -116,14 +116,20 @@ def _walked(
     laps = []
     for times in (whole, int(rest > 0)):
         if times:
-            walks = [
-                closed_walk(moves_of(stream, trees[stream.volume], times, rng), rng)
-                for stream in model.streams
-            ]
+            walks = [_walk(model, stream, trees[stream.volume], times, rng) for stream in model.streams]
             laps.append(_lap(model, walks, ends, times, rng))
             ends = np.array([walk.source[0] for walk in walks])
     member, leaf, number = (np.concatenate(parts) for parts in zip(*laps, strict=True))
     return member, leaf, number
+
+
+def _walk(
+    model: StorageModel, stream: StreamModel, tree: StateTree, times: int, rng: np.random.Generator
+) -> Moves:
+    moves = moves_of(stream, tree, times, rng)
+    if stream.free:
+        return free_order(moves, len(model.volumes[stream.volume].names), rng)
+    return closed_walk(moves, rng)
 
 
 def _lap(

@@ -33,6 +33,7 @@ MIN_ALIKE: Final = 100  # I/Os of a volume below which a difference would not sh
 MAX_ALIKE: Final = 128  # volumes, the busiest, that are compared
 MAX_COMPARED: Final = 1 << 14  # I/Os of a volume, and of a group, evenly spaced, that are compared
 PARTS: Final = 16  # of the accesses of two volumes, by their place, that are compared
+FEW_PARTS: Final = 4  # of the accesses, between which the steps from one to the next are counted
 MIN_EXPECTED: Final = 5.0  # I/Os of a kind, below which chi-square is no measure (Cochran 1954)
 
 
@@ -252,3 +253,30 @@ def _chi_square(one: Ints, other: Ints) -> tuple[float, int]:
     counts = counts[:, counts.sum(axis=0) > 0]
     expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
     return float(((counts - expected) ** 2 / expected).sum()), counts.shape[1] - 1
+
+
+def is_free(start: Ints, after: Ints) -> bool:
+    """Whether the places of accesses depend on those before by no more than chance.
+
+    Args:
+        start: (n,) first byte of each access.
+        after: (m,) positions of the accesses that have one before them, right before.
+    """
+    ordered = np.sort(start)
+    chances = []
+    for parts, whole in ((FEW_PARTS, True), (PARTS, False)):
+        edges = np.unique(ordered[len(ordered) * np.arange(1, parts) // parts])
+        part = _part(start, edges)
+        steps = np.bincount(part[after - 1] * parts + part[after], minlength=parts**2)
+        counts = steps.reshape(parts, parts).astype(np.float64)
+        expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(len(after), 1)
+        if whole:
+            known = expected > 0
+            found = float(((counts - expected)[known] ** 2 / expected[known]).sum())
+            chances.append(chdtrc((parts - 1) ** 2, found))
+            continue
+        # Steps within a part: many parts have too few of each kind of step.
+        stays, likely = float(np.trace(counts)), float(np.trace(expected))
+        spread = likely * (1 - likely / max(len(after), 1))
+        chances.append(chdtrc(1, (stays - likely) ** 2 / spread) if spread > 0 else 1.0)
+    return bool(min(chances) >= ALIKE)

@@ -19,7 +19,7 @@ from kwiken.storage.model.document import (
 )
 from kwiken.storage.model.gap_laws import laws_of
 from kwiken.storage.model.reuse import is_reuse, last_touchers, place_in_group, reuse_laws
-from kwiken.storage.model.states import StateTree, alike_volumes, even_tree, refined_tree
+from kwiken.storage.model.states import StateTree, alike_volumes, even_tree, is_free, refined_tree
 from kwiken.storage.trace import BlockTrace
 
 MIN_IOS: Final = 2  # a transition needs two
@@ -88,7 +88,15 @@ def train(
             for each, tree in enumerate(trees)
         ],
         streams=[
-            _stream(each, int(trace.thread[found[0]]), trees[each], leaf[found], number[found], flat=flat)
+            _stream(
+                each,
+                int(trace.thread[found[0]]),
+                trees[each],
+                leaf[found],
+                number[found],
+                free=_free(trace, stream, found),
+                flat=flat,
+            )
             for found in members
             for each in (int(model[found[0]]),)
         ],
@@ -106,6 +114,14 @@ def _alike(trace: BlockTrace, last: Ints) -> Ints:
     )[1].ravel()
     streams = np.bincount(trace.volume[np.unique(trace.streams, return_index=True)[1]])
     return alike_volumes(trace.volume, trace.start, kinds, streams == 1)
+
+
+def _free(trace: BlockTrace, stream: Ints, found: Ints) -> bool:
+    """Whether the places of a chain's I/Os, stream by stream, do not depend on those before."""
+    begins = np.concatenate(([True], np.diff(stream[found]) != 0))
+    if begins.sum() == 1 or trace.sequential[found].any():
+        return False
+    return is_free(trace.start[found], np.flatnonzero(~begins))
 
 
 def _tree(trace: BlockTrace, chosen: Bools, levels: int | None) -> StateTree:
@@ -203,7 +219,7 @@ def _alignment(start: Ints) -> int:
 
 
 def _stream(
-    volume: int, thread: int, tree: StateTree, leaf: Ints, number: Ints, *, flat: bool
+    volume: int, thread: int, tree: StateTree, leaf: Ints, number: Ints, *, free: bool, flat: bool
 ) -> StreamModel:
     """Transitions of a stream, whose last I/O is followed by its first: each state has a way out."""
     source, target, classes = leaf, np.roll(leaf, -1), np.roll(number, -1)
@@ -217,6 +233,7 @@ def _stream(
     return StreamModel(
         volume=volume,
         thread=thread,
+        free=free,
         occupancy=np.bincount(leaf, minlength=len(tree)).tolist(),
         transitions=[tuple(row) for row in np.vstack((rows, counts)).T.tolist()],
         entries=_counted(level[moved], target[moved]),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.export.block_io import fio_job
 from kwiken.storage.model import IODrawing, generate, model_from_json, train
-from kwiken.storage.model.states import alike_volumes
+from kwiken.storage.model.states import alike_volumes, is_free
 from kwiken.storage.trace import BlockTrace
 from tests.support.data.storage.traces import striped_trace
 
@@ -26,16 +26,20 @@ def test_parts_of_a_stripe_are_alike_and_a_log_is_not() -> None:
     assert len(model.streams) == 2
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(2, 12), st.integers(100, 600))
-def test_volumes_of_one_law_share_a_group_nearly_always(seed: int, volumes: int, each: int) -> None:
-    rng = np.random.default_rng(seed)
-    volume = np.tile(np.arange(volumes), each)
-    start = (rng.beta(2, 5, len(volume)) * 1e9).astype(np.int64)
-    found = alike_volumes(volume, start, rng.integers(3, size=len(volume)), np.ones(volumes, dtype=bool))
-    assert found[0] == 0
+def test_volumes_of_one_law_share_a_group_nearly_always() -> None:
+    largest = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        volumes, each = int(rng.integers(2, 12)), int(rng.integers(100, 600))
+        volume = np.tile(np.arange(volumes), each)
+        start = (rng.beta(2, 5, len(volume)) * 1e9).astype(np.int64)
+        kind = rng.integers(3, size=len(volume))
+        found = alike_volumes(volume, start, kind, np.ones(volumes, dtype=bool))
+        assert found[0] == 0
+        assert set(np.diff(np.unique(found))) <= {1}
+        largest.append(np.bincount(found).max() / volumes)
     # One in a hundred is left out of a group by chance, and may lead another one.
-    assert np.bincount(found).max() >= volumes - max(2, volumes // 4)
+    assert np.mean(largest) > 0.95
 
 
 @pytest.mark.parametrize("what", ["places", "shifted", "kinds", "runs", "few", "unfit"])
@@ -105,6 +109,39 @@ def _quarters(trace: BlockTrace) -> Floats:
     )
     shares: Floats = counts / counts.sum(axis=1, keepdims=True)
     return shares
+
+
+def test_places_that_do_not_depend_on_those_before_come_in_any_order() -> None:
+    trace = striped_trace(4000, parts=5)
+    model = train(trace)
+    assert [stream.free for stream in model.streams] == [True, False]
+    made = generate(model, np.random.default_rng(2))
+    hot = np.array([(made.start < 1 << 26)[made.volume == each].mean() for each in range(5)])
+    # Of each volume alone a draw of 720 I/Os would have a standard deviation of 0.018.
+    assert hot.max() - hot.min() < 0.02
+    part = made.start[made.volume == 0] >= 1 << 26
+    assert np.corrcoef(part[1:], part[:-1])[0, 1] == pytest.approx(0, abs=0.15)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(200, 2000))
+def test_what_is_sticky_is_not_free(seed: int, ios: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 1 << 30, ios)
+    again = rng.random(ios) < 0.5
+    last = np.maximum.accumulate(np.where(again, 0, np.arange(ios)))
+    assert not is_free(start[last] + rng.integers(0, 4096, ios), np.arange(1, ios))
+
+
+def test_independent_places_are_free_nearly_always() -> None:
+    rng = np.random.default_rng(8)
+    found = [is_free((rng.beta(2, 5, 800) * 1e9).astype(np.int64), np.arange(1, 800)) for _ in range(100)]
+    assert sum(found) > 90
+
+
+@pytest.mark.parametrize("start", [np.zeros(300, dtype=np.int64), np.arange(2) * 4096])
+def test_places_that_tell_nothing_are_free(start: Ints) -> None:
+    assert is_free(start, np.arange(1, len(start)))
 
 
 def test_each_volume_has_its_own_job_and_file() -> None:
