@@ -1,4 +1,4 @@
-"""Verb of `kwiken` in a process that ends when its standard input is closed.
+"""Process that runs one verb of `kwiken` and ends when its standard input is closed.
 
 Run as `python -m kwiken.cli.tied_process VERB ...`. The parent holds the other end of the pipe, so
 not even a SIGKILL of the demo leaves its load behind.

@@ -1,4 +1,4 @@
-"""Measures for a workload that needs more or less: replicas grow, then are added, then move.
+"""Steps for a workload that needs more or less: replicas grow, are added, move, or are given back.
 
 The order is Quasar's (section 3.8): 1. larger replicas where they stand, with best-effort work there evicted
 if needed; 2. more replicas; 3. a replica moves to a better node. What is still missing then is said as a

@@ -1,4 +1,4 @@
-"""Watch over one workload: tells from latencies and load when it needs more, and when it may do with less.
+"""Watch over one workload: tells when it needs more, when less will do, and which replica is a straggler.
 
 The watch reacts slowly on purpose. One slow window proves nothing. A change takes time to have an effect. If
 a workload gives resources back and soon needs more again, the watch waits longer before the next reduction,

@@ -1,4 +1,4 @@
-"""The dial: how much risk a freed node is worth.
+"""Dial of packing: how many times as dear as a node a unit of risk is.
 
 Dials run from 0 (as few nodes as possible) to 10 (no risk is added). Each step of the dial makes risk three
 times as dear. Since all dials choose among the same states by cost plus weight times risk, a higher dial

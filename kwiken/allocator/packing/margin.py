@@ -1,4 +1,4 @@
-"""Chance that a node's tasks together use more than the node has, and the margin that makes it come true.
+"""Margin left free on a node, so that its tasks use more than the node has no more often than a given chance.
 
 Tasks are taken as independent: the use of a node has the sum of their means and the sum of their variances,
 and the chance is that of a normal distribution. Covariances are left out on purpose. Of thousands of sums the

@@ -1,4 +1,4 @@
-"""Walks over ranked nodes: which nodes a workload gets, how many replicas there, and of which size."""
+"""Walks over nodes that a scheduler has ranked: replicas and sizes on the first that are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default scheduler (Quasar's): tries several walks over the nodes and keeps the cheapest that is enough."""
+"""Thrifty, the default scheduler: the cheapest of several placements; and Quasar's single walk."""
 
 from __future__ import annotations
 

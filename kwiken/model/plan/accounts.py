@@ -1,4 +1,4 @@
-"""Accounts of extra work: the one rule of granting for the runtime, the simulators and replays of traces.
+"""Accounts of budgets: the one rule that grants or denies a copy, in the runtime, simulators and replays.
 
 An account has two bounds. Over a horizon (an hour by default) the spend stays within a share of the work;
 over any 10 s it stays within a peak share, a few times as much, so that a budget saved in quiet hours reaches

@@ -1,4 +1,4 @@
-"""Terms of the ledger: horizon of a budget, largest excess in between, and the floor.
+"""Terms of the ledger: horizon of a budget, largest spend above its share within the horizon, and the floor.
 
 The numbers of the rule that the plan's document does not state stand here too, so that the runtime, the
 queueing simulator and replays of traces use the same ones.

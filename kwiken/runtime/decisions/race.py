@@ -1,4 +1,4 @@
-"""Race of one call: when a copy is sent, and when the call is won or lost.
+"""Race of one call: when a copy is due, and when the call is won or lost.
 
 Pure: events in, the next step out. It sends nothing, never sleeps and reads no clock. The engine
 (`kwiken.runtime.engine.hedged_call`) reports events and carries out the steps. Invariants, each fuzzed in

@@ -1,4 +1,4 @@
-"""Worth of budgets: cut of p99 on later requests by budget, and plans without shares that cut nothing."""
+"""Worth of budgets: what each cuts of p99 on later requests, without shares that cut nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of the rule that says how much of a reissue budget each stage gets; sizes of its insurance.
+"""Entry of apportionment: how much of a reissue budget each stage gets, a small equal share as insurance.
 
 Gains count by their confidence (`Shrinkage`): the fewer the requests, the less an uncertain gain counts.
 

@@ -1,4 +1,4 @@
-"""Requests that a plan is judged on: later than those of its profile, by stretch of time or recording."""
+"""Requests on which a plan is judged, by stretch of time or recording; whether they are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions that differ by what the level of a row tells: rows of one unit, and rows without any effect."""
+"""Completions for rows of one unit, whose level tells most, and for rows that show no effect."""
 
 from __future__ import annotations
 

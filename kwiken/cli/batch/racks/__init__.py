@@ -1,4 +1,4 @@
-"""Plans of racks at the command line: their racks, their run, and their picture."""
+"""Verbs of jobs planned on racks: the document of racks, the run, the demo, and the picture of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages of a foreign trace: child calls of spans, grouped into stages by callee and turn."""
+"""Stages of a foreign trace: calls below a request, grouped by operation and by their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of one stage that take calls: those that fail are ejected; `rules` chooses among the others.
+"""Replicas of one stage: the one that takes an attempt or a copy, and the ejection of those that fail.
 
 Pure: moments and outcomes in, a replica out. Replicas that fail are ejected for a while that doubles each
 time, then tried with one call (Envoy's outlier detection works alike). A call that failed says nothing about

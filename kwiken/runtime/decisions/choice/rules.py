@@ -1,4 +1,4 @@
-"""Choice of the replica that takes a call: fewest calls in flight by expected latency, of up to 16.
+"""Choice of the replica for a first attempt: least calls in flight times expected latency, among up to 16.
 
 A call goes to the replica with the least product of calls in flight and expected latency. Replicas whose
 products are nearly equal count as equal: otherwise noise in the estimates would send all calls of a quiet

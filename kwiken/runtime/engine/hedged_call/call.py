@@ -1,4 +1,4 @@
-"""Hedged call of one stage: runs the attempts that the race asks for with asyncio.
+"""Hedged call of one stage: sends a copy that is due if body, budget and replica allow, and awaits attempts.
 
 The first attempt runs in the caller's own task, so that a race that sends no copy costs no task. Every
 further attempt has a task, owned by its `HedgedCall`, which waits for each of them before it returns.
