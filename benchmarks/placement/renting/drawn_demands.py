@@ -14,17 +14,17 @@ Chance = np.random.Generator
 AT = np.arange(HOURS) / 24.0  # days
 
 
-def _day(depth: float) -> Curve:
+def by_day(depth: float) -> Curve:
     curve: Curve = 1 + depth * np.sin(2 * np.pi * (24 * AT - 9) / 24)
     return curve
 
 
-def _week(chance: Chance, weekend: float) -> Curve:
+def by_week(chance: Chance, weekend: float) -> Curve:
     curve: Curve = np.where((AT.astype(int) + chance.integers(7)) % 7 >= 5, 1 + weekend, 1.0)
     return curve
 
 
-def _noise(chance: Chance, spread: float) -> Curve:
+def noise(chance: Chance, spread: float) -> Curve:
     curve: Curve = np.exp(spread * chance.standard_normal(HOURS))
     return curve
 
@@ -42,14 +42,14 @@ def stairs(chance: Chance) -> Curve:
 def decline(chance: Chance) -> Curve:
     """Day and week, and less by the week."""
     slope = 1 - chance.uniform(0.1, 0.5) * AT / DAYS
-    return 200 * slope * _day(0.3) * _week(chance, -0.2) * _noise(chance, 0.05)
+    return 200 * slope * by_day(0.3) * by_week(chance, -0.2) * noise(chance, 0.05)
 
 
 def walk(chance: Chance) -> Curve:
     """A level that goes up or down by chance from day to day."""
     level = np.cumsum(chance.standard_normal(DAYS + 1)) * chance.uniform(4, 14) + 200
     load: Curve = np.maximum(np.interp(AT, np.arange(DAYS + 1), level), 10.0)
-    return load * _day(chance.uniform(0, 0.3)) * _noise(chance, 0.05)
+    return load * by_day(chance.uniform(0, 0.3)) * noise(chance, 0.05)
 
 
 def returns(chance: Chance) -> Curve:
@@ -64,12 +64,12 @@ def returns(chance: Chance) -> Curve:
 def weekly(chance: Chance) -> Curve:
     """Day and week, with growth or less."""
     slope = 1 + chance.uniform(-0.2, 0.4) * AT / DAYS
-    return 200 * slope * _day(0.45) * _week(chance, chance.uniform(-0.6, 0.4)) * _noise(chance, 0.06)
+    return 200 * slope * by_day(0.45) * by_week(chance, chance.uniform(-0.6, 0.4)) * noise(chance, 0.06)
 
 
 def one_step(chance: Chance) -> Curve:
     """Day and week, and one step up or down."""
-    load = 150 * _day(0.25) * _week(chance, chance.uniform(-0.4, 0.2)) * _noise(chance, 0.05)
+    load = 150 * by_day(0.25) * by_week(chance, chance.uniform(-0.4, 0.2)) * noise(chance, 0.05)
     load[chance.integers(3 * 24, 30 * 24) :] *= chance.choice([0.6, 0.75, 1.3, 1.6])
     return load
 
@@ -78,23 +78,23 @@ def turn(chance: Chance) -> Curve:
     """A line that bends."""
     bend = [0.0, chance.uniform(12, 26), float(DAYS)]
     level = np.interp(AT, bend, [100.0, 100 * chance.uniform(1.3, 2.2), 100 * chance.uniform(0.9, 1.6)])
-    return level * _day(0.2) * _noise(chance, 0.06)
+    return level * by_day(0.2) * noise(chance, 0.06)
 
 
 def launch(chance: Chance) -> Curve:
     """A rise to three times, slow or quick."""
     middle, width = chance.uniform(8, 26), chance.uniform(1, 5)
-    return (100 + 200 / (1 + np.exp(-(AT - middle) / width))) * _day(0.2) * _noise(chance, 0.06)
+    return (100 + 200 / (1 + np.exp(-(AT - middle) / width))) * by_day(0.2) * noise(chance, 0.06)
 
 
 def noisy(chance: Chance) -> Curve:
     """One level with noise of hours."""
-    return 150 * _noise(chance, chance.uniform(0.05, 0.5))
+    return 150 * noise(chance, chance.uniform(0.05, 0.5))
 
 
 def nights(chance: Chance) -> Curve:
     """Heavy work in the nights of working days."""
-    night = ((24 * AT) % 24 < 6) & (_week(chance, 1.0) < 2)
+    night = ((24 * AT) % 24 < 6) & (by_week(chance, 1.0) < 2)
     return 60 + night * chance.gamma(9.0, 20.0, HOURS)
 
 
@@ -102,7 +102,7 @@ def term(chance: Chance) -> Curve:
     """A school: half of the load in holidays of a week or two, somewhere in the time."""
     first, days = chance.uniform(0, DAYS), chance.uniform(7, 14)
     away = (first < AT) & (first + days > AT)
-    return 180 * np.where(away, 0.5, 1.0) * _day(0.5) * _week(chance, -0.5) * _noise(chance, 0.08)
+    return 180 * np.where(away, 0.5, 1.0) * by_day(0.5) * by_week(chance, -0.5) * noise(chance, 0.08)
 
 
 def game(chance: Chance) -> Curve:
@@ -113,7 +113,7 @@ def game(chance: Chance) -> Curve:
         since = AT - at
         load += np.where(since > 0, chance.uniform(50, 200) * np.exp(-np.maximum(since, 0) / 6.0), 0.0)
         at += chance.uniform(10, 25)
-    return load * _day(0.5) * _week(chance, 0.3) * _noise(chance, 0.05)
+    return load * by_day(0.5) * by_week(chance, 0.3) * noise(chance, 0.05)
 
 
 SHAPES: dict[str, Callable[[Chance], Curve]] = {
@@ -123,9 +123,3 @@ SHAPES: dict[str, Callable[[Chance], Curve]] = {
 UNSEEN: dict[str, Callable[[Chance], Curve]] = {
     one.__name__: one for one in (term, game)
 }  # for the check alone
-
-
-def drawn(shape: str, seed: int) -> Curve:
-    """One load of a shape."""
-    kinds = SHAPES | UNSEEN
-    return kinds[shape](np.random.default_rng((seed, sorted(kinds).index(shape))))
