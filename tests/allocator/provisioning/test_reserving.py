@@ -93,34 +93,54 @@ class TestDemand:
     def day(self, low: float = 60.0) -> Floats:
         return low + 40 * (1 + np.sin(2 * np.pi * self.HOURS / 24))
 
+    def expected(self, load: Floats) -> float:
+        found = expected_demand(curve_of(0, HOUR, load))
+        return float(found.weights @ found.cores)
+
     def test_a_line_goes_on(self) -> None:
-        found = expected_demand(curve_of(0, HOUR, self.day() + self.HOURS * 0.2))
-        assert found.shape is DemandShape.LINE
-        last = (self.day() + self.HOURS * 0.2)[-24:].mean()
-        assert found.weights @ found.cores > last
-        fell = expected_demand(curve_of(0, HOUR, self.day() + 100 - self.HOURS * 0.2))
-        assert fell.shape is DemandShape.LINE
-        assert fell.weights @ fell.cores < (self.day() + 100 - self.HOURS * 0.2)[-24:].mean() - 30
+        rising, falling = self.day() + self.HOURS * 0.2, self.day() + 100 - self.HOURS * 0.2
+        for load in (rising, falling):
+            assert expected_demand(curve_of(0, HOUR, load)).shape is DemandShape.LINE
+        assert self.expected(rising) > rising[-24:].mean()
+        assert self.expected(falling) < falling[-24:].mean() - 5
 
     def test_a_line_that_bends_does_not(self) -> None:
         bent = 100 * np.sin(np.pi / 2 * self.HOURS / self.HOURS[-1]) + 50
-        assert expected_demand(curve_of(0, HOUR, bent)).shape is not DemandShape.LINE
+        assert self.expected(bent) == pytest.approx(bent[-24:].mean(), rel=0.05)
 
     def test_what_follows_a_step_counts_most(self) -> None:
         load = self.day() * np.where(self.HOURS < 6 * 24, 1, 2)
-        found = expected_demand(curve_of(0, HOUR, load))
-        assert found.shape is DemandShape.LEVEL
-        assert found.weights[: 6 * 24].sum() < 0.01
-        assert found.weights @ found.cores == pytest.approx(2 * self.day().mean(), rel=0.01)
+        assert 1.8 < self.expected(load) / self.day().mean() < 2.05
 
     def test_noise_of_days_is_averaged_and_a_change_that_stays_is_not(self) -> None:
         chance = np.random.default_rng(5)
-        days = np.tile([1.0, 1.2], 9)[:17]
-        noisy = np.repeat(100 * days, 24) + chance.normal(0, 1, 17 * 24)
+        noisy = np.repeat(100 * np.tile([1.0, 1.2], 9)[:17], 24) + chance.normal(0, 1, 17 * 24)
         walk = np.repeat(200 + 10 * np.cumsum(chance.standard_normal(17)), 24)
-        last = slice(-24, None)
-        assert expected_demand(curve_of(0, HOUR, noisy)).weights[last].sum() < 0.1
-        assert expected_demand(curve_of(0, HOUR, walk)).weights[last].sum() > 0.5
+        assert self.expected(noisy) == pytest.approx(noisy.mean(), rel=0.02)
+        assert abs(self.expected(walk) - walk[-24:].mean()) < 0.4 * abs(walk.mean() - walk[-24:].mean())
+
+    def test_a_level_that_comes_back_is_expected_between_its_mean_and_now(self) -> None:
+        away = np.zeros(17 * 24)
+        chance = np.random.default_rng(2)
+        for at in range(1, len(away)):
+            away[at] = 0.97 * away[at - 1] + chance.standard_normal()
+        load = 100 + away + np.where(self.HOURS >= 16 * 24, 15, 0)  # far above the mean on the last day
+        assert load.mean() < self.expected(load) < load[-24:].mean() - 5
+        shown = expected_demand(curve_of(0, HOUR, load))
+        assert shown.shape is DemandShape.RETURNS
+        assert "comes back" in shown.reason
+
+    @given(st.floats(1e-3, 1e6))
+    def test_the_unit_of_the_load_changes_nothing(self, unit: float) -> None:
+        load = self.day() * np.where(self.HOURS < 12 * 24, 1, 1.5)
+        assert self.expected(unit * load) == pytest.approx(unit * self.expected(load), rel=1e-6)
+
+    def test_a_year_is_looked_at_by_weeks(self) -> None:
+        hours = np.arange(365 * 24.0)
+        steady = 100 + 40 * np.sin(2 * np.pi * hours / 24)
+        found = expected_demand(curve_of(0, HOUR, steady * np.where(hours < 300 * 24, 1, 1.3), 0.2))
+        assert found.weights @ found.cores == pytest.approx(130, rel=0.05)
+        assert found.weights @ found.tolerant == pytest.approx(0.2 * (found.weights @ found.cores))
 
     def test_six_days_are_needed(self) -> None:
         found = expected_demand(curve_of(0, HOUR, self.day()[: 5 * 24] + self.HOURS[: 5 * 24]))
