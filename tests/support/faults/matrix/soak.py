@@ -18,7 +18,7 @@ from tests.support.faults.matrix.faults import FAULTS, Cell, heal
 from tests.support.faults.matrix.levers import ALL
 from tests.support.faults.matrix.processes import Stack
 from tests.support.faults.matrix.service import capacity_per_s
-from tests.support.runtime.flatness import described, sample_of
+from tests.support.runtime.flatness import KINDS, described, sample_of
 from tests.support.runtime.waiting import until
 
 LANE_MS: Final = 160.0  # much more than a busy machine adds
@@ -35,6 +35,7 @@ LEFT_OUT: Final = frozenset({"all gone", "plan swapped"})
 # Without memory, gRPC's core ends the process, and with HTTP the heap of glibc keeps what one call needed.
 ENDS_PROCESSES: Final = frozenset({"kill", "out of memory"})
 AUTOPILOT: Final = "autopilot"
+LEAST_RISE: Final = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth
 STEERED_S: Final = (
     1200.0  # from which on the autopilot's growth counts: until then it gathers what it learns from
 )
@@ -152,13 +153,18 @@ class Soak:
         lines: list[str] = []
         growing: list[str] = []
         since = WARM_UP * self.seconds
+        length = self.seconds - since
         steered = self.seconds >= STEERED_S
-        for (name, _), taken in sorted(self.samples.items()):
-            values = np.array([each[1:] for each in taken if each[0] >= since])
-            length = self.seconds - since
-            if len(values) * EVERY_S < 0.8 * length:
-                continue  # it began or ended in between
-            told, risen = described(name, values, length)
+        lived = [
+            (name, values)
+            for (name, _), taken in sorted(self.samples.items())
+            # Others began or ended in between.
+            if len(values := np.array([each[1:] for each in taken if each[0] >= since])) * EVERY_S
+            >= 0.8 * length
+        ]
+        for name, values in lived:
+            spare = tuple(max(LEAST_RISE * length / 60, 0.02 * each) for each in values.mean(axis=0))
+            told, risen = described(name, values, length, series=len(KINDS) * len(lived), spare=spare)
             lines += told
             growing += risen if steered or name != AUTOPILOT else []
         return lines, growing
