@@ -8,7 +8,8 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from math import inf
 from typing import Any, Final
 
 import aiohttp
@@ -22,6 +23,8 @@ from tests.support.peers.grpc_messages import Request, ask_of
 
 NOT_SENT: Final = "not sent"  # nobody took the connection
 HUNG_UP: Final = "hung up"
+# What gRPC's core says of a connection that ended, by reading, by writing, or by the other side's word.
+ENDED: Final = ("Stream removed", "reset", "closed", "Broken pipe", "GOAWAY")
 OK: Final = "ok"
 FULL: Final = ("503", "RESOURCE_EXHAUSTED")
 RETRY_AFTER_S: Final = 1.0  # the least that a gateway asks for
@@ -52,6 +55,28 @@ class Ended(msgspec.Struct, frozen=True):
     took: float = 0.0
 
 
+class Kill(msgspec.Struct):
+    """A gateway that is killed and started again.
+
+    Attributes:
+        in_flight: numbers of the requests that had no answer yet.
+        at: moment of the kill, seconds of the loop's clock.
+        up: moment at which the next gateway listens.
+    """
+
+    in_flight: frozenset[int]
+    at: float
+    up: float = inf
+
+    def ended(self, request: Ended) -> bool:
+        """Whether a request was in the killed gateway or on its way to it.
+
+        On a connection of which a client does not know yet that it is closed, a request is sent to nobody.
+        """
+        sent_to_it = request.number in self.in_flight or self.at <= request.at <= self.up
+        return request.how == HUNG_UP and sent_to_it
+
+
 class Clients:
     """Clients of one cell of the matrix.
 
@@ -66,6 +91,7 @@ class Clients:
         fault: last fault that was injected.
         in_flight: numbers of the requests that have no answer yet.
         large: number of requests in flight whose look-ups need memory.
+        kills: gateways that were killed.
     """
 
     def __init__(self, stack: Stack, session: aiohttp.ClientSession, channel: Any) -> None:
@@ -80,6 +106,7 @@ class Clients:
         self.fault = ""
         self.large = 0
         self.in_flight: set[int] = set()
+        self.kills: list[Kill] = []
 
     async def ask(self) -> Ended:
         """Send a request, again and again until somebody takes the connection."""
@@ -136,15 +163,7 @@ class Clients:
         try:
             told = await self._send(Request(json=json.dumps(body)), timeout=MOST_S)
         except aio.AioRpcError as error:
-            details = error.details() or ""
-            if error.code() is grpc.StatusCode.UNAVAILABLE and not details.startswith(
-                "stage "
-            ):  # by gRPC's core
-                if details.startswith("failed to connect to all addresses"):
-                    return Ended(number, NOT_SENT)
-                if any(word in details for word in ("reset", "closed", "GOAWAY")):
-                    return Ended(number, HUNG_UP)
-            return Ended(number, f"{error.code().name} {details}")
+            return Ended(number, told_of(error.code(), error.details() or ""))
         return self._judged(number, json.loads(told.json), told.partial, told.utility)
 
     def _judged(self, number: int, answer: str, partial: bool, utility: float) -> Ended:
@@ -163,7 +182,8 @@ class Clients:
         async def caller() -> None:
             more = AFTER
             while more > 0:
-                await self.ask()
+                if (await self.ask()).how == HUNG_UP:
+                    await asyncio.sleep(RETRY_S)  # until the end of the connection is known
                 more -= over.is_set()
 
         callers = [asyncio.create_task(caller()) for _ in range(CALLERS)]
@@ -188,10 +208,33 @@ class Clients:
             await asyncio.sleep(RETRY_S)
         raise AssertionError(f"not served within {AGAIN_S:g} s: {self.ended[-1].how}")
 
+    @contextlib.contextmanager
+    def without_gateway(self) -> Iterator[None]:
+        """The gateway is killed and started again."""
+        loop = asyncio.get_running_loop()
+        kill = Kill(frozenset(self.in_flight), loop.time())
+        self.kills.append(kill)
+        yield
+        kill.up = loop.time()
+
     @property
     def failed(self) -> list[Ended]:
         """Requests that were not answered."""
         return [each for each in self.ended if each.how != OK]
+
+    def ended_by_a_kill(self, request: Ended) -> bool:
+        """Whether a request was in a killed gateway or on its way to it."""
+        return any(kill.ended(request) for kill in self.kills)
+
+
+def told_of(code: grpc.StatusCode, details: str) -> str:
+    """How a request over gRPC ended that has no answer, by its status."""
+    if code is grpc.StatusCode.UNAVAILABLE and not details.startswith("stage "):  # by gRPC's core
+        if details.startswith("failed to connect to all addresses"):
+            return NOT_SENT
+        if any(word in details for word in ENDED):
+            return HUNG_UP
+    return f"{code.name} {details}"
 
 
 @contextlib.asynccontextmanager

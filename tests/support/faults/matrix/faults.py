@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tests.support.faults.matrix.clients import CALLERS, HUNG_UP, Clients, Ended
+from tests.support.faults.matrix.clients import CALLERS, Clients, Ended
 from tests.support.faults.matrix.detour import Detour
 from tests.support.faults.matrix.levers import plan
 from tests.support.faults.matrix.processes import (
@@ -30,6 +30,8 @@ SLOW_S: Final = 0.15  # more than any plan waits before a copy, less than a time
 CUT_EVERY_S: Final = 0.03
 SWAP_EVERY_S: Final = 0.02
 GONE: Final = ("503", "502", "UNAVAILABLE")
+# Of each client: one in flight, and one sent before the client knows of the end.
+LOST_BY_A_KILL: Final = 2
 NEEDS_MIB: Final = 48  # more than a process has left of what it once got
 
 
@@ -40,14 +42,12 @@ class Cell:
     Attributes:
         victim: number of the replica of the look-up that the fault meets.
         lever: lever in force.
-        on_kill: called just before the gateway is killed.
     """
 
     stack: Stack
     clients: Clients
     victim: int
     lever: str
-    on_kill: Callable[[], None] = lambda: None
 
     @property
     def replica(self) -> Place:
@@ -173,8 +173,8 @@ async def _swapped(cell: Cell) -> None:
 
 async def _gateway(cell: Cell) -> None:
     await asyncio.sleep(LASTS_S)
-    cell.on_kill()
-    await cell.stack.restart_gateway()
+    with cell.clients.without_gateway():
+        await cell.stack.restart_gateway()
 
 
 def nothing(cell: Cell) -> str:
@@ -192,7 +192,8 @@ def _while_gone(cell: Cell) -> str:
 
 def _in_flight(cell: Cell) -> str:
     failed = cell.clients.failed
-    return _told(failed) if len(failed) > CALLERS or any(each.how != HUNG_UP for each in failed) else ""
+    others = [each for each in failed if not cell.clients.ended_by_a_kill(each)]
+    return _told(others or failed) if others or len(failed) > LOST_BY_A_KILL * CALLERS else ""
 
 
 def _few_over_grpc(cell: Cell) -> str:
@@ -261,7 +262,7 @@ FAULTS: Final = (
     Fault(
         "gateway killed",
         "the gateway is killed by SIGKILL and started again",
-        "requests in flight in the killed gateway, at most one of each client",
+        "requests in the killed gateway or on their way to it, at most two of each client",
         _gateway,
         _in_flight,
     ),

@@ -8,12 +8,11 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final
 
 import numpy as np
 
-from tests.support.faults.matrix.clients import HUNG_UP, OK, Clients, Ended
+from tests.support.faults.matrix.clients import OK, Clients, Ended
 from tests.support.faults.matrix.faults import FAULTS, Cell, heal
 from tests.support.faults.matrix.levers import ALL
 from tests.support.faults.matrix.processes import Stack
@@ -53,7 +52,6 @@ class Soak:
         seed: seed of the faults and the requests.
         done: number of times that each fault was injected.
         lost: requests that were not answered although none of them was in flight in a killed gateway.
-        killed: numbers of the requests that were in flight in a killed gateway.
         jumped: requests over gRPC that ended early while the clock jumped.
         samples: memory, files and threads of each process by its name and pid.
     """
@@ -63,14 +61,12 @@ class Soak:
     seconds: float
     seed: int
     done: Counter[str] = field(default_factory=Counter)
-    killed: set[int] = field(default_factory=set)
     lost: list[Ended] = field(default_factory=list)
     jumped: list[Ended] = field(default_factory=list)
     samples: dict[tuple[str, int], list[tuple[float, float, int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     _jumps: list[tuple[float, float]] = field(default_factory=list)
-    _downs: list[tuple[float, float]] = field(default_factory=list)
 
     async def run(self) -> None:
         """Send requests for the whole time, with a fault after each pause."""
@@ -104,20 +100,15 @@ class Soak:
             ]
             fault = rng.choice(able)
             victim = FIRST if fault.name in ENDS_PROCESSES else rng.randrange(SOAKED_LOOKS)
-            cell = Cell(self.stack, self.clients, victim, ALL, on_kill=self._note_killed)
+            cell = Cell(self.stack, self.clients, victim, ALL)
             at, self.clients.fault = loop.time(), fault.name
             try:
                 await fault.inject(cell)
             finally:
                 await heal(cell)
             self.done[fault.name] += 1
-            self._downs = [(first, min(last, loop.time())) for first, last in self._downs]
             if fault.name == "clock jump":
                 self._jumps.append((at, loop.time()))
-
-    def _note_killed(self) -> None:
-        self.killed |= self.clients.in_flight
-        self._downs.append((asyncio.get_running_loop().time(), inf))
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -142,9 +133,7 @@ class Soak:
             jumps = self.stack.protocol.scheme == "grpc" and any(
                 first <= each.at + each.took and each.at <= last for first, last in self._jumps
             )
-            # On an old connection that is not known to be closed, a request may be sent to nobody.
-            nobody = any(first <= each.at <= last for first, last in self._downs)
-            if each.how == HUNG_UP and (nobody or each.number in self.killed):
+            if self.clients.ended_by_a_kill(each):
                 continue
             (self.jumped if jumps else self.lost).append(each)
 
