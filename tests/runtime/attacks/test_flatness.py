@@ -1,7 +1,8 @@
 """Memory, files and threads under mixed load with every kind of bad peer at once: they do not grow.
 
 The slow test lasts five minutes and prints the slope of each with its error. What comes before, a third of that
-time, is left out: pools start their threads, the live page and the queue of spans get their memory.
+time, is left out: pools start their threads (scrapes that come at once need them all), the live page and the queue of
+spans get their memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,7 @@ ASK, WATCH = "/kwiken.v1.Gateway/Ask", "/grpc.health.v1.Health/Watch"
 EVERY_S: Final = 0.5  # interval of samples
 # Ends of a peer's talk; one that is cancelled must not end by that, which `asyncio.streams` would log.
 GONE: Final = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
+SCRAPES: Final = 64  # of a process at once, so that its pool of eight threads is full
 PAUSE_S: Final = 0.02  # between two requests of one client
 OK: Final = b"HTTP/1.1 200 OK\r\n"
 # One of these answers in ten comes from the foreign HTTP service; all others are sound.
@@ -258,6 +261,16 @@ def processes(bad: Peers, folder: Path) -> Iterator[dict[str, DoorProcess]]:
         yield found
 
 
+def fill_pools(found: dict[str, DoorProcess]) -> None:
+    """Start the threads of pools, which start when they are first needed."""
+    with ThreadPoolExecutor(SCRAPES) as threads:
+        for server in found.values():
+            if server.port:
+                url = f"http://127.0.0.1:{server.port}"
+                answers = list(threads.map(lambda _, url=url: ask(url, "/metrics"), range(SCRAPES)))
+                assert {status for status, _ in answers} == {200}
+
+
 def watched(
     seconds: float, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, np.ndarray], Counter[str]]:
@@ -269,6 +282,7 @@ def watched(
             gateway = found["gateway"]
             url = f"http://127.0.0.1:{gateway.port}"
             soon(lambda: ask(url, "/v1/request", {"sku": "tea"})[0] == 200)
+            fill_pools(found)
             load = Mixed(gateway)
             with load.running():
                 time.sleep(seconds / 3)

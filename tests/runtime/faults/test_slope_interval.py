@@ -11,9 +11,7 @@ from scipy.signal import lfilter
 
 from tests.support.runtime.flatness import described, slope
 
-COUNT: Final = (
-    1500  # drawn series of a kind; the share of a true 95% is then within 0.011 nineteen times in twenty
-)
+COUNT: Final = 1000  # drawn series of a kind
 SAMPLES: Final = 600
 EVERY_S: Final = 0.5
 SECONDS: Final = SAMPLES * EVERY_S

@@ -25,6 +25,7 @@ NOT_SENT: Final = "not sent"  # nobody took the connection
 HUNG_UP: Final = "hung up"
 # What gRPC's core says of a connection that ended, by reading, by writing, or by the other side's word.
 ENDED: Final = ("Stream removed", "reset", "closed", "Broken pipe", "GOAWAY")
+NO_ANSWER: Final = "no answer"
 OK: Final = "ok"
 FULL: Final = ("503", "RESOURCE_EXHAUSTED")
 RETRY_AFTER_S: Final = 1.0  # the least that a gateway asks for
@@ -127,6 +128,8 @@ class Clients:
                         await asyncio.sleep(RETRY_S * random.uniform(1.0, 50.0 if self.patient else 1.0))
                     else:
                         break
+        except TimeoutError:
+            ended = Ended(number, NO_ANSWER)
         finally:
             self.large -= needs
             self.in_flight.discard(number)

@@ -15,6 +15,9 @@ LOG_FOLDER: Final = "KWIKEN_TEST_CALLS"  # variable that names the folder of the
 SHARDS: Final = 2
 LANES: Final = 4  # of a replica, where a request's look-ups take one
 MIB: Final = 1 << 20
+# Of a stage: far more than a fault lasts, as processes may wait for a processor of a busy machine for a second or two,
+# and both stages within the deadline of a request.
+TIMEOUT_MS: Final = 4500
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,7 +56,7 @@ def share_there(answer: Partial[str]) -> float:
     return len(answer.present) / len(answer.values)
 
 
-@service.stage(fanout=SHARDS, replicas=3, idempotent=True, timeout_ms=1500, utility=share_there)
+@service.stage(fanout=SHARDS, replicas=3, idempotent=True, timeout_ms=TIMEOUT_MS, utility=share_there)
 async def look(ask: Ask, *, shard: int) -> str:
     """Number of the request and the shard, after a wait."""
     note("look", ask.number, shard)
@@ -66,7 +69,7 @@ async def look(ask: Ask, *, shard: int) -> str:
     return f"{ask.number}.{shard}"
 
 
-@service.stage(after=[look], replicas=2, idempotent=True, timeout_ms=1500, threads=2)
+@service.stage(after=[look], replicas=2, idempotent=True, timeout_ms=TIMEOUT_MS, threads=2)
 async def join(parts: Partial[str], *, threads: int) -> str:
     """The shards' answers in one line."""
     del threads
