@@ -8,11 +8,12 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from tests.support.faults.matrix.clients import OK, Clients, Ended
+from tests.support.faults.matrix.clients import NO_ANSWER, OK, Clients, Ended
 from tests.support.faults.matrix.faults import FAULTS, Cell, heal
 from tests.support.faults.matrix.levers import ALL
 from tests.support.faults.matrix.processes import Stack
@@ -34,6 +35,9 @@ LEFT_OUT: Final = frozenset({"all gone", "plan swapped"})
 # Without memory, gRPC's core ends the process, and with HTTP the heap of glibc keeps what one call needed.
 ENDS_PROCESSES: Final = frozenset({"kill", "out of memory"})
 AUTOPILOT: Final = "autopilot"
+# Share of the time from which on a gateway that waits for a processor says nothing of what the service would do.
+STARVED: Final = 0.5
+LATE: Final = ("DEADLINE_EXCEEDED", "504", NO_ANSWER)
 LEAST_RISE: Final = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth
 STEERED_S: Final = (
     1200.0  # from which on the autopilot's growth counts: until then it gathers what it learns from
@@ -41,6 +45,11 @@ STEERED_S: Final = (
 FIRST: Final = (
     0  # number of the replica whose process is killed; the others live from the first second to the last
 )
+
+
+def waited_s(pid: int) -> float:
+    """Time for which a process's main thread could have run and waited for a processor, seconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 @dataclass
@@ -54,6 +63,7 @@ class Soak:
         lost: requests that were not answered although none of them was in flight in a killed gateway.
         jumped: requests over gRPC that ended early while the clock jumped.
         samples: memory, files and threads of each process by its name and pid.
+        waits: share of each interval of samples in which a gateway could have run and waited for a processor.
     """
 
     stack: Stack
@@ -66,6 +76,7 @@ class Soak:
     samples: dict[tuple[str, int], list[tuple[float, float, int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    waits: list[float] = field(default_factory=list)
     _jumps: list[tuple[float, float]] = field(default_factory=list)
 
     async def run(self) -> None:
@@ -117,10 +128,16 @@ class Soak:
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         begin = loop.time()
+        before: tuple[int, float, float] | None = None
         while True:
             for name, pid in self._pids():
                 with contextlib.suppress(OSError, IndexError):
                     self.samples[name, pid].append((loop.time() - begin, *sample_of(pid)))
+                    if name == "gateway":
+                        now = pid, loop.time(), waited_s(pid)
+                        if before is not None and before[0] == pid:
+                            self.waits.append((now[2] - before[2]) / (now[1] - before[1]))
+                        before = now
             await asyncio.sleep(EVERY_S)
 
     def _pids(self) -> Iterator[tuple[str, int]]:
@@ -140,6 +157,12 @@ class Soak:
             if self.clients.ended_by_a_kill(each):
                 continue
             (self.jumped if jumps else self.lost).append(each)
+
+    @property
+    def starved(self) -> bool:
+        """Whether all that was lost is late, and the gateway waited for a processor for most of the time."""
+        late = all(any(word in each.how for word in LATE) for each in self.lost)
+        return late and bool(self.waits) and float(np.median(self.waits)) > STARVED
 
     def growth(self) -> tuple[list[str], list[str]]:
         """Lines on all processes that lived to the end, and those of them that tell of growth."""
@@ -183,5 +206,6 @@ class Soak:
                 f"lost: {len(self.lost)}; in flight in a killed gateway: {in_killed}; "
                 f"ended early by a clock that jumps, over gRPC: {len(self.jumped)}"
             ),
+            f"the gateway waited for a processor in {np.median(self.waits or [0.0]):.0%} of a usual half second",
             *(f"  lost {each.number}: {each.how}" for each in self.lost[:10]),
         ]
