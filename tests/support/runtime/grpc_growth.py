@@ -89,6 +89,18 @@ async def losers_of_a_gateway() -> AsyncIterator[Round]:
 
 
 @contextlib.asynccontextmanager
+async def answered_calls() -> AsyncIterator[Round]:
+    """Calls of the runtime's transport that a replica answers."""
+    async with GRPC.serving(service, "middle") as (_, replica), GrpcTransport(service) as transport:
+
+        async def answered() -> None:
+            calls = [call_of("middle", Ask("hi"), deadline_s=50.0) for _ in range(AT_ONCE)]
+            await asyncio.gather(*(transport.call(replica, call) for call in calls))
+
+        yield answered
+
+
+@contextlib.asynccontextmanager
 async def losers_of_an_interceptor() -> AsyncIterator[Round]:
     """Primaries through `kwiken.hedge`'s interceptor, each of which loses to its copy."""
     seen: set[str] = set()
@@ -166,8 +178,9 @@ def _hanging_up(method: str, data: bytes, *, ends: bool = False, answered: bool 
 
 CALL: Final = "/kwiken.v1.Stage/Call"
 WATCH: Final = "/grpc.health.v1.Health/Watch"
-# By what ends the calls, at one of both sides.
+# By what ends the calls, mostly at one of both sides.
 WAYS: Final[dict[str, Way]] = {
+    "answered calls": answered_calls,
     "losers of a gateway": losers_of_a_gateway,
     "losers of an interceptor": losers_of_an_interceptor,
     "deadlines": deadlines,

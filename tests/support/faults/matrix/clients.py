@@ -26,12 +26,14 @@ HUNG_UP: Final = "hung up"
 # What gRPC's core says of a connection that ended, by reading, by writing, or by the other side's word.
 ENDED: Final = ("Stream removed", "reset", "closed", "Broken pipe", "GOAWAY")
 NO_ANSWER: Final = "no answer"
+WRONG: Final = "wrong answer"
 OK: Final = "ok"
 FULL: Final = ("503", "RESOURCE_EXHAUSTED")
 RETRY_AFTER_S: Final = 1.0  # the least that a gateway asks for
 CALLERS: Final = 4
 AFTER: Final = 5  # requests of each caller after the fault
-MOST_S: Final = 15.0  # for one request
+MOST_S: Final = 15.0  # for one request that was sent
+AWAY_S: Final = 45.0  # for which nobody may take the connection
 RETRY_S: Final = 0.02
 AGAIN_S: Final = 10.0  # pauses until requests are served again
 numbers = itertools.count()
@@ -118,13 +120,15 @@ class Clients:
         self.in_flight.add(number)
         began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(2 * MOST_S if self.patient else MOST_S):
+            async with asyncio.timeout(2 * MOST_S if self.patient else MOST_S) as limit:
                 while True:
                     ended = await (self._grpc if self._over_grpc else self._http)(number, body)
                     if self.patient and ended.how.startswith(FULL):
                         self.refused[self.fault] += 1
                         await asyncio.sleep(RETRY_AFTER_S * random.uniform(0.5, 1.5))
                     elif ended.how == NOT_SENT:
+                        if not self.patient and began + AWAY_S > (now := asyncio.get_running_loop().time()):
+                            limit.reschedule(now + MOST_S)  # a process may take long to start
                         await asyncio.sleep(RETRY_S * random.uniform(1.0, 50.0 if self.patient else 1.0))
                     else:
                         break
@@ -176,7 +180,7 @@ class Clients:
             fits = len(parts) < len(right.split()) and set(parts) < set(right.split())
         else:
             fits = answer == right
-        return Ended(number, OK if fits else f"wrong answer {answer!r}", partial, 1.0 - utility)
+        return Ended(number, OK if fits else f"{WRONG} {answer!r}", partial, 1.0 - utility)
 
     async def during(self, fault: Callable[[], Awaitable[None]]) -> None:
         """Keep asking until the fault has passed and some more requests are answered."""

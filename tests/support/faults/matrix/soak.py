@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.support.faults.matrix.clients import NO_ANSWER, OK, Clients, Ended
+from tests.support.faults.matrix.clients import HUNG_UP, OK, WRONG, Clients, Ended
 from tests.support.faults.matrix.faults import FAULTS, Cell, heal
 from tests.support.faults.matrix.levers import ALL
 from tests.support.faults.matrix.processes import Stack
@@ -37,7 +37,7 @@ ENDS_PROCESSES: Final = frozenset({"kill", "out of memory"})
 AUTOPILOT: Final = "autopilot"
 # Share of the time from which on a gateway that waits for a processor says nothing of what the service would do.
 STARVED: Final = 0.5
-LATE: Final = ("DEADLINE_EXCEEDED", "504", NO_ANSWER)
+NEVER_LATE: Final = (HUNG_UP, WRONG)  # whatever the machine does
 LEAST_RISE: Final = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth
 STEERED_S: Final = (
     1200.0  # from which on the autopilot's growth counts: until then it gathers what it learns from
@@ -160,8 +160,8 @@ class Soak:
 
     @property
     def starved(self) -> bool:
-        """Whether all that was lost is late, and the gateway waited for a processor for most of the time."""
-        late = all(any(word in each.how for word in LATE) for each in self.lost)
+        """Whether the gateway waited for a processor for most of the time, and no answer was wrong or cut off."""
+        late = not any(each.how.startswith(NEVER_LATE) for each in self.lost)
         return late and bool(self.waits) and float(np.median(self.waits)) > STARVED
 
     def growth(self) -> tuple[list[str], list[str]]:
