@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 
 from tests.support.runtime.flatness import described, slope
 
-COUNT: Final = 1000  # drawn series of a kind
+COUNT: Final = 1000  # drawn series of a kind: the share of 95% has a standard error of 0.7%
 SAMPLES: Final = 600
 EVERY_S: Final = 0.5
 SECONDS: Final = SAMPLES * EVERY_S
@@ -107,7 +107,7 @@ def intervals(draw: Draw, leak: float = 0.0) -> np.ndarray:
 @pytest.mark.parametrize("name", FLAT)
 def test_of_flat_series_the_interval_contains_zero_as_often_as_it_says(name: str) -> None:
     rise, error = intervals(FLAT[name]).T
-    assert np.mean(np.abs(rise) <= error) >= 0.93
+    assert np.mean(np.abs(rise) <= error) >= 0.92
 
 
 @pytest.mark.parametrize("name", LEAKING)
