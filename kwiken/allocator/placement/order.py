@@ -66,8 +66,8 @@ class PlacingStatus(StrEnum):
 
     Attributes:
         MET: its target is met as surely as asked.
-        SHORT: it runs, and misses its target by up to 5%, or is not sure enough to meet it. A scheduler that
-            predicts nothing may miss it by more.
+        SHORT: it runs, and misses its target by up to 5%, or is not sure enough to meet it. A scheduler of
+            reservations, which does not size for the target, may miss it by more.
         QUEUED: it waits; the free nodes do not come near its target.
         BEST_EFFORT: it runs as far as there is room, and nothing was promised.
     """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         DrawKind,
         NodeLedger,
         PlacedOrNot,
+        PlacedWorkload,
         Placement,
         PlacementExplanation,
         PlacementRequest,
@@ -66,7 +67,7 @@ SCHEDULERS: Final = (
     "hashed",
     "exact",
 )
-WAITING: Final = 3  # exit code
+WAITING: Final = 3  # exit code: a target waits, or is far from met
 MAX_WAITING_TOLD: Final = 20  # workloads for which it is found what would make room
 MAX_NEIGHBOURS_SHOWN: Final = 12
 MAX_REPLICAS_SHOWN: Final = 60
@@ -174,7 +175,8 @@ def command(
 
     Workloads are served by priority. One that cannot come near its target waits, and the nearest target that
     it could meet is shown, and what would make room. Best-effort work fills what is left, and makes room for
-    others. Exit code 3 when a workload with a target waits; the placement is written all the same.
+    others. Exit code 3 when a workload with a target waits, or runs and misses its target by more than 5%;
+    the placement is written all the same.
     """
     if picture is not None:
         require("place --picture", "report")
@@ -298,9 +300,19 @@ def _write_lines(
 
 
 def _end(placement: Placement) -> None:
-    """Exit with the code that says that a workload waits, if one does."""
-    if any(placed.status == "queued" for placed in placement.workloads):
+    """Exit with the code that says that a workload waits or is far from its target, if one does or is."""
+    if any(placed.status == "queued" or _far_from_met(placed) for placed in placement.workloads):
         click.get_current_context().exit(WAITING)
+
+
+def _far_from_met(placed: PlacedWorkload) -> bool:
+    """Whether a workload runs, and is predicted to miss its target by more than the share that is accepted.
+
+    The schedulers that size for targets let such a workload wait; those of reservations place it.
+    """
+    from kwiken.allocator.placement import MIN_SHARE_ACCEPTED
+
+    return placed.status == "short" and placed.expected < MIN_SHARE_ACCEPTED * placed.required
 
 
 def _check_sampled(
@@ -471,6 +483,13 @@ def _show(
             )
             if placed.name in room:
                 note(f"{placed.name}: {_in_words(room[placed.name])}")
+        elif target is not None and _far_from_met(placed):
+            measure = target.measure.value
+            advice = "" if placement.scheduler == SCHEDULERS[0] else f"; {SCHEDULERS[0]} sizes for targets"
+            note(
+                f"{placed.name} misses its target: {_in_unit(measure, placed.expected)} is predicted, and "
+                f"{_in_unit(measure, placed.required)} is needed{advice}"
+            )
         for victim, count in placed.evicted.items():
             note(f"{placed.name} evicts {count} replica{'s' if count != 1 else ''} of {victim}")
 

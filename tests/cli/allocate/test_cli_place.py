@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kwiken.allocator.placement import Placement, nodes_from_toml
+from kwiken.allocator.placement import MIN_SHARE_ACCEPTED, Placement, nodes_from_toml
 from kwiken.allocator.schedulers import SCHEDULERS
 from kwiken.allocator.waiting import LinesDocument
 from kwiken.cli.allocate import place
@@ -91,8 +91,22 @@ def test_json_explains_and_compares(profiles: str) -> None:
 def test_every_scheduler_can_be_chosen(profiles: str) -> None:
     assert sorted(place.SCHEDULERS) == sorted(SCHEDULERS)
     result = run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "paragon-margin", "--json")
-    assert result.exit_code == 0, result.stderr
+    assert result.exit_code in {0, 3}, result.stderr
     assert json.loads(result.stdout)["placement"]["scheduler"] == "paragon-margin"
+
+
+@pytest.mark.parametrize("chosen", place.SCHEDULERS)
+def test_a_target_that_is_missed_by_far_is_told_under_every_scheduler(chosen: str, profiles: str) -> None:
+    arguments = ("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", chosen)
+    result, told = run(*arguments), run(*arguments, "--json")
+    look_up = json.loads(told.stdout)["placement"]["workloads"][0]
+    far = look_up["status"] == "short" and look_up["expected"] < MIN_SHARE_ACCEPTED * look_up["required"]
+    assert ("look-up misses its target" in result.stderr) == far
+    assert result.exit_code == told.exit_code == (3 if far or look_up["status"] == "queued" else 0)
+    if chosen in {"thrifty", "quasar", "exact"}:
+        assert look_up["status"] == "met"
+    if chosen == "least-loaded":
+        assert far
 
 
 def test_more_confidence_costs_no_less(profiles: str) -> None:

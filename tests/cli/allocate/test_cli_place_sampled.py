@@ -186,7 +186,8 @@ def test_the_commands_of_the_page_run_on_the_example(files: list[str], tmp_path:
             rest = [word.replace("placed.jsonl", str(tmp_path / "j")) for word in named if word != "--stream"]
             assert stream(rest[1:], arrivals(1))[2] == 0, words
         else:
-            assert run(*named).exit_code == 0, words
+            result = run(*named)  # 3: the reservation of the example misses its target, as the page says
+            assert result.exit_code == (0 if "--advise" in named else 3), (words, result.stderr)
 
 
 @pytest.mark.slow
