@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from kwiken.allocator.workloads import deviations_at, probability_below
+from kwiken.allocator.workloads import NORMAL_TAILS, ErrorTails
 
 LOSS_AT_TOLERANCE: Final = (
     0.05  # share of performance lost at the tolerated pressure, by definition of the score
@@ -28,14 +28,13 @@ class Caution:
             counts 0.05 as met.
         later_loss: share of performance that neighbours placed later may cost, from 0 to 0.5. Neighbours are
             accepted up to the tolerated pressure, which costs 0.05.
-        freedom: number of degrees of freedom of the tails of prediction errors, 1 or more; infinite for
-            normal tails.
+        tails: distribution of prediction errors, in deviations.
     """
 
     confidence: float = 0.95
     shortfall: float = 0.0
     later_loss: float = LOSS_AT_TOLERANCE
-    freedom: float = math.inf
+    tails: ErrorTails = NORMAL_TAILS
 
     def __post_init__(self) -> None:
         """Check the ranges; NaN fails too."""
@@ -47,13 +46,11 @@ class Caution:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low:g} to {high:g}, not {value}")
-        if not self.freedom >= 1:
-            raise ValueError(f"freedom must be 1 or more, not {self.freedom}")
 
     @cached_property
     def quantile(self) -> float:
         """Number of deviations that `confidence` stands for, with the tails that errors have."""
-        return deviations_at(self.confidence, self.freedom)
+        return self.tails.deviations_at(self.confidence)
 
     def headroom(self, deviation: float) -> float:
         """Share by which a predicted performance must exceed its target.
@@ -77,7 +74,7 @@ class Caution:
         margin = math.log(ratio) - math.log1p(-self.shortfall)
         if deviation <= 0:
             return 1.0 if margin >= -ROUNDING else 0.0
-        return probability_below(margin / deviation, self.freedom)
+        return self.tails.probability_below(margin / deviation)
 
 
 SOURCE_CAUTION = Caution(confidence=0.5, shortfall=0.0, later_loss=0.0)

@@ -14,11 +14,12 @@ import numpy as np
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
 from kwiken.allocator.workloads import (
+    NORMAL_TAILS,
     UNKNOWN_VARIATION,
+    ErrorTails,
     Measure,
     Workload,
     WorkloadProfile,
-    deviations_at,
     spare_within,
 )
 from kwiken.base.arrays import Bools, Floats, Ints
@@ -298,14 +299,14 @@ def request_for(
         )
     known = np.log(profile.replicas)
     efficiency = np.exp(np.interp(np.log(counts), known, profile.out.mean)) / counts
-    lowered = deviations_at(caution.confidence, profile.tolerated.freedom) * profile.tolerated.deviation
-    raised = deviations_at(caution.confidence, profile.caused.freedom) * profile.caused.deviation
+    lowered = profile.tolerated.tails.deviations_at(caution.confidence) * profile.tolerated.deviation
+    raised = profile.caused.tails.deviations_at(caution.confidence) * profile.caused.deviation
     tolerated = np.clip(profile.tolerated.mean - lowered, MIN_TOLERATED, 1.0)
     caused = np.clip(profile.caused.mean + raised, 0.0, 1.0)
     return PlacementRequest(
         workload=workload,
         required=0.0 if target is None else target.required,
-        caution=replace(caution, freedom=_heaviest(profile)),
+        caution=replace(caution, tails=_widest(profile, caution.confidence)),
         cores=cores[order],
         memory_gb=memory_gb[order],
         base=profile.base,
@@ -351,10 +352,11 @@ def _share(required: float, spare: float) -> float:
     return required / (required + spare)
 
 
-def _heaviest(profile: WorkloadProfile) -> float:
-    """Degrees of freedom of the heaviest tails among the factors of performance that are uncertain."""
+def _widest(profile: WorkloadProfile, confidence: float) -> ErrorTails:
+    """Of the factors of performance that are uncertain, the errors that ask for the most headroom."""
     parts = (profile.up, profile.out, profile.het)
-    return min((part.freedom for part in parts if part.deviation.any()), default=math.inf)
+    uncertain = [part.tails for part in parts if part.deviation.any()]
+    return max(uncertain, key=lambda tails: tails.deviations_at(confidence), default=NORMAL_TAILS)
 
 
 def _on_some_class(cluster: Cluster, cores: Floats, memory_gb: Floats) -> Bools:

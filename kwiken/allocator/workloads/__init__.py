@@ -10,18 +10,18 @@ from kwiken.allocator.workloads.classification import (
     label_text as label_text,
 )
 from kwiken.allocator.workloads.completion import (
+    NORMAL_TAILS as NORMAL_TAILS,
     Chosen as Chosen,
     ColumnMeans as ColumnMeans,
     Completer as Completer,
     CompletionKind as CompletionKind,
+    ErrorTails as ErrorTails,
     FoldIn as FoldIn,
     GaussianModel as GaussianModel,
     GradientDescent as GradientDescent,
     NearestRows as NearestRows,
     candidates as candidates,
     choose as choose,
-    deviations_at as deviations_at,
-    probability_below as probability_below,
 )
 from kwiken.allocator.workloads.identity import KnownProfiles as KnownProfiles
 from kwiken.allocator.workloads.latency_limit import (

@@ -17,6 +17,7 @@ from kwiken.allocator.workloads.completion import (
     Completion,
     CompletionKind,
     EntryErrors,
+    ErrorTails,
     candidates,
     choose,
 )
@@ -205,13 +206,13 @@ class Classification:
             base=float(np.exp(self.mean[0])),
             base_deviation=float(deviation[0]),
             sizes=self.known.up.labels,
-            up=Estimate(self.mean[up], deviation[up], self._freedom("size")),
+            up=Estimate(self.mean[up], deviation[up], self._tails("size")),
             replicas=np.array(self.known.out.labels, dtype=np.int64),
-            out=Estimate(self.mean[out], deviation[out], self._freedom("replicas")),
+            out=Estimate(self.mean[out], deviation[out], self._tails("replicas")),
             classes=self.known.het.labels,
-            het=Estimate(self.mean[het], deviation[het], self._freedom("class")),
-            tolerated=_over_sources(labels, self.tolerated, 1.0, self._freedom("tolerated")),
-            caused=_over_sources(labels, self.caused, 0.0, self._freedom("caused")),
+            het=Estimate(self.mean[het], deviation[het], self._tails("class")),
+            tolerated=_over_sources(labels, self.tolerated, 1.0, self._tails("tolerated")),
+            caused=_over_sources(labels, self.caused, 0.0, self._tails("caused")),
             assumed=tuple(source for source in SOURCES if source not in labels),
             identity=self.measured.identity,
             corrections=tuple(
@@ -221,10 +222,10 @@ class Classification:
             work_variation=self.measured.work_variation,
         )
 
-    def _freedom(self, kind: str) -> float:
-        """Degrees of freedom of the tails of a matrix's errors."""
+    def _tails(self, kind: str) -> ErrorTails:
+        """Distribution of a matrix's errors, in deviations."""
         chosen = self.methods[kind]
-        return NORMAL_TAILS if chosen is None else chosen.freedom
+        return NORMAL_TAILS if chosen is None else chosen.tails
 
     def _columns(self, place: RunSetting) -> Ints:
         """Positions in `mean` of what makes up the performance at a place."""
@@ -510,9 +511,11 @@ def _mean_square(known: Measurements, weights: Floats) -> Floats:
     return found
 
 
-def _over_sources(labels: tuple[str, ...], found: Completion, otherwise: float, freedom: float) -> Estimate:
+def _over_sources(
+    labels: tuple[str, ...], found: Completion, otherwise: float, tails: ErrorTails
+) -> Estimate:
     mean, deviation = np.full(len(SOURCES), otherwise), np.zeros(len(SOURCES))
     at = [SOURCES.index(source) for source in labels]
     mean[at] = found.mean
     deviation[at] = found.deviation
-    return Estimate(mean, deviation, freedom)
+    return Estimate(mean, deviation, tails)

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
+from kwiken.allocator.workloads.completion import MAX_NARROWING, MIN_NARROWING, NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, WorkVariation
 from kwiken.base.arrays import Floats, Ints
@@ -66,12 +67,12 @@ class Estimate:
         mean: (n,) predicted natural logarithms of relative performance, or scores from 0 to 1.
         deviation: (n,) standard deviations of the predictions, in the same unit; 0 for a known value. Each is
             that of the normal distribution with the same 90% interval.
-        freedom: number of degrees of freedom of the tails of the errors; infinite for normal tails.
+        tails: distribution of the errors, in deviations.
     """
 
     mean: Floats
     deviation: Floats
-    freedom: float = math.inf
+    tails: ErrorTails = NORMAL_TAILS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -129,6 +130,7 @@ class WorkloadProfile:
 _Log = Annotated[float, msgspec.Meta(ge=-MAX_ABS_LOG, le=MAX_ABS_LOG)]
 _Deviation = Annotated[float, msgspec.Meta(ge=0, le=MAX_ABS_LOG)]
 _Freedom = Annotated[float, msgspec.Meta(ge=1, le=MAX_FREEDOM)]
+_Narrowing = Annotated[float, msgspec.Meta(ge=MIN_NARROWING, le=MAX_NARROWING)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -174,6 +176,16 @@ class _Tails(_Struct, frozen=True, omit_defaults=True):
     caused: _Freedom | None = None
 
 
+class _Narrowings(_Struct, frozen=True, omit_defaults=True):
+    """Exponents inside the 90% interval by part of a profile; what is left out has 1."""
+
+    up: _Narrowing = 1.0
+    out: _Narrowing = 1.0
+    het: _Narrowing = 1.0
+    tolerated: _Narrowing = 1.0
+    caused: _Narrowing = 1.0
+
+
 class _Profile(_Struct, frozen=True):
     name: str
     measure: Measure
@@ -189,6 +201,7 @@ class _Profile(_Struct, frozen=True):
     corrections: list[Correction] = []
     work_variation: WorkVariation | None = None
     tails: _Tails = _Tails()
+    narrowings: _Narrowings = _Narrowings()
 
 
 class _Document(_Struct, frozen=True):
@@ -266,10 +279,13 @@ def _written(profile: WorkloadProfile) -> _Profile:
         work_variation=profile.work_variation,
         tails=_Tails(
             **{
-                part: min(getattr(profile, part).freedom, MAX_FREEDOM)
+                part: min(getattr(profile, part).tails.freedom, MAX_FREEDOM)
                 for part in _Tails.__struct_fields__
-                if math.isfinite(getattr(profile, part).freedom)
+                if math.isfinite(getattr(profile, part).tails.freedom)
             }
+        ),
+        narrowings=_Narrowings(
+            **{part: getattr(profile, part).tails.narrowing for part in _Narrowings.__struct_fields__}
         ),
     )
 
@@ -295,11 +311,11 @@ def _read(profile: _Profile) -> WorkloadProfile:
         base=profile.base,
         base_deviation=profile.base_deviation,
         sizes=sizes,
-        up=_estimate(profile.up, profile.tails.up),
+        up=_estimate(profile.up, _tails_of(profile, "up")),
         replicas=np.array(replicas, dtype=np.int64),
-        out=_estimate(profile.out, profile.tails.out),
+        out=_estimate(profile.out, _tails_of(profile, "out")),
         classes=classes,
-        het=_estimate(profile.het, profile.tails.het),
+        het=_estimate(profile.het, _tails_of(profile, "het")),
         tolerated=_over_sources(profile, "tolerated", otherwise=1.0),
         caused=_over_sources(profile, "caused", otherwise=0.0),
         assumed=tuple(profile.assumed),
@@ -309,17 +325,21 @@ def _read(profile: _Profile) -> WorkloadProfile:
     )
 
 
-def _estimate(entries: list[_OfSize] | list[_OfReplicas] | list[_OfClass], freedom: float | None) -> Estimate:
+def _estimate(entries: list[_OfSize] | list[_OfReplicas] | list[_OfClass], tails: ErrorTails) -> Estimate:
     return Estimate(
         np.array([entry.mean for entry in entries]),
         np.array([entry.deviation for entry in entries]),
-        math.inf if freedom is None else freedom,
+        tails,
     )
+
+
+def _tails_of(profile: _Profile, part: str) -> ErrorTails:
+    freedom: float | None = getattr(profile.tails, part)
+    return ErrorTails(math.inf if freedom is None else freedom, getattr(profile.narrowings, part))
 
 
 def _over_sources(profile: _Profile, field_name: str, *, otherwise: float) -> Estimate:
     entries: list[_OfSource] = getattr(profile, field_name)
-    freedom: float | None = getattr(profile.tails, field_name)
     given = [entry.source for entry in entries]
     for name in (*given, *profile.assumed):
         if name not in SOURCES:
@@ -329,4 +349,4 @@ def _over_sources(profile: _Profile, field_name: str, *, otherwise: float) -> Es
     by_name = {entry.source: entry for entry in entries}
     mean = [by_name[name].mean if name in by_name else otherwise for name in SOURCES]
     deviation = [by_name[name].deviation if name in by_name else 0.0 for name in SOURCES]
-    return Estimate(np.array(mean), np.array(deviation), math.inf if freedom is None else freedom)
+    return Estimate(np.array(mean), np.array(deviation), _tails_of(profile, field_name))

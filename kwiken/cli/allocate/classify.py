@@ -265,7 +265,8 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
             "method": chosen.name,
             "held_out_error": chosen.error,
             "scale": chosen.scale,
-            "tails": None if math.isinf(chosen.freedom) else chosen.freedom,
+            "tails": None if math.isinf(chosen.tails.freedom) else chosen.tails.freedom,
+            "narrowing": chosen.tails.narrowing,
             "errors": chosen.errors,
             "neighbours": _neighbours_told(kind, classified),
         }

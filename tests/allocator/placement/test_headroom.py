@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import SOURCE_CAUTION, Caution, NodeLedger, Sizing, by_quality, walk
+from kwiken.allocator.workloads import ErrorTails
 from tests.support.runtime.clusters import cluster, profile, requested
 
 SIGMA = 0.085
@@ -34,7 +35,7 @@ def test_law_of_the_source() -> None:
 def test_headroom_gives_the_confidence(
     confidence: float, shortfall: float, deviation: float, freedom: float
 ) -> None:
-    caution = Caution(confidence=confidence, shortfall=shortfall, later_loss=0.0, freedom=freedom)
+    caution = Caution(confidence=confidence, shortfall=shortfall, later_loss=0.0, tails=ErrorTails(freedom))
     chance = caution.probability(1 + caution.headroom(deviation), deviation)
     assert chance >= confidence - 1e-9
     if caution.headroom(deviation) > 0:
@@ -46,7 +47,7 @@ def test_headroom_gives_the_confidence(
 )
 def test_caution_out_of_range_is_refused(fields: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields))):
-        Caution(**fields)
+        replace(Caution(), **fields)  # type: ignore[arg-type]
 
 
 def test_errors_of_a_size_and_of_a_class_are_common_to_the_replicas_that_have_it() -> None:

@@ -12,20 +12,20 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.workloads import (
     Classifier,
     CompletionKind,
+    ErrorTails,
     FoldIn,
     NearestRows,
     candidates,
     choose,
-    deviations_at,
     measurements_from_text,
-    probability_below,
     profiles_from_json,
     profiles_to_json,
 )
 from kwiken.allocator.workloads.completion import BayesianRows, EntryErrors, JoinedModel
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.selection import held_out
-from kwiken.allocator.workloads.completion.tails import calibration, tail_freedom
+from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"
@@ -148,21 +148,62 @@ def test_rows_of_one_group_do_not_teach_one_another() -> None:
     assert grouped.mean_error > 0.1
 
 
-@given(st.sampled_from([2.0, 3.0, 7.0, math.inf]), st.floats(0.51, 0.9999))
-def test_quantiles_and_probabilities_of_errors_are_inverse(freedom: float, probability: float) -> None:
-    assert probability_below(deviations_at(probability, freedom), freedom) == pytest.approx(probability)
-    assert deviations_at(0.95, freedom) == pytest.approx(1.6449, abs=1e-4)
+TAILS = st.builds(ErrorTails, st.sampled_from([1.0, 2.0, 3.0, 7.0, math.inf]), st.floats(0.3, 3.0))
 
 
-@pytest.mark.parametrize("freedom", [3.0, math.inf])
-def test_calibrated_intervals_hold_at_every_level(freedom: float) -> None:
+@given(TAILS, st.floats(0.0001, 0.9999), st.floats(0.0001, 0.9999))
+def test_quantiles_of_errors_rise_and_are_the_inverse_of_probabilities(
+    tails: ErrorTails, one: float, other: float
+) -> None:
+    assert tails.probability_below(tails.deviations_at(one)) == pytest.approx(one)
+    assert tails.deviations_at(0.95) == pytest.approx(1.6449, abs=1e-4)
+    assert tails.deviations_at(1 - one) == pytest.approx(-tails.deviations_at(one))
+    low, high = sorted((one, other))
+    assert tails.deviations_at(low) <= tails.deviations_at(high) + 1e-9
+
+
+@pytest.mark.parametrize("fields", [{"freedom": 0.5}, {"freedom": math.nan}, {"narrowing": 0.0}])
+def test_tails_out_of_range_are_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(fields))):
+        ErrorTails(**fields)
+
+
+@pytest.mark.parametrize("shape", ["normal", "t", "mostly small", "even"])
+def test_calibrated_intervals_hold_at_every_level(shape: str) -> None:
     rng = np.random.default_rng(1)
-    missed = rng.normal(size=(4000, 5)) if math.isinf(freedom) else rng.standard_t(freedom, (4000, 5))
-    ones = np.ones_like(missed)
-    scale, found = calibration(missed, ones), tail_freedom(missed, ones)
+    missed = {
+        "normal": rng.normal(size=(4000, 5)),
+        "t": rng.standard_t(3.0, (4000, 5)),
+        "mostly small": rng.normal(size=(4000, 5)) * np.where(rng.random((4000, 5)) < 0.7, 0.1, 1.0),
+        "even": rng.uniform(-1, 1, (4000, 5)),
+    }[shape]
+    ones, groups = np.ones_like(missed), np.arange(len(missed))
+    scale, found = calibration(missed, ones, groups), fitted_tails(missed, ones, groups)
     for share in (0.68, 0.9, 0.99):
-        half = deviations_at((1 + share) / 2, found) * scale
+        half = found.deviations_at((1 + share) / 2) * scale
         assert (np.abs(missed) <= half).mean() == pytest.approx(share, abs=0.02)
+
+
+@pytest.mark.parametrize(("rows", "together"), [(12, 1.0), (12, 0.5), (30, 1.0), (30, 0.0)])
+def test_few_groups_hold_their_share_of_new_errors(rows: int, together: float) -> None:
+    """Entries of a row miss together by a common size; groups are small, and intervals hold on the average."""
+    held: dict[float, list[float]] = {0.68: [], 0.9: []}
+
+    def drawn(rng: np.random.Generator, count: int) -> Floats:
+        common = rng.normal(size=(count, 1))
+        return np.asarray(
+            math.sqrt(together) * common + math.sqrt(1 - together) * rng.normal(size=(count, 6))
+        )
+
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        known, new = drawn(rng, rows), drawn(rng, 50)
+        ones, groups = np.ones_like(known), np.arange(rows)
+        scale, found = calibration(known, ones, groups), fitted_tails(known, ones, groups)
+        for share, into in held.items():
+            into.append(float((np.abs(new) <= found.deviations_at((1 + share) / 2) * scale).mean()))
+    for share, into in held.items():
+        assert np.mean(into) == pytest.approx(share, abs=0.025)
 
 
 def test_each_method_classifies_and_names_neighbours() -> None:
@@ -187,7 +228,7 @@ def test_each_method_classifies_and_names_neighbours() -> None:
         profile = found.profile()
         (again,) = profiles_from_json(profiles_to_json((profile,)), where="profiles")
         for part in ("up", "out", "het", "tolerated", "caused"):
-            assert getattr(again, part).freedom == getattr(profile, part).freedom
+            assert getattr(again, part).tails == getattr(profile, part).tails
 
 
 @pytest.mark.parametrize(
@@ -227,6 +268,6 @@ def test_groups_and_one_unit_are_read() -> None:
 
 
 def test_the_worst_of_nine_rows_bounds_an_interval_of_90_percent() -> None:
-    """Among h rows the worst one is seen too rarely, by one in h."""
+    """Among nine rows a quantile by interpolation is below the share of new ones."""
     missed = np.arange(1.0, 10.0)[:, None]
-    assert calibration(missed, np.ones_like(missed)) == pytest.approx(9.0 / 1.6449)
+    assert calibration(missed, np.ones_like(missed), np.arange(9)) == pytest.approx(9.0 / 1.6449, rel=1e-4)

@@ -60,8 +60,8 @@ def test_a_row_is_judged_without_itself() -> None:
 def test_calibration_widens_deviations_that_are_too_narrow() -> None:
     rng = np.random.default_rng(0)
     missed = rng.normal(0, 3.0, (4000, 5))
-    assert calibration(missed, np.ones_like(missed)) == pytest.approx(3.0, rel=0.03)
-    assert calibration(missed, np.zeros_like(missed)) == MAX_SCALE
+    assert calibration(missed, np.ones_like(missed), np.arange(4000)) == pytest.approx(3.0, rel=0.03)
+    assert calibration(missed, np.zeros_like(missed), np.arange(4000)) == MAX_SCALE
 
 
 @pytest.mark.parametrize("level", [True, False])

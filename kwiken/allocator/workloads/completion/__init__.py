@@ -25,7 +25,8 @@ from kwiken.allocator.workloads.completion.selection import (
     choose as choose,
 )
 from kwiken.allocator.workloads.completion.tails import (
+    MAX_NARROWING as MAX_NARROWING,
+    MIN_NARROWING as MIN_NARROWING,
     NORMAL_TAILS as NORMAL_TAILS,
-    deviations_at as deviations_at,
-    probability_below as probability_below,
+    ErrorTails as ErrorTails,
 )

@@ -24,7 +24,7 @@ from kwiken.allocator.workloads.completion.joined import JoinedModel, joined
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability
-from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, calibration, tail_freedom
+from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails, calibration, fitted_tails
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 
@@ -68,7 +68,7 @@ class Chosen:
         error: mean absolute held-out error, in the unit of the rows.
         errors: mean absolute held-out error by name of every method that was tried: logarithm, or score
             from 0 to 1.
-        freedom: number of degrees of freedom of the tails of the errors; see `tail_freedom`.
+        tails: distribution of the errors; see `fitted_tails`.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Chosen:
     scale: float
     error: float
     errors: dict[str, float]
-    freedom: float = NORMAL_TAILS
+    tails: ErrorTails = NORMAL_TAILS
 
     def complete(self, columns: Ints, values: Floats, errors: EntryErrors = AS_LEARNED) -> Completion:
         """Complete a row with calibrated standard deviations; see `Model.complete`.
@@ -159,10 +159,10 @@ def choose(
     return Chosen(
         name=_name(parts),
         model=models[0] if len(models) == 1 else JoinedModel(models),
-        scale=calibration(found.missed, found.deviation),
+        scale=calibration(found.missed, found.deviation, found.groups),
         error=errors[_name(parts)],
         errors=errors,
-        freedom=tail_freedom(found.missed, found.deviation),
+        tails=fitted_tails(found.missed, found.deviation, found.groups),
     )
 
 
@@ -184,7 +184,7 @@ def _mean_of(found: Sequence[HeldOut]) -> HeldOut:
     missed, deviation = joined(
         np.array([each.missed for each in found]), np.array([each.deviation for each in found])
     )
-    return HeldOut(missed, deviation, found[0].weights)
+    return HeldOut(missed, deviation, found[0].weights, found[0].groups)
 
 
 def _name(parts: Sequence[Completer]) -> str:
@@ -200,11 +200,13 @@ class HeldOut:
         missed: (h, n) predicted less measured values.
         deviation: (h, n) standard deviations of these, by the model and the measurement together.
         weights: (h, n) weights of the errors in their mean.
+        groups: (h,) numbers of the groups of rows that were held out as a whole.
     """
 
     missed: Floats
     deviation: Floats
     weights: Floats
+    groups: Ints
 
     @property
     def mean_error(self) -> float:
@@ -232,7 +234,7 @@ def held_out(
     """
     hidden = np.setdiff1d(np.arange(rows.shape[1]), columns)
     known = np.zeros_like(rows) if deviations is None else deviations
-    missed, predicted, measured = [], [], []
+    missed, predicted, measured, judged = [], [], [], []
     for group, others in _folds(len(rows), groups):
         sure = None if deviations is None else known[others]
         model = method.fit(rows[others], level=level, deviations=sure)
@@ -248,11 +250,13 @@ def held_out(
         missed.append((means - rows[group])[:, hidden])
         predicted.append(deviation[:, hidden])
         measured.append(known[group][:, hidden])
+        judged.append(group if groups is None else groups[group])
     error = np.concatenate(measured)
     return HeldOut(
         missed=np.concatenate(missed),
         deviation=np.hypot(np.concatenate(predicted), error),
         weights=1.0 / (SURE_DEVIATION**2 + error**2),
+        groups=np.concatenate(judged),
     )
 
 
