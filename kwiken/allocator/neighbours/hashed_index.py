@@ -49,6 +49,61 @@ def tables_for(hashes: int, failure: float = FAILURE, width: float = WIDTH) -> i
     return math.ceil(math.log(1.0 / failure) / -math.log1p(-found))
 
 
+class HashFamily:
+    """Hash functions that give points close to one another one key, in a number of tables.
+
+    Args:
+        dimensions: number of coordinates of a point, 1 to 1,000.
+        radius: distance within which two points are to share a key, above 0, in the unit of the coordinates.
+        failure: probability that two points at the radius share none, above 0 and below 1.
+        hashes: number of hash functions that are joined to one key, 1 to 20.
+        seed: seed of the random lines.
+
+    Attributes:
+        tables: number of tables.
+
+    Raises:
+        InputError: for a setting out of its range.
+    """
+
+    def __init__(
+        self,
+        dimensions: int,
+        radius: float,
+        *,
+        failure: float = FAILURE,
+        hashes: int = HASHES,
+        seed: int = 0,
+    ) -> None:
+        if not 1 <= dimensions <= MAX_DIMENSIONS:
+            raise InputError(f"dimensions must be from 1 to {MAX_DIMENSIONS}, not {dimensions}")
+        if not 0 < radius < math.inf:
+            raise InputError(f"radius must be a finite number above 0, not {radius}")
+        if not 0 < failure < 1:
+            raise InputError(f"failure must be above 0 and below 1, not {failure}")
+        if not 1 <= hashes <= MAX_HASHES:
+            raise InputError(f"hashes must be from 1 to {MAX_HASHES}, not {hashes}")
+        self.tables = tables_for(hashes, failure)
+        rng = np.random.default_rng(seed)
+        lines = self.tables * hashes
+        self._lines: Floats = rng.normal(size=(dimensions, lines)) / radius
+        self._offsets: Floats = rng.uniform(0.0, WIDTH, lines)
+        # Odd factors of 64 bits that mix the numbers of the buckets to one key of each table.
+        self._mix: Ints = rng.integers(1 << 62, size=hashes, dtype=np.int64) * 2 + 1
+
+    def keys(self, points: Floats) -> Ints:
+        """Keys of points in each table.
+
+        Args:
+            points: (m, d) finite coordinates.
+
+        Returns:
+            (m, t) keys.
+        """
+        buckets = np.floor((points @ self._lines + self._offsets) / WIDTH).astype(np.int64)
+        return np.asarray(buckets.reshape(len(points), self.tables, -1) @ self._mix)
+
+
 class HashedIndex:
     """Points by name, found again by their distance from a query.
 
@@ -72,22 +127,8 @@ class HashedIndex:
         hashes: int = HASHES,
         seed: int = 0,
     ) -> None:
-        if not 1 <= dimensions <= MAX_DIMENSIONS:
-            raise InputError(f"dimensions must be from 1 to {MAX_DIMENSIONS}, not {dimensions}")
-        if not 0 < radius < math.inf:
-            raise InputError(f"radius must be a finite number above 0, not {radius}")
-        if not 0 < failure < 1:
-            raise InputError(f"failure must be above 0 and below 1, not {failure}")
-        if not 1 <= hashes <= MAX_HASHES:
-            raise InputError(f"hashes must be from 1 to {MAX_HASHES}, not {hashes}")
-        self.dimensions, self.radius = dimensions, radius
-        self.tables = tables_for(hashes, failure)
-        rng = np.random.default_rng(seed)
-        lines = self.tables * hashes
-        self._lines: Floats = rng.normal(size=(dimensions, lines)) / radius
-        self._offsets: Floats = rng.uniform(0.0, WIDTH, lines)
-        # Odd factors of 64 bits that mix the numbers of the buckets to one key of each table.
-        self._mix: Ints = rng.integers(1 << 62, size=hashes, dtype=np.int64) * 2 + 1
+        self._family = HashFamily(dimensions, radius, failure=failure, hashes=hashes, seed=seed)
+        self.dimensions, self.radius, self.tables = dimensions, radius, self._family.tables
         self._buckets: list[dict[int, list[int]]] = [{} for _ in range(self.tables)]
         self._points: dict[int, Floats] = {}
 
@@ -143,8 +184,7 @@ class HashedIndex:
 
     def _keys(self, point: Floats) -> list[int]:
         """Key of a point in each table."""
-        buckets = np.floor((point @ self._lines + self._offsets) / WIDTH).astype(np.int64)
-        keys: list[int] = (buckets.reshape(self.tables, -1) @ self._mix).tolist()
+        keys: list[int] = self._family.keys(point[None, :])[0].tolist()
         return keys
 
     def _check(self, point: Floats) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from kwiken.allocator.workloads import SOURCES
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.model.nodes import Cluster
 
 ROUNDING: Final = 1e-9  # cores, GB or pressure by which sums of floats may be off
@@ -65,6 +65,8 @@ class NodeLedger:
         pressure: (s, n) sum of the pressure that residents exert, over `SOURCES`, in shares.
         slack: (s, n) additional pressure that every resident with a promise can bear, in shares; infinite
             where no resident has one. Negative where a promise is broken.
+        changes: number of draws that were taken and released.
+        last_change: (n,) number of the last one on each node, from 1; 0 for none.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -78,6 +80,8 @@ class NodeLedger:
         # own included, may come to. Kept so that taking is a constant number of operations.
         self._bearable: Floats = np.full(shape, np.inf)
         self._residents: list[list[Draw]] = [[] for _ in cluster.nodes]
+        self.changes = 0
+        self.last_change: Ints = np.zeros(len(cluster.nodes), dtype=np.int64)
 
     def residents(self, node: int) -> tuple[Draw, ...]:
         """Draws on a node, oldest first."""
@@ -117,6 +121,7 @@ class NodeLedger:
         cores = -math.inf if oversell else draw.cores
         assert self.fits(node, cores, draw.memory_gb), f"no room for {draw.owner}"
         self._residents[node].append(draw)
+        self._count(node)
         self.free_cores[node] -= draw.cores
         self.free_memory_gb[node] -= draw.memory_gb
         pressure, bearable = self.pressure[:, node], self._bearable[:, node]
@@ -129,6 +134,7 @@ class NodeLedger:
         """Give back what was drawn. The node's sums are built anew, so no rounding error piles up."""
         node = draw.node
         self._residents[node].remove(draw)
+        self._count(node)
         if not self._residents[node]:
             self.free_cores[node], self.free_memory_gb[node] = (
                 self.cluster.cores[node],
@@ -148,3 +154,8 @@ class NodeLedger:
         self.free_cores[node], self.free_memory_gb[node] = free_cores, free_memory_gb
         self.pressure[:, node], self._bearable[:, node] = pressure, bearable
         np.subtract(bearable, pressure, out=self.slack[:, node])
+
+    def _count(self, node: int) -> None:
+        """Count a change of a node."""
+        self.changes += 1
+        self.last_change[node] = self.changes

@@ -66,16 +66,17 @@ def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | N
     Args:
         nodes: (m,) indices of the nodes; None for all of them.
     """
-    some = slice(None) if nodes is None else nodes
-    pressure, slack = ledger.pressure[:, some], ledger.slack[:, some]
+    pressure, slack = ledger.pressure, ledger.slack
+    if nodes is not None:
+        pressure, slack = pressure.take(nodes, axis=1), slack.take(nodes, axis=1)
     count = pressure.shape[1]
     caused = request.all_caused
     ratios = pressure * (1.0 / request.tolerated)[:, None]
     if (robust := request.tolerated >= FULL_PRESSURE).any():
         ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
-    ratio = ratios.max(axis=0, initial=0.0)
+    ratio = np.maximum.reduce(ratios, axis=0, initial=0.0)
     least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
-    refused: Bools = np.any(slack < least_slack[:, None], axis=0)
+    refused: Bools = np.logical_or.reduce(slack < least_slack[:, None], axis=0)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss

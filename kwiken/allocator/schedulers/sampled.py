@@ -36,35 +36,36 @@ class SampledScheduler:
         """Place each replica on the best node of its sample that contention allows."""
         wanted = reservation(sizing.request)
         kind = sampled_kind(sizing.request, wanted.size)
-        free = np.zeros(len(sizing.ledger.cluster.nodes), dtype=np.bool_)
-        free[nodes_with_room(sizing, wanted.size)] = True
-        while len(sizing.replicas) < wanted.count:
-            room = np.flatnonzero(free)
-            if not room.size:
-                return
-            drawn = self._drawn(room)
-            found = qualities(kind, sizing.ledger, drawn)
-            if found.max() < 0.0:  # the sample holds none that contention allows
-                drawn, found = room, qualities(kind, sizing.ledger, room)
+        room = nodes_with_room(sizing, wanted.size)
+        while len(sizing.replicas) < wanted.count and room.size:
+            places = self._drawn(len(room))
+            found = qualities(kind, sizing.ledger, room[places])
             best = int(found.argmax())
+            if found[best] < 0.0:  # the sample holds none that contention allows
+                places, found = np.arange(len(room)), qualities(kind, sizing.ledger, room)
+                best = int(found.argmax())
             if found[best] < 0.0:
                 return
             if self.scanned and len(room) > 1:
                 self.ranks.append(_rank(qualities(kind, sizing.ledger, room), float(found[best])))
-            node = int(drawn[best])
+            place = int(places[best])
+            node = int(room[place])
             sizing.add(node, wanted.size)
-            sizing.anti_affinity.close(node, free)
-            free[node] &= sizing.takes(node, wanted.size)  # no other node's room has changed
+            if sizing.anti_affinity.closes_other_nodes:
+                room = room[sizing.open_nodes()[room]]
+            elif not (sizing.anti_affinity.shares_nodes and sizing.takes(node, wanted.size)):
+                room = np.concatenate((room[:place], room[place + 1 :]))  # no other node's room has changed
 
     def satisfied(self, sizing: Sizing) -> bool:
         """Whether the whole reservation was placed."""
         return len(sizing.replicas) >= reservation(sizing.request).count
 
-    def _drawn(self, room: Ints) -> Ints:
-        """Distinct nodes of those with room."""
-        if len(room) <= self.guarantee.draws:
-            return room
-        return np.asarray(self.rng.choice(room, self.guarantee.draws, replace=False))
+    def _drawn(self, count: int) -> Ints:
+        """Distinct positions among a number of nodes with room."""
+        draws = self.guarantee.draws
+        if count <= draws:
+            return np.arange(count)
+        return np.asarray(self.rng.choice(count, draws, replace=False))
 
 
 def _rank(found: Floats, chosen: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.placement import Cluster, DrawKind, NodeLedger, PlacementRequest, Sizing
 from kwiken.allocator.schedulers import scheduler
@@ -63,6 +63,49 @@ def test_the_same_nodes_as_by_looking_at_every_node_each_time(name: str, seed: i
     for one, other in there:
         one.refresh()
         assert one.forecast().performance == pytest.approx(plain.performance(other))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8))
+def test_samples_are_those_of_a_list_of_the_nodes_with_room(seed: int, delicacy: float) -> None:
+    rng, draws = np.random.default_rng(seed), np.random.default_rng(7)
+    nodes = cluster({"top": 60, "even": 30, "low": 90}, zones=9)
+    fast, slow = NodeLedger(nodes), NodeLedger(nodes)
+    chosen, there = scheduler("sampled", seed=7), []
+    for number in range(20):
+        request = drawn(rng, nodes, number, delicacy)
+        one, other = Sizing(request, fast), Sizing(request, slow)
+        chosen.place(one)
+        plain.sampled(other, draws)
+        assert [(r.node, r.size) for r in one.replicas] == [(r.node, r.size) for r in other.replicas]
+        there.append((one, other))
+        if rng.random() < 0.3:
+            for sizing in there.pop(int(rng.integers(len(there)))):
+                sizing.clear()
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.1, 0.8), st.integers(1, 20))
+@settings(max_examples=25)
+def test_one_hashed_scheduler_follows_every_change_of_a_ledger(
+    seed: int, delicacy: float, moves: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = cluster({"top": 6, "even": 3, "low": 9}, zones=5)
+    fast, slow = NodeLedger(nodes), NodeLedger(nodes)
+    hashed, there = scheduler("hashed"), []
+    for number in range(moves):
+        request = drawn(rng, nodes, number, delicacy)
+        one, other = Sizing(request, fast), Sizing(request, slow)
+        if rng.random() < 0.3:  # replicas that another scheduler places are known too
+            PLAIN["least-loaded"](one)
+            PLAIN["least-loaded"](other)
+        else:
+            hashed.place(one)
+            plain.hashed(other)
+        assert [(r.node, r.size) for r in one.replicas] == [(r.node, r.size) for r in other.replicas]
+        there.append((one, other))
+        if rng.random() < 0.5:
+            for sizing in there.pop(int(rng.integers(len(there)))):
+                sizing.clear()
 
 
 @given(

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from kwiken.allocator.neighbours import HashedIndex
 from kwiken.allocator.placement import (
     ROUNDING,
     Sizing,
@@ -16,11 +17,15 @@ from kwiken.allocator.placement import (
     contention_on,
     walk,
 )
+from kwiken.allocator.sampling import qualities, sampled_kind
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.joint_improvement import put
+from kwiken.allocator.schedulers.nearest_server import RADIUS, STEP
 from kwiken.allocator.schedulers.paragon import _tolerable
 from kwiken.allocator.schedulers.priced_choice import priced_choices
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE
+from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.base.arrays import Floats
 
 
 def _free(sizing: Sizing, size: int) -> list[int]:
@@ -80,6 +85,55 @@ def paragon(sizing: Sizing, *, by_class: bool = True, kept: float = 0.0) -> None
         return nodes[int(np.flatnonzero(distance <= distance.min() * (1 + ROUNDING))[0])]
 
     _fill(sizing, chosen)
+
+
+def sampled(sizing: Sizing, rng: np.random.Generator) -> None:
+    """The best of a sample of the nodes with room; of all of them where the sample holds none."""
+    wanted, draws = reservation(sizing.request), DEFAULT_GUARANTEE.draws
+    kind = sampled_kind(sizing.request, wanted.size)
+    while len(sizing.replicas) < wanted.count and (nodes := _free(sizing, wanted.size)):
+        room = np.array(nodes)
+        for drawn in (rng.choice(room, draws, replace=False) if len(room) > draws else room, room):
+            found = qualities(kind, sizing.ledger, drawn)
+            if found.max() >= 0:
+                break
+        else:
+            return
+        sizing.add(int(drawn[found.argmax()]), wanted.size)
+
+
+def hashed(sizing: Sizing) -> None:
+    """The walk over an index of every class that is built anew for each replica (LSH, section 2.7)."""
+    request, ledger = sizing.request, sizing.ledger
+    wanted = reservation(request)
+    needs = np.concatenate((1.0 - request.tolerated, np.minimum(request.all_caused, 1.0)))
+    if request.workload.best_effort:
+        needs[: len(SOURCES)] = -np.inf
+    classes = np.argsort(-request.rate[wanted.size], kind="stable").tolist()
+    while len(sizing.replicas) < wanted.count:
+        points = np.concatenate((1.0 - ledger.pressure, np.minimum(ledger.slack, 1.0))).T
+        fits = np.all(points >= needs - ROUNDING, axis=1)
+        fitting = {node for node in _free(sizing, wanted.size) if fits[node]}
+        found = (_nearest(sizing, one, np.maximum(needs, 0.0), points, fitting) for one in classes)
+        if not (nodes := next((some for some in found if some), [])):
+            return
+        share = 1e-6 * ledger.free_cores[nodes] / ledger.cluster.cores[nodes]
+        loose = (points[nodes] - np.maximum(needs, 0.0)).sum(axis=1) + share
+        sizing.add(nodes[int(np.argmin(loose))], wanted.size)
+
+
+def _nearest(sizing: Sizing, node_class: int, at: Floats, points: Floats, fitting: set[int]) -> list[int]:
+    """Servers of a class that fit, of the first step that finds any, nearest first; at last all that fit."""
+    index = HashedIndex(2 * len(SOURCES), RADIUS)
+    members = np.flatnonzero(sizing.ledger.cluster.class_of == node_class).tolist()
+    for node in members:
+        index.add(node, points[node])
+    while True:
+        at = np.minimum(at + STEP, 1.0)
+        if near := [node for node, _ in index.query(at) if node in fitting]:
+            return near
+        if (at >= 1.0).all():
+            return [node for node in members if node in fitting]
 
 
 def thrifty(sizing: Sizing) -> None:
