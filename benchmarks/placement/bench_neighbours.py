@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from benchmarks.harness import Row, in_turn
-from kwiken.allocator.neighbours import HashedIndex
+from kwiken.allocator.neighbours.hashed_index import HashedIndex
 from kwiken.base.arrays import Floats
 
 KNOWN = (150, 1000, 10_000)  # workloads; the source has 150

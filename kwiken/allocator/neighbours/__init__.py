@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kwiken.allocator.neighbours.hashed_index import (
-    HashedIndex as HashedIndex,
     HashFamily as HashFamily,
 )
 from kwiken.allocator.neighbours.intervals import (

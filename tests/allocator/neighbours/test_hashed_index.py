@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.neighbours import HashedIndex
-from kwiken.allocator.neighbours.hashed_index import collision_probability, tables_for
+from kwiken.allocator.neighbours.hashed_index import HashedIndex, collision_probability, tables_for
 from kwiken.base.errors import InputError
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from kwiken.allocator.neighbours import HashedIndex
+from kwiken.allocator.neighbours.hashed_index import HashedIndex
 from kwiken.allocator.placement import (
     ROUNDING,
     Sizing,

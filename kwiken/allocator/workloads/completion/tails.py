@@ -33,7 +33,7 @@ class ErrorTails:
     Attributes:
         freedom: number of degrees of freedom of the tails, 1 or more; infinite for normal ones.
         narrowing: exponent of the quantiles inside the 90% interval, relative to the end of that interval,
-            from 0.3 to 3. Above 1, more errors are small than the tails' distribution says.
+            a ratio of logarithms from 0.3 to 3. Above 1, more errors are small than the tails tell.
     """
 
     freedom: float = math.inf
