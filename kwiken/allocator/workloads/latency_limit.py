@@ -11,6 +11,7 @@ from scipy.special import gammaincinv
 from kwiken.base.arrays import Floats
 
 SLOWER: Final = 0.01  # share of the calls that may take longer
+ROUNDING: Final = 1e-9  # by which sums of the same weights may differ with the number of rows
 UNKNOWN_VARIATION: Final = 1.0  # coefficient of variation of the work of calls where nobody measured it
 CONSTANT: Final = 1e-3  # variation below which work is taken as constant
 # A call stays in the line of the replica that it was sent to, so that a long call holds up those behind it
@@ -54,10 +55,10 @@ def spare_within(call_s: Floats, rate_per_s: float, p99_ms: float, work_variatio
         waits = used[:, None] * np.exp(-spare[:, None] * decay)
         return np.asarray(np.where(left_s > 0, waits, 1.0) @ weights)
 
-    never = slower(np.exp(high)) > SLOWER
+    never = slower(np.exp(high)) > SLOWER * (1 + ROUNDING)
     for _ in range(STEPS):
         middle = (low + high) / 2
-        enough = slower(np.exp(middle)) <= SLOWER
+        enough = slower(np.exp(middle)) <= SLOWER * (1 + ROUNDING)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.asarray(np.where(never, np.inf, np.exp(high))[where].reshape(call_s.shape))
 

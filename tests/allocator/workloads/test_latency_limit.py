@@ -7,7 +7,7 @@ from collections import deque
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from kwiken.allocator.workloads import UNKNOWN_VARIATION, spare_within
 
@@ -56,6 +56,7 @@ def test_slower_calls_a_higher_rate_and_less_time_never_need_less(
 
 
 @given(st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=6))
+@example([1.0, 0.75])  # a wait of exactly the 0.99 quantile
 def test_each_time_of_a_call_has_its_own_answer(calls_s: list[float]) -> None:
     found = spare_within(np.array([calls_s]), 10.0, 2e3, 0.5)
     assert found.shape == (1, len(calls_s))
