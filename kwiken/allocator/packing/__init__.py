@@ -14,7 +14,8 @@ from kwiken.allocator.packing.dial import (
     dials_of as dials_of,
 )
 from kwiken.allocator.packing.drains import after as after, drain_steps as drain_steps
-from kwiken.allocator.packing.goals import PackingGoal as PackingGoal
+from kwiken.allocator.packing.goals import PackingGoal as PackingGoal, use_goal as use_goal
+from kwiken.allocator.packing.later_use import LaterUse as LaterUse, later_use as later_use
 from kwiken.allocator.packing.margin import (
     chance_above as chance_above,
     levelled as levelled,
@@ -25,3 +26,4 @@ from kwiken.allocator.packing.repacking import (
     RepackSettings as RepackSettings,
     repack as repack,
 )
+from kwiken.allocator.packing.swaps import settled as settled

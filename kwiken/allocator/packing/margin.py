@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from kwiken.allocator.packing.tasks import UsageSeries, Use, lasting_variance
+from kwiken.allocator.packing.tasks import UsageSeries, Use, filled_cores, lasting_variance
 from kwiken.base.arrays import Floats, Ints
 
 LEVELS: Final = (1.5, 2.0, 2.5, 3.0)  # standard deviations of room in the groups that are judged
@@ -90,11 +90,10 @@ def learned_factor(series: UsageSeries, use: Use, capacity: float) -> tuple[floa
     Returns:
         the factor, and whether it was learned; without enough samples or tasks it is 1.5.
     """
-    rows = series.cores[use.known]
+    rows = filled_cores(series, use)[use.known]
     samples = rows.shape[1]
     if samples < MIN_LEARNED or len(rows) < MIN_LEARNED:
         return UNLEARNED, False
-    rows = np.where(np.isnan(rows), use.mean[use.known][:, None], rows)
     first, second = rows[:, : samples // 2], rows[:, samples // 2 :]
     told, measured = np.zeros(len(FACTORS)), 0.0
     for seen, later in ((first, second), (second, first)):

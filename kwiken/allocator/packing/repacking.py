@@ -15,10 +15,19 @@ from kwiken.allocator.packing.dial import (
     choose_by_risk,
     choose_keeping_p99,
 )
-from kwiken.allocator.packing.drains import DrainStep, after, cost_of_occupied, drain_steps, straightened
+from kwiken.allocator.packing.drains import (
+    ROOM,
+    DrainStep,
+    after,
+    cost_of_occupied,
+    drain_steps,
+    straightened,
+)
 from kwiken.allocator.packing.goals import PackingGoal, use_goal
+from kwiken.allocator.packing.later_use import LaterUse, later_use
 from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
-from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, use_of
+from kwiken.allocator.packing.swaps import settled
+from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, filled_cores, use_of
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 
@@ -71,6 +80,9 @@ class Repacking:
         steps: every step that was found, in order.
         states: (1 + steps) state before the first step and after each.
         chosen: index of the state to stop at; as many steps are taken.
+        taken: steps up to the chosen state, in which each task moves once, to a node that is chosen anew by
+            the use that is to come.
+        outcome: state after the steps that are taken.
     """
 
     packed: PackedCluster
@@ -82,16 +94,13 @@ class Repacking:
     steps: tuple[DrainStep, ...]
     states: tuple[PackedState, ...]
     chosen: int
-
-    @cached_property
-    def taken(self) -> tuple[DrainStep, ...]:
-        """Steps up to the chosen state, in which each task moves once."""
-        return straightened(self.packed.node, self.steps[: self.chosen])
+    taken: tuple[DrainStep, ...]
+    outcome: PackedState
 
     @cached_property
     def node(self) -> Ints:
         """(t,) Index of each task's node after the steps that are taken."""
-        return after(self.packed.node, self.steps[: self.chosen])
+        return after(self.packed.node, self.taken)
 
     def at_dial(self, dial: float) -> int:
         """Index of the state that a place of the dial chooses.
@@ -147,12 +156,7 @@ def time_above(packed: PackedCluster, cores: Floats, node: Ints) -> Floats:
         node: (t,) index of each task's node.
     """
     sums = sums_of(cores, node, len(packed.cluster.nodes))
-    return np.asarray((sums > packed.cluster.cores[:, None]).mean(axis=1), dtype=np.float64)
-
-
-def filled_cores(series: UsageSeries, use: Use) -> Floats:
-    """Samples of cores with the mean of the task's use, or its request, where a sample is missing."""
-    return np.where(np.isnan(series.cores), use.mean[:, None], series.cores)
+    return np.asarray((sums > packed.cluster.cores[:, None] + ROOM).mean(axis=1), dtype=np.float64)
 
 
 def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSettings) -> Repacking:
@@ -170,12 +174,40 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
         use = _memory_by_owner(use, packed.owner_numbers)
         packed = _unknown_staying(packed, use)
     factor, learned = UNLEARNED, False
+    usual = float(np.median(packed.cluster.cores)) if len(packed.cluster.nodes) else 1.0
     if series.times_s.size:
-        factor, learned = learned_factor(series, use, float(np.median(packed.cluster.cores)))
+        factor, learned = learned_factor(series, use, usual)
     goal = use_goal(packed, use, factor, settings.spread)
     steps = tuple(drain_steps(packed, goal, settings.max_moves)) if count else ()
-    states = _states(packed, goal, steps, filled_cores(series, use))
-    return Repacking(packed, series, use, factor, learned, goal, steps, states, settings.choose(states))
+    cores = filled_cores(series, use)
+    states = _states(packed, goal, steps, cores)
+    chosen = settings.choose(states)
+    taken = straightened(packed.node, steps[:chosen])
+    if taken:
+        taken = _settled_steps(packed, goal, later_use(series, use, usual), taken)
+    outcome = _states(packed, goal, taken, cores)[-1]
+    return Repacking(
+        *(packed, series, use, factor, learned, goal, steps, states, chosen),
+        taken=taken,
+        outcome=outcome,
+    )
+
+
+def _settled_steps(
+    packed: PackedCluster, goal: PackingGoal, later: LaterUse | None, steps: tuple[DrainStep, ...]
+) -> tuple[DrainStep, ...]:
+    """Steps with the same tasks moved, those of drained nodes to nodes that are chosen anew."""
+    if later is None:
+        return steps
+    free = np.zeros(len(packed.tasks), dtype=np.bool_)
+    free[[move.task for step in steps if step.freed is not None for move in step.moves]] = True
+    to = packed.open_nodes & packed.occupied(packed.node)
+    to[[step.freed for step in steps if step.freed is not None]] = False
+    last = settled(packed, goal, later, after(packed.node, steps), free, to)
+    return tuple(
+        replace(step, moves=tuple(replace(move, target=int(last[move.task])) for move in step.moves))
+        for step in steps
+    )
 
 
 def _unknown_staying(packed: PackedCluster, use: Use) -> PackedCluster:
@@ -216,7 +248,7 @@ def _states(
             node[move.task] = move.target
         chance = goal.penalty(soft, np.arange(nodes))
         held: Bools = packed.occupied(node)
-        above = (sums[held] > capacity[held, None] + 1e-9).mean() if cores.shape[1] and held.any() else 0.0
+        above = (sums[held] > capacity[held, None] + ROOM).mean() if cores.shape[1] and held.any() else 0.0
         found.append(
             PackedState(
                 moves=0 if step is None else step.displaced,

@@ -74,7 +74,7 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
         ("step", "nodes", "cost", "moves", "above capacity", "as seen", "tasks at risk", "dial"),
         points,
     )
-    before, now = found.states[0], found.states[found.chosen]
+    before, now = found.states[0], found.outcome
     say("")
     say(
         f"nodes {before.nodes} to {now.nodes}: {before.nodes - now.nodes} freed by {now.moves} moves; "
@@ -145,7 +145,7 @@ def summary(found: Repacking, judged: tuple[float, float] | None) -> dict[str, A
         "version": VERSION,
         "margin": {"factor": found.factor, "learned": found.learned},
         "before": _state(found.states[0]),
-        "after": _state(found.states[found.chosen]),
+        "after": _state(found.outcome),
         "judged": None if judged is None else {"before": judged[0], "after": judged[1]},
         "freed": [
             found.packed.cluster.nodes[step.freed].name for step in found.taken if step.freed is not None

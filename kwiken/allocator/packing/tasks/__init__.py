@@ -12,6 +12,7 @@ from kwiken.allocator.packing.tasks.usage import (
     MIN_SAMPLES as MIN_SAMPLES,
     UsageSeries as UsageSeries,
     Use as Use,
+    filled_cores as filled_cores,
     gaps as gaps,
     lasting_variance as lasting_variance,
     nearest_rank as nearest_rank,

@@ -111,6 +111,11 @@ def use_of(series: UsageSeries, cores: Floats, memory_gb: Floats) -> Use:
     return Use(mean=mean, variance=variance, p99=p99, memory_gb=memory, known=known)
 
 
+def filled_cores(series: UsageSeries, use: Use) -> Floats:
+    """Samples of cores with the mean of the task's use, or its request, where a sample is missing."""
+    return np.where(np.isnan(series.cores), use.mean[:, None], series.cores)
+
+
 def sampled_percentile(series: Floats, every: int, percentile: float = PERCENTILE) -> float:
     """Percentile of means over consecutive samples, such as minutes of a series of seconds.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from kwiken.allocator.packing import chance_above, levelled, sums_of
-from kwiken.allocator.packing.tasks import Use, nearest_rank
+from kwiken.allocator.packing import LaterUse, chance_above, levelled, settled, sums_of, use_goal
+from kwiken.allocator.packing.tasks import Use, nearest_rank, plain_cluster
+from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.base.arrays import Floats, Ints
 
 ROUNDING = 1e-9
@@ -82,3 +85,29 @@ def fewest_levelled(use: Use, capacity: float, factor: float, share: float) -> I
         if told <= share or nodes == len(use.mean):
             return found
         nodes += 1
+
+
+def by_later_use(use: Use, later: LaterUse, capacity: float, factor: float, nodes: int) -> Ints:
+    """Levelled nodes, settled by the use that is to come.
+
+    Args:
+        use: statistics of the tasks' use.
+        later: distributions of the use that is to come.
+        capacity: cores of a node.
+        factor: learned factor on the standard deviation.
+        nodes: number of nodes, 2 or more.
+
+    Returns:
+        (t,) node of each task, numbered from 0.
+    """
+    count = len(use.mean)
+    names, none = tuple(str(task) for task in range(count)), np.zeros(count)
+    cluster = Cluster(
+        (NodeClass(name="node", cores=capacity, memory_gb=1.0),),
+        tuple(Node(f"node-{at}", "node") for at in range(nodes)),
+    )
+    start = levelled(use.mean, use.variance, nodes)
+    packed = plain_cluster(cluster, names, names, use.mean, none, start)
+    goal = use_goal(packed, replace(use, memory_gb=none), factor, 1.0)
+    free, to = (np.ones(each, dtype=np.bool_) for each in (count, nodes))
+    return settled(packed, goal, later, start, free, to)

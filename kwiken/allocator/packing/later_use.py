@@ -1,0 +1,170 @@
+"""Use that is to come, task by task, and the chance that tasks together use more than a node has.
+
+A task's own samples tell too little of rare high use: of thousands of tasks, those are put together whose
+peaks happened to be missed. So a task's later use is drawn in part from its own samples and in part from what
+tasks of like spread did. Within the series, each half tells how far use departed from the mean and the spread
+that the other half would have led one to expect; these departures, of the quarter of tasks that are nearest
+in spread, are scaled to the task.
+
+Each distribution is kept as logarithms of its exponential moments at a few slopes. These add up over the
+tasks of a node, and the chance that the sum is above a capacity follows from them by the saddle point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+
+from kwiken.allocator.packing.tasks import UsageSeries, Use, filled_cores
+from kwiken.base.arrays import Floats
+
+MIN_SAMPLES_OF_LATER: Final = 48  # of the series; each half of it is halved again
+MIN_TASKS_OF_LATER: Final = 48  # with known use; with fewer nothing is told of tasks of like spread
+SLOPES: Final = np.geomspace(2.0, 640.0, 28)  # per capacity of a usual node
+OWN: Final = 0.25  # part of the later use that is drawn from the task's own samples
+NEAR: Final = 0.25  # part of the tasks that are of like spread
+CENTRES: Final = 16  # spreads at which departures are gathered; between them they are interpolated
+MAX_GATHERED: Final = 2_000  # tasks whose departures are gathered
+MAX_LATER: Final = 96  # samples of each task whose departures are gathered
+MAX_OWN: Final = 256  # values that stand for a task's own samples
+SCALED: Final = np.geomspace(0.01, 100.0, 60)  # slopes per standard deviation at which departures are kept
+SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the capacity; added before a logarithm is taken
+RIDGE: Final = 0.02
+ROUNDS: Final = 40
+CHUNK: Final = 256  # tasks at a time, so that memory stays small
+
+
+@dataclass(frozen=True, eq=False)
+class LaterUse:
+    """Distributions of the use that is to come, as exponential moments.
+
+    Attributes:
+        slopes: (j,) slopes, per core, ascending.
+        logs: (t, j) logarithm of the mean of exp(slope times use) of each task.
+    """
+
+    slopes: Floats
+    logs: Floats
+
+    def chance(self, sums: Floats, capacity: Floats) -> Floats:
+        """Chance that a sum of tasks is above a capacity, as the share of the time.
+
+        Args:
+            sums: (n, j) sum of the `logs` of the tasks.
+            capacity: (n,) number of cores.
+        """
+        excess = sums - self.slopes * capacity[:, None]
+        at = np.clip(np.argmin(excess, axis=1), 1, len(self.slopes) - 2)
+        row = np.arange(len(sums))
+        left, middle, right = self.slopes[at - 1], self.slopes[at], self.slopes[at + 1]
+        rise = (excess[row, at] - excess[row, at - 1]) / (middle - left)
+        curve = (excess[row, at + 1] - excess[row, at]) / (right - middle) - rise
+        curve = np.maximum(curve / (right - left), 1e-9)
+        slope = np.clip((left + middle) / 2 - rise / (2 * curve), left, right)
+        least = excess[row, at] + (slope - middle) * (rise + curve * (slope - left))
+        width = slope * np.sqrt(2 * curve)
+        told = np.minimum(least + width**2 / 2 + log_ndtr(-width), 0.0)
+        return np.asarray(np.exp(told), dtype=np.float64)
+
+
+def later_use(series: UsageSeries, use: Use, capacity: float) -> LaterUse | None:
+    """Distributions of the use that is to come; None with too few samples or tasks to learn them from.
+
+    Args:
+        use: statistics of the whole series; where a task's use is not known, its mean stands for its use.
+        capacity: number of cores of a usual node.
+    """
+    rows = filled_cores(series, use)[use.known] / capacity
+    if rows.shape[1] < MIN_SAMPLES_OF_LATER or len(rows) < MIN_TASKS_OF_LATER:
+        return None
+    half = rows.shape[1] // 2
+    gathered = rows[:: max(1, -(-len(rows) // MAX_GATHERED))]
+    pairs = [(gathered[:, :half], gathered[:, half:]), (gathered[:, half:], gathered[:, :half])]
+    weights = _spread_weights(pairs)
+    scales = np.concatenate([np.log(_spread(seen, weights)) for seen, _ in pairs])
+    departures = np.concatenate(
+        [
+            (after[:, :: -(-half // MAX_LATER)] - seen.mean(axis=1)[:, None])
+            / _spread(seen, weights)[:, None]
+            for seen, after in pairs
+        ]
+    )
+    centres = np.quantile(scales, (np.arange(CENTRES) + 0.5) / CENTRES)
+    near = max(1, round(NEAR * len(scales)))
+    moments = np.array(
+        [_log_moments(departures[np.argsort(np.abs(scales - one))[:near]].ravel(), SCALED) for one in centres]
+    )
+    logs = use.mean[:, None] / capacity * SLOPES
+    known = np.flatnonzero(use.known)
+    for begin in range(0, len(rows), CHUNK):
+        part = rows[begin : begin + CHUNK]
+        own = _own(part)
+        alike = _alike(part, _spread(part, weights), centres, moments)
+        logs[known[begin : begin + CHUNK]] = np.logaddexp(np.log(OWN) + own, np.log(1 - OWN) + alike)
+    return LaterUse(SLOPES / capacity, logs)
+
+
+def _features(rows: Floats) -> Floats:
+    half = rows.shape[1] // 2
+    moved = (rows[:, :half].mean(axis=1) - rows[:, half:].mean(axis=1)) ** 2 / 2
+    columns = (
+        np.log(rows.mean(axis=1) + SMALL_MEAN),
+        np.log(rows.var(axis=1) + SMALL_SQUARE),
+        np.log(moved + SMALL_SQUARE),
+    )
+    return np.stack([np.ones(len(rows)), *columns], axis=1)
+
+
+def _spread_weights(pairs: list[tuple[Floats, Floats]]) -> Floats:
+    """Weights of the features in the logarithm of the mean square of later use about the mean seen.
+
+    The likelihood is that of a gamma distribution, so that the mean square of all tasks is met.
+    """
+    found = np.concatenate([_features(seen) for seen, _ in pairs])
+    square = FLOOR + np.concatenate(
+        [((after - seen.mean(axis=1)[:, None]) ** 2).mean(axis=1) for seen, after in pairs]
+    )
+    weights = np.zeros(found.shape[1])
+    weights[0], weights[2] = float(np.log(square.mean()) - np.mean(found[:, 2])), 1.0
+    matrix = found.T @ found + RIDGE * len(found) * np.diag([0.0, 1.0, 1.0, 1.0])
+    prior = np.array([0.0, 0.0, 1.0, 0.0])  # the variance that was seen comes again
+    for _ in range(ROUNDS):
+        surplus = square / np.exp(np.clip(found @ weights, -30, 30)) - 1.0
+        pull = found.T @ np.clip(surplus, -1.0, 10.0) + RIDGE * len(found) * np.array([0, 1, 1, 1]) * (
+            prior - weights
+        )
+        weights = weights + np.linalg.solve(matrix, pull)
+    return weights
+
+
+def _spread(rows: Floats, weights: Floats) -> Floats:
+    return np.asarray(np.exp(np.clip(_features(rows) @ weights, -30, 30) / 2), dtype=np.float64)
+
+
+def _own(rows: Floats) -> Floats:
+    """Logarithms of exponential moments of each task by its own samples, by means of ranks where many."""
+    every = -(-rows.shape[1] // MAX_OWN)
+    if every > 1:
+        whole = rows.shape[1] // every * every
+        rows = np.sort(rows, axis=1)[:, -whole:].reshape(len(rows), -1, every).mean(axis=2)
+    return np.asarray(logsumexp(rows[:, :, None] * SLOPES, axis=1) - np.log(rows.shape[1]), dtype=np.float64)
+
+
+def _log_moments(values: Floats, slopes: Floats) -> Floats:
+    return np.array([logsumexp(slope * values) - np.log(len(values)) for slope in slopes])
+
+
+def _alike(rows: Floats, spread: Floats, centres: Floats, moments: Floats) -> Floats:
+    """Logarithms of exponential moments of each task, by departures of tasks of like spread."""
+    place = np.interp(np.log(spread), centres, np.arange(len(centres)))
+    low = np.minimum(place.astype(np.int64), len(centres) - 2)
+    part = (place - low)[:, None]
+    own = (1 - part) * moments[low] + part * moments[low + 1]
+    slopes = spread[:, None] * SLOPES
+    found = np.array(
+        [np.interp(np.log(at), np.log(SCALED), one / SCALED) for at, one in zip(slopes, own, strict=True)]
+    )
+    return np.asarray(rows.mean(axis=1)[:, None] * SLOPES + found * slopes, dtype=np.float64)
