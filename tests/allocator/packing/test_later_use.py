@@ -1,0 +1,159 @@
+"""Use that is to come, and moves and swaps that lower the chance of too few cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.special import ndtr
+
+from kwiken.allocator.packing import (
+    LaterUse,
+    PackingGoal,
+    RepackSettings,
+    after,
+    later_use,
+    repack,
+    settled,
+    sums_of,
+    use_goal,
+)
+from kwiken.allocator.packing.drains import straightened
+from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, use_of
+from tests.support.allocation.packing.clusters import drawn_cluster
+
+
+def _later(seed: int) -> tuple[PackedCluster, PackingGoal, LaterUse]:
+    packed, series = drawn_cluster(seed)
+    use = use_of(series, packed.cores, packed.memory_gb)
+    found = later_use(series, use, 4.0)
+    assert found is not None
+    return packed, use_goal(packed, use, 1.2, 0.5), found
+
+
+@pytest.mark.parametrize("deviation", [0.2, 0.4, 0.8])
+def test_the_chance_of_normal_sums_is_that_of_the_normal_distribution(deviation: float) -> None:
+    slopes = np.geomspace(0.5, 160.0, 28)
+    later = LaterUse(slopes, np.zeros((0, len(slopes))))
+    means = np.array([2.0, 2.5, 3.0, 3.4])
+    told = later.chance(means[:, None] * slopes + deviation**2 * slopes**2 / 2, np.full(4, 4.0))
+    exact = ndtr((means - 4.0) / deviation)
+    kept = exact > 1e-12
+    assert told[kept] == pytest.approx(exact[kept], rel=1e-6)
+
+
+def test_the_chance_is_near_to_the_share_of_drawn_sums() -> None:
+    rng = np.random.default_rng(3)
+    draws = rng.gamma(0.8, 0.15, (20, 200_000))  # twenty skewed tasks
+    slopes = np.geomspace(0.5, 160.0, 28)
+    below = slopes[slopes < 1 / 0.15]
+    logs = np.where(slopes < 1 / 0.15, -0.8 * np.log1p(-np.minimum(slopes, below[-1]) * 0.15), 1e3)
+    told = LaterUse(slopes, logs[None]).chance(20 * logs[None], np.array([4.0]))[0]
+    assert told == pytest.approx((draws.sum(axis=0) > 4.0).mean(), rel=0.15)
+
+
+def test_nodes_beyond_their_cores_have_a_high_chance() -> None:
+    slopes = np.geomspace(0.5, 160.0, 28)
+    told = LaterUse(slopes, slopes[None]).chance(6.0 * slopes[None], np.array([4.0]))
+    assert 0.3 < told[0] <= 1.0
+
+
+def test_nothing_is_told_of_few_samples_or_few_tasks() -> None:
+    packed, series = drawn_cluster(1)
+    use = use_of(series, packed.cores, packed.memory_gb)
+    assert later_use(series.part(slice(0, 47)), use, 4.0) is None
+    few = UsageSeries(series.times_s, series.cores[:47], series.memory_gb[:47])
+    assert later_use(few, use_of(few, np.ones(47), np.ones(47)), 4.0) is None
+
+
+def test_a_task_without_samples_uses_what_it_requests() -> None:
+    packed, series = drawn_cluster(2)
+    series.cores[5] = np.nan
+    use = use_of(series, packed.cores, packed.memory_gb)
+    found = later_use(series, use, 4.0)
+    assert found is not None
+    assert found.logs[5] == pytest.approx(packed.cores[5] * found.slopes)
+
+
+def test_a_calm_task_may_rise_as_tasks_of_like_spread_did() -> None:
+    rng = np.random.default_rng(7)
+    cores = 0.5 + 0.01 * rng.standard_normal((200, 96))
+    cores[::10, 90:] += 0.4  # a tenth of the tasks rise at the end
+    series = UsageSeries(np.arange(96) * 300.0, cores, np.full(cores.shape, np.nan))
+    found = later_use(series, use_of(series, np.ones(200), np.ones(200)), 4.0)
+    assert found is not None
+    steep = int(np.argmin(np.abs(found.slopes - 40.0)))
+    own = np.log(np.mean(np.exp(cores[1] * found.slopes[steep])))
+    assert found.logs[1, steep] > own + 0.5
+
+
+@pytest.mark.parametrize("samples", [48, 300, 2_016])
+def test_logarithms_are_finite_and_rise_with_the_slope(samples: int) -> None:
+    rng = np.random.default_rng(samples)
+    cores = rng.uniform(0.0, 1.0, (60, 1)) * rng.lognormal(0, 1.0, (60, samples))
+    cores[0], cores[1] = 0.0, 3.0
+    series = UsageSeries(np.arange(samples) * 60.0, cores, np.full(cores.shape, np.nan))
+    found = later_use(series, use_of(series, np.ones(60), np.ones(60)), 4.0)
+    assert found is not None
+    assert np.isfinite(found.logs).all()
+    assert np.all(np.diff(found.logs[1]) > 0)
+    alone = found.chance(found.logs, np.full(60, 4.0))
+    assert np.all((alone >= 0) & (alone <= 1))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_settling_keeps_constraints_and_lowers_the_chance(seed: int) -> None:
+    packed, goal, later = _later(seed)
+    rng = np.random.default_rng(seed)
+    nodes = len(packed.cluster.nodes)
+    to = rng.random(nodes) < 0.7
+    free = to[packed.node] & (rng.random(len(packed.tasks)) < 0.6)
+    packed = replace(
+        packed,
+        kinds=rng.integers(0, 2, len(packed.tasks)),
+        allowed=np.stack([np.ones(nodes, dtype=np.bool_), rng.random(nodes) < 0.8]),
+    )
+    node = settled(packed, goal, later, packed.node, free, to)
+    assert np.array_equal(node, settled(packed, goal, later, packed.node, free, to))
+    moved = node != packed.node
+    assert not np.any(moved & ~free)
+    assert np.all(to[node[moved]])
+    assert np.all(packed.allowed[packed.kinds[moved], node[moved]])
+    was, now = (sums_of(goal.hard, at, nodes) for at in (packed.node, node))
+    assert np.all(now <= np.maximum(goal.capacity, was) + 1e-6)
+    cores = packed.cluster.cores
+    for told in (
+        lambda at: later.chance(sums_of(later.logs, at, nodes), cores),
+        lambda at: goal.penalty(sums_of(goal.soft[0], at, nodes), np.arange(nodes)),
+    ):
+        assert told(node).sum() <= told(packed.node).sum() + 1e-9
+    assert told(node).max() <= told(packed.node).max() + 1e-9
+    pairs = packed.owner_numbers
+    for task in np.flatnonzero(moved):
+        assert np.sum((node == node[task]) & (pairs == pairs[task])) == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_taken_steps_move_what_the_drains_moved_at_no_more_risk(seed: int) -> None:
+    packed, series = drawn_cluster(seed)
+    found = repack(packed, series, RepackSettings(dial=3.0))
+    drained = straightened(packed.node, found.steps[: found.chosen])
+    assert [[move.task for move in step.moves] for step in found.taken] == [
+        [move.task for move in step.moves] for step in drained
+    ]
+    chosen = found.states[found.chosen]
+    assert found.outcome.nodes == chosen.nodes
+    assert found.outcome.moves == chosen.moves
+    assert found.outcome.risk <= chosen.risk + 1e-9
+    assert found.outcome.worst <= chosen.worst + 1e-9
+    assert np.array_equal(found.node, after(packed.node, found.taken))
+
+
+def test_nothing_is_settled_where_nothing_may_move() -> None:
+    packed, goal, later = _later(4)
+    none = np.zeros(len(packed.tasks), dtype=np.bool_)
+    assert settled(packed, goal, later, packed.node, none, np.ones(20, dtype=np.bool_)) is packed.node
