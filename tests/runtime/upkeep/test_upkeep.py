@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from kwiken.allocator.adaptation import Adaptation
-from kwiken.allocator.placement import NodeLedger, admit_all, document
-from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
-from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
-from kwiken.runtime.node_classes import NodeLimits
-from kwiken.runtime.upkeep import Assignment, Upkeep
+from kwiken.runtime.cluster import Cluster
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import (
     NAP,
@@ -27,52 +21,21 @@ from tests.support.runtime.leftovers import (
     new_mark,
     processes_with,
 )
+from tests.support.runtime.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
-TARGET = "tests.support.services.http:service"
-BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
-RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
 
 
-class Running:
+class Running(Upheld):
     def __init__(self, count: int, *, rate: float = 80.0, batch: bool = False) -> None:
         nodes = cluster_of({"quick": count}, cores=1)
         of: dict[str, Any] = {"service": "echo", "stage": "first", "spread": Spread.NODE}
-        speeds = {"quick": 1.0}
-        requests = [requested(rate, profile(RATES, speeds, name="front"), nodes, **of)]
+        requests = [requested(rate, profile(RATES, SPEEDS, name="front"), nodes, **of)]
         if batch:
-            nap = profile({0.5: 1.0}, speeds, name="nap")
+            nap = profile({0.5: 1.0}, SPEEDS, name="nap")
             requests.append(requested(None, nap, nodes, command=NAP, max_replicas=1))
-        admissions = admit_all(requests, NodeLedger(nodes), scheduler("thrifty"))
-        placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
-        self.adaptation = Adaptation(requests, nodes, placement, scheduler("thrifty"))
-        self.nodes = {node.name: EmulatedNode(node_class="quick", cores=1) for node in nodes.nodes}
-        workloads = {one.name: one.workload for one in requests}
-        self.assignment = Assignment(workloads=workloads, nodes=self.nodes)
-        self.said: list[str] = []
-
-    @contextlib.asynccontextmanager
-    async def up(self, *, unresponsive_s: float = 10.0) -> AsyncIterator[Cluster]:
-        async with NodeLimits() as limits:
-            for name, node in self.nodes.items():
-                limits.add_node(name, node.limit)
-            places = self.assignment.replicas("echo", self.adaptation.keys)
-            layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
-            settings = ClusterSettings(grace_s=1.0, unresponsive_s=unresponsive_s)
-            async with Cluster(TARGET, settings, replicas=BESIDE, layout=layout) as cluster:
-                self.limits = limits
-                upkeep = Upkeep(
-                    self.adaptation, self.assignment, {"echo": cluster}, limits, say=self.said.append
-                )
-                await upkeep.start_best_effort()
-                task = asyncio.create_task(upkeep.run())
-                try:
-                    yield cluster
-                finally:
-                    task.cancel()
-                    await asyncio.wait([task])
-                    assert task.cancelled()
+        super().__init__(requests, nodes, cores=1)
 
 
 def nodes_of(cluster: Cluster) -> set[str]:

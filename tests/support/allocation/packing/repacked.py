@@ -10,20 +10,14 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import pytest
 
-from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
-from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, admit_all, document, request_for
-from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.adaptation import LiveRepackSettings
+from kwiken.allocator.placement import SOURCE_CAUTION, request_for
 from kwiken.allocator.workloads import Spread, Target, Workload
-from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
-from kwiken.runtime.node_classes import NodeLimits
-from kwiken.runtime.upkeep import Assignment, NodeRepacker, Upkeep
+from kwiken.runtime.cluster import Cluster
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import NAP
+from tests.support.runtime.upheld import RATES, SPEEDS, Upheld
 
-TARGET = "tests.support.services.http:service"
-BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes
-RATES: dict[float, float] = {0.5: 50.0, 1: 100.0}
-SPEEDS = {"quick": 1.0}
 FRONT = Workload(
     name="front",
     target=Target(p99_ms=60_000.0, rate_per_s=150.0),  # kept however busy this machine is
@@ -43,7 +37,7 @@ def shorten_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kwiken.runtime.upkeep.node_repacker.MIN_WINDOW_S", 0.1)
 
 
-class Running:
+class Running(Upheld):
     """A stage and best-effort work on nodes of two cores, repacked every few seconds.
 
     Args:
@@ -77,53 +71,10 @@ class Running:
                 spread=Spread.NONE,
             ),
         ]
-        self.service = stage.service
-        admissions = admit_all(requests, NodeLedger(cluster), scheduler("thrifty"))
-        placement = document(cluster, admissions, scheduler="thrifty", confidence=0.5)
         # Both kinds of work stand apart at first, as after a load that has gone.
-        self.adaptation = Adaptation(requests, cluster, placement, scheduler("thrifty"))
-        self.nodes = {
-            node.name: EmulatedNode(node_class="quick", cores=2, speed=speed) for node in cluster.nodes
-        }
-        workloads = {one.name: one.workload for one in requests}
-        self.assignment = Assignment(workloads=workloads, nodes=self.nodes)
-        chosen = LiveRepackSettings(every_s=6.0, dial=dial, movable=frozenset(workloads))
+        super().__init__(requests, cluster, cores=2, service=stage.service, speed=speed)
+        chosen = LiveRepackSettings(every_s=6.0, dial=dial, movable=frozenset(self.workloads))
         self.repacking = self.adaptation.repacking(chosen, time.monotonic())
-        self.said: list[str] = []
-
-    @contextlib.asynccontextmanager
-    async def up(self, target: str = TARGET, beside: Mapping[str, int] = BESIDE) -> AsyncIterator[Cluster]:
-        """Run the service at `target`, with replicas of its other stages beside the nodes."""
-        async with NodeLimits() as limits:
-            for name, node in self.nodes.items():
-                limits.add_node(name, node.limit)
-            places = self.assignment.replicas(self.service, self.adaptation.keys)
-            layout = Layout(limits=limits, nodes=self.nodes, replicas=places)
-            async with Cluster(
-                target, ClusterSettings(grace_s=1.0), replicas=beside, layout=layout
-            ) as cluster:
-                repacker = NodeRepacker(
-                    self.repacking,
-                    keys=lambda: self.adaptation.keys,
-                    nodes=self.nodes,
-                    assignment=self.assignment,
-                    use=limits,
-                    clusters={self.service: cluster},
-                    targets_ms=self.adaptation.targets_ms,
-                    say=self.said.append,
-                )
-                upkeep = Upkeep(
-                    *(self.adaptation, self.assignment, {self.service: cluster}, limits),
-                    say=self.said.append,
-                    repacker=repacker,
-                )
-                await upkeep.start_best_effort()
-                task = asyncio.create_task(upkeep.run())
-                try:
-                    yield cluster
-                finally:
-                    task.cancel()
-                    await asyncio.wait([task])
 
     def in_use(self) -> set[str]:
         """Names of the nodes with a replica."""
