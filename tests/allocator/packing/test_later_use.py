@@ -22,6 +22,7 @@ from kwiken.allocator.packing import (
 )
 from kwiken.allocator.packing.drains import straightened
 from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, use_of
+from kwiken.base.arrays import Floats, Ints
 from tests.support.allocation.packing.clusters import drawn_cluster
 
 
@@ -81,7 +82,7 @@ def test_a_calm_task_may_rise_as_tasks_of_like_spread_did() -> None:
     rng = np.random.default_rng(7)
     cores = 0.5 + 0.01 * rng.standard_normal((200, 96))
     cores[::10, 90:] += 0.4  # a tenth of the tasks rise at the end
-    series = UsageSeries(np.arange(96) * 300.0, cores, np.full(cores.shape, np.nan))
+    series = UsageSeries(np.arange(96, dtype=np.float64) * 300, cores, np.full(cores.shape, np.nan))
     found = later_use(series, use_of(series, np.ones(200), np.ones(200)), 4.0)
     assert found is not None
     steep = int(np.argmin(np.abs(found.slopes - 40.0)))
@@ -94,7 +95,7 @@ def test_logarithms_are_finite_and_rise_with_the_slope(samples: int) -> None:
     rng = np.random.default_rng(samples)
     cores = rng.uniform(0.0, 1.0, (60, 1)) * rng.lognormal(0, 1.0, (60, samples))
     cores[0], cores[1] = 0.0, 3.0
-    series = UsageSeries(np.arange(samples) * 60.0, cores, np.full(cores.shape, np.nan))
+    series = UsageSeries(np.arange(samples, dtype=np.float64) * 60, cores, np.full(cores.shape, np.nan))
     found = later_use(series, use_of(series, np.ones(60), np.ones(60)), 4.0)
     assert found is not None
     assert np.isfinite(found.logs).all()
@@ -125,12 +126,16 @@ def test_settling_keeps_constraints_and_lowers_the_chance(seed: int) -> None:
     was, now = (sums_of(goal.hard, at, nodes) for at in (packed.node, node))
     assert np.all(now <= np.maximum(goal.capacity, was) + 1e-6)
     cores = packed.cluster.cores
-    for told in (
-        lambda at: later.chance(sums_of(later.logs, at, nodes), cores),
-        lambda at: goal.penalty(sums_of(goal.soft[0], at, nodes), np.arange(nodes)),
-    ):
-        assert told(node).sum() <= told(packed.node).sum() + 1e-9
-    assert told(node).max() <= told(packed.node).max() + 1e-9
+
+    def chances(at: Ints) -> Floats:
+        return later.chance(sums_of(later.logs, at, nodes), cores)
+
+    def penalties(at: Ints) -> Floats:
+        return goal.penalty(sums_of(goal.soft[0], at, nodes), np.arange(nodes))
+
+    assert chances(node).sum() <= chances(packed.node).sum() + 1e-9
+    assert penalties(node).sum() <= penalties(packed.node).sum() + 1e-9
+    assert penalties(node).max() <= penalties(packed.node).max() + 1e-9
     pairs = packed.owner_numbers
     for task in np.flatnonzero(moved):
         assert np.sum((node == node[task]) & (pairs == pairs[task])) == 1

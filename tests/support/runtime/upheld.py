@@ -30,7 +30,6 @@ class Upheld:
         speed: speed of a node's cores, as a share of this machine's.
     """
 
-    repacking: LiveRepacking | None = None
     limits: NodeLimits
 
     def __init__(
@@ -84,11 +83,15 @@ class Upheld:
                     await asyncio.wait([task])
                     assert task.cancelled()
 
+    def packer(self) -> LiveRepacking | None:
+        """What repacks the nodes; None for nothing."""
+        return None
+
     def _repacker(self, cluster: Cluster, limits: NodeLimits) -> NodeRepacker | None:
-        if self.repacking is None:
+        if (packer := self.packer()) is None:
             return None
         return NodeRepacker(
-            self.repacking,
+            packer,
             keys=lambda: self.adaptation.keys,
             nodes=self.nodes,
             assignment=self.assignment,

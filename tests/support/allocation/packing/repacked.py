@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import pytest
 
-from kwiken.allocator.adaptation import LiveRepackSettings
+from kwiken.allocator.adaptation import LiveRepacking, LiveRepackSettings
 from kwiken.allocator.placement import SOURCE_CAUTION, request_for
 from kwiken.allocator.workloads import Spread, Target, Workload
 from kwiken.runtime.cluster import Cluster
@@ -75,6 +75,10 @@ class Running(Upheld):
         super().__init__(requests, cluster, cores=2, service=stage.service, speed=speed)
         chosen = LiveRepackSettings(every_s=6.0, dial=dial, movable=frozenset(self.workloads))
         self.repacking = self.adaptation.repacking(chosen, time.monotonic())
+
+    def packer(self) -> LiveRepacking:
+        """What repacks the nodes."""
+        return self.repacking
 
     def in_use(self) -> set[str]:
         """Names of the nodes with a replica."""
