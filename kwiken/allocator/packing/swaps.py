@@ -20,6 +20,7 @@ from kwiken.base.arrays import Bools, Floats, Ints
 
 MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task
 MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for
+NEGLIGIBLE: Final = 1e-4  # nodes without enough cores at a time; with fewer there is nothing to lower
 CHECKED: Final = 8  # best of the compared ones whose other constraints are checked
 LEAST_GAIN: Final = 5e-5  # of the sum of the chances; less is not worth a change
 
@@ -160,6 +161,8 @@ def settled(
         return node
     rng = np.random.default_rng(len(chosen))
     places = _Places(packed, goal, later, node, chosen, nodes)
+    if places.chance.sum() < NEGLIGIBLE:
+        return node
     tries = without = 0
     while tries < MAX_TRIES:
         for task in rng.permutation(chosen).tolist():
