@@ -26,7 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.allocator.packing import later_use, levelled, sums_of
+from kwiken.allocator.packing import levelled, sums_of
+from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.margin import learned_factor
 from kwiken.allocator.packing.tasks import UsageSeries, lasting_variance, use_of
 from kwiken.base.arrays import Floats, Ints

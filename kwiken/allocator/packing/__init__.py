@@ -15,7 +15,7 @@ from kwiken.allocator.packing.dial import (
 )
 from kwiken.allocator.packing.drains import after as after, drain_steps as drain_steps
 from kwiken.allocator.packing.goals import PackingGoal as PackingGoal, use_goal as use_goal
-from kwiken.allocator.packing.later_use import LaterUse as LaterUse, later_use as later_use
+from kwiken.allocator.packing.later_moments import LaterUse as LaterUse
 from kwiken.allocator.packing.margin import (
     chance_above as chance_above,
     levelled as levelled,

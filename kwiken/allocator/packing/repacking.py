@@ -24,7 +24,7 @@ from kwiken.allocator.packing.drains import (
     straightened,
 )
 from kwiken.allocator.packing.goals import PackingGoal, use_goal
-from kwiken.allocator.packing.later_use import LaterUse, later_use
+from kwiken.allocator.packing.later_moments import LaterUse, later_use
 from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
 from kwiken.allocator.packing.swaps import settled
 from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, filled_cores, use_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from kwiken.allocator.packing.drains import ROOM
 from kwiken.allocator.packing.goals import PackingGoal
-from kwiken.allocator.packing.later_use import LaterUse
+from kwiken.allocator.packing.later_moments import LaterUse
 from kwiken.allocator.packing.margin import sums_of
 from kwiken.allocator.packing.tasks import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints

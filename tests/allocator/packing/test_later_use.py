@@ -14,13 +14,13 @@ from kwiken.allocator.packing import (
     PackingGoal,
     RepackSettings,
     after,
-    later_use,
     repack,
     settled,
     sums_of,
     use_goal,
 )
 from kwiken.allocator.packing.drains import straightened
+from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, use_of
 from kwiken.base.arrays import Floats, Ints
 from tests.support.allocation.packing.clusters import drawn_cluster

@@ -13,6 +13,7 @@ import pytest
 from kwiken.allocator.adaptation import Adaptation
 from kwiken.allocator.workloads import Spread
 from kwiken.runtime.cluster import Cluster
+from tests.support.allocation.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import (
     NAP,
@@ -21,7 +22,6 @@ from tests.support.runtime.leftovers import (
     new_mark,
     processes_with,
 )
-from tests.support.runtime.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")

@@ -14,9 +14,9 @@ from kwiken.allocator.adaptation import LiveRepacking, LiveRepackSettings
 from kwiken.allocator.placement import SOURCE_CAUTION, request_for
 from kwiken.allocator.workloads import Spread, Target, Workload
 from kwiken.runtime.cluster import Cluster
+from tests.support.allocation.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import NAP
-from tests.support.runtime.upheld import RATES, SPEEDS, Upheld
 
 FRONT = Workload(
     name="front",
