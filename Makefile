@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place demo-batch test test-slow test-stack soak check bench docs pictures clean setup
+.PHONY: demo demo-place demo-batch test test-slow test-stack soak mutants check bench docs pictures clean setup
 
 setup: $(READY)
 
@@ -46,6 +46,13 @@ SOAK_S ?= 1800
 SOAK_TRANSPORT ?= http
 soak: $(READY)
 	@SOAK_S=$(SOAK_S) $(BIN)/pytest -q -k $(SOAK_TRANSPORT) tests/runtime/faults/test_soak.py
+
+# Do tests notice? COUNT small changes of the allocator, drawn by SEED, each against the fast tests of its room.
+# One line for each, then how many were caught. A survivor is a missing test, or an equivalent that a person marks.
+SEED ?= 1
+COUNT ?= 25
+mutants: $(READY)
+	@nice -n 19 $(BIN)/python -m tests.support.project.mutants --seed $(SEED) --count $(COUNT)
 
 check: $(READY)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # One thread of linear algebra in each process, set before NumPy loads: tests run in several processes side by
 # side, and waiting threads of OpenBLAS keep the processors busy that other tests need.
@@ -20,6 +20,10 @@ pytest_plugins = ["tests.support.models.profile_fixtures"]
 # No deadline: what one example takes says more about the machine than about the code.
 settings.register_profile("ordinary", max_examples=15, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
+# For `make mutants`: that a test fails is enough, and nothing is kept for the next run.
+settings.register_profile(
+    "unshrunk", max_examples=15, deadline=None, database=None, phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("ordinary")
 
 

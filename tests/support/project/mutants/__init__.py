@@ -1,0 +1,1 @@
+"""Mutants of the allocator and of its simulated clusters: drawn at random, each given to the tests of its room."""

@@ -1,0 +1,137 @@
+"""Command that draws mutants and counts those that the tests let live: `make mutants SEED=1`.
+
+Each mutant changes a copy of the tree, never the checkout, and meets the fast tests of its room. A mutant whose
+tests take LIMIT times the processor time of the original counts as caught: its loop does not end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.support.project.mutants.draw import ROOMS, ROOT, Mutant, drawn, reason
+
+LIMIT: Final = 4  # processor time of a mutant's tests, in times that of the original
+SPARE_S: Final = 20
+SHOWN: Final = 90  # characters of source in a line of the result
+FAILED: Final = (1, 2)  # exit codes of pytest: a test failed, a file of tests could not be loaded
+
+
+def tests_of(room: str, copy: Path, limit_s: int | None) -> tuple[int, float, str]:
+    """Exit code, processor seconds and output of a room's tests in a copy of the tree."""
+
+    def limited() -> None:
+        if limit_s is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + SPARE_S))
+
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-m",
+        "not slow and not stack",
+        "-p",
+        "no:cacheprovider",
+    ]
+    chance = ["--hypothesis-profile", "unshrunk", "--hypothesis-seed", "0"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [*command, *chance, *ROOMS[room].tests],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limited,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.returncode, used_s, done.stdout + done.stderr
+
+
+def verdict(room: str, mutant: Mutant, copy: Path, limit_s: int) -> str:
+    """What became of a mutant: "caught" with the test that failed, "survived", or "equivalent" with the reason."""
+    if (why := reason(mutant)) is not None:
+        return f"equivalent: {why}"
+    file = copy / mutant.path
+    source = file.read_bytes()
+    try:
+        write(file, mutant.applied(source))
+        code, _, output = tests_of(room, copy, limit_s)
+    finally:
+        write(file, source)
+    if code == 0:
+        return "survived"
+    if code < 0:
+        return "caught: out of time"
+    if code not in FAILED:
+        raise SystemExit(f"pytest ended with {code}:\n{output}")
+    named = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return f"caught: {named[0].rpartition('/')[2] if named else 'by its end'}"
+
+
+def write(file: Path, source: bytes) -> None:
+    """Write a module; what was compiled of it is told by seconds and size only, and goes."""
+    file.write_bytes(source)
+    for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+        compiled.unlink()
+
+
+def copied(copy: Path) -> None:
+    """Copy the files of the checkout, as they are now, into a folder."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
+
+
+def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> None:  # noqa: T201
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--count", type=int, default=25)
+    options.add_argument("--list", action="store_true", help="only show the mutants")
+    chosen = options.parse_args()
+    counts = {"caught": 0, "survived": 0, "equivalent": 0}
+    limits: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Path(folder)
+        copied(copy)
+        for number, (room, mutant) in enumerate(drawn(chosen.seed, chosen.count), 1):
+            change = " -> ".join(" ".join(text.split())[:SHOWN] for text in (mutant.before, mutant.after))
+            told = f"{number:3} {mutant.path}:{mutant.line} {mutant.kind}: {change}"
+            if chosen.list:
+                say(told)
+                continue
+            if room not in limits:
+                code, used_s, output = tests_of(room, copy, None)
+                if code != 0:
+                    raise SystemExit(f"the tests of {room} fail without a mutant:\n{output}")
+                limits[room] = int(LIMIT * used_s) + 1
+            began_s = time.monotonic()
+            end = verdict(room, mutant, copy, limits[room])
+            counts[end.partition(":")[0]] += 1
+            say(f"{told}\n    {end} ({time.monotonic() - began_s:.0f} s)")
+    if not chosen.list:
+        say(f"seed {chosen.seed}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
+if __name__ == "__main__":
+    main()
