@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.support.project.mutants.draw import ROOMS, ROOT, Mutant, drawn, reason
+from tests.support.project.mutants.draw import ROOMS, ROOT, drawn, reason
+from tests.support.project.mutants.kinds import Mutant
 
 LIMIT: Final = 4  # processor time of a mutant's tests, in times that of the original
 SPARE_S: Final = 20

@@ -43,7 +43,7 @@ EXTREMES: Final = {
     )
     for one, other in (pair, pair[::-1])
 }
-SORTS: Final = {"sorted", "sort", "argsort", "lexsort"}
+SORTS: Final = {"sorted", "sort"}  # of lists; arrays are turned round afterwards
 JOINED: Final = (ast.List, ast.Tuple, ast.JoinedStr, ast.ListComp)  # `+` and `*` of these are no arithmetic
 
 
@@ -101,9 +101,8 @@ def _changes(node: ast.AST, inside: str, *, default: bool) -> Iterator[Change]:
     if isinstance(node, ast.comprehension):
         yield from ((inside, "negated", test, f"(not ({ast.unparse(test)}))") for test in node.ifs)
     if isinstance(node, ast.AugAssign) and type(node.op) in COUNTED:
-        new = copy.deepcopy(node)
-        new.op = COUNTED[type(node.op)]()
-        yield inside, "arithmetic", node, ast.unparse(new)
+        turned = ast.AugAssign(node.target, COUNTED[type(node.op)](), node.value)
+        yield inside, "arithmetic", node, ast.unparse(turned)
     if isinstance(node, ast.stmt) and _droppable(node):
         yield inside, "dropped", node, "pass"
     for child, is_default in _children(node):
@@ -184,7 +183,7 @@ def _of_call(call: ast.Call, name: str) -> Iterator[tuple[str, ast.expr]]:
         elif isinstance(new.func, ast.Attribute):
             new.func.attr = EXTREMES[name]
         yield "min/max", new
-    elif name in {"argsort", "lexsort"}:
+    elif name in {"argsort", "lexsort"} or ast.unparse(call.func) == "np.sort":
         yield "order", ast.Subscript(call, ast.Slice(step=ast.UnaryOp(ast.USub(), ast.Constant(1))))
     elif name in SORTS:
         rest = [word for word in call.keywords if word.arg != "reverse"]
