@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kwiken.allocator.workloads import SOURCES, Measure, Size
+from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import ENTRIES_AGAIN, Knowledge, predicted
 from kwiken.lab.fleet.generators import (
     CONTENDED,
+    CORES,
     MAX_CAUSED,
+    MEMORY_GB,
     MIN_TOLERATED,
     contention_scores,
     platform_response,
+    replica_rows,
+    score_rows,
+    size_rows,
 )
 from kwiken.lab.fleet.platforms import CLOUD, LOCAL, cloud, cluster_of
 from kwiken.lab.fleet.targets import random_reservations, reserved_by_user
@@ -103,3 +112,157 @@ def test_a_profile_carries_scores_to_their_sources() -> None:
     assert profile.tolerated.mean[others] == pytest.approx(np.ones(3))
     assert profile.caused.mean[others] == pytest.approx(np.zeros(3))
     assert not profile.het.deviation.any()
+
+
+# Paragon's table 3.3: clock in GHz, sockets, cores, last-level cache in MB of a socket, memory in GB, nodes.
+TABLE = {
+    "Xeon L5609": (1.87, 2, 8, 12, 24, 1),
+    "Xeon X5650": (2.67, 2, 12, 12, 24, 2),
+    "Xeon X5670": (2.93, 2, 12, 12, 48, 2),
+    "Xeon L5640": (2.27, 2, 12, 12, 48, 1),
+    "Xeon MP": (3.16, 4, 4, 1, 8, 5),
+    "Xeon E5345": (2.33, 1, 4, 8, 32, 8),
+    "Xeon E5335": (2.00, 1, 4, 8, 16, 8),
+    "Opteron 240": (1.80, 2, 2, 2, 4, 7),
+    "Atom 330": (1.60, 1, 2, 1, 4, 5),
+    "Atom D510": (1.66, 1, 2, 1, 8, 1),
+}
+PER_CYCLE = {"L5": 1.0, "X5": 1.0, "E5": 0.8, "MP": 0.45, "24": 0.55, "33": 0.3, "D5": 0.3}
+
+
+def test_local_nodes_are_those_of_the_table() -> None:
+    assert [one.name for one in LOCAL] == [*TABLE]
+    for one in LOCAL:
+        ghz, sockets, cores, cache_mb, memory_gb, count = TABLE[one.name]
+        assert (one.cores, one.memory_gb, one.count) == (cores, memory_gb, count)
+        assert one.cache_mb == cache_mb * sockets / cores
+        assert one.core_speed == pytest.approx(ghz * PER_CYCLE[one.name.split()[1][:2]], abs=0.006)
+        assert 1.5 < one.bandwidth_gb_per_s <= 6.0
+
+
+def test_rented_servers_are_what_their_names_say() -> None:
+    offered = [(one.core_speed, one.cache_mb, one.bandwidth_gb_per_s) for one in CLOUD]
+    assert np.min(offered, axis=0).tolist() == [1.6, 1.0, 2.0]
+    assert np.max(offered, axis=0).tolist() == [3.2, 2.5, 5.0]
+    assert [(one.cores, one.memory_gb) for one in CLOUD[:: len(CLOUD) - 1]] == [(1, 2), (32, 244)]
+    known = {one.name: one for one in CLOUD}
+    for one in CLOUD:
+        assert f"cloud-{one.cores}" in one.name
+        assert 1.8 < one.memory_gb / one.cores < 8
+        plain = known.get(f"cloud-{one.cores}", one)
+        mine, usual = ((each.core_speed, each.cache_mb, each.bandwidth_gb_per_s) for each in (one, plain))
+        sign = {"slow": -1, "fast": 1}.get(one.name.split("-")[-1], 0)
+        assert (np.sign(np.subtract(mine, usual)) == sign).all() or sign == 0
+        assert sign == 0 or sign * (one.memory_gb - plain.memory_gb) > 0
+    assert cloud(1000) == CLOUD
+
+
+def test_performance_by_size_is_that_of_amdahl_and_of_the_working_set() -> None:
+    """The serial part and the working set of each row follow from some entries, and tell the others."""
+    rows = np.exp(size_rows(np.random.default_rng(6), 400, 0.0)).reshape(400, 7, 6)
+    cores, memory_gb = np.array([1, 2, 4, 8, 12, 16, 24]), np.array([2, 4, 8, 16, 32, 48])
+    whole = rows[:, :, -1]  # 48 GB hold every working set
+    serial = 2 * whole[:, 0] / whole[:, 1] - 1
+    assert 0.02 <= serial.min() < 0.05
+    assert 0.45 < serial.max() <= 0.5
+    law = 1 / (serial[:, None] + (1 - serial[:, None]) / cores)
+    assert whole == pytest.approx(law)
+    share = rows / whole[:, :, None]
+    assert share == pytest.approx(np.broadcast_to(share[:, :1], share.shape))
+    held = share[:, 0] >= 1 - 1e-12
+    # Working sets of 1 to 32 GB: a third of their logarithms lies within each step of a factor of four.
+    assert held[:, 0].mean() == pytest.approx(np.log10(2) / 1.5, abs=0.06)
+    assert held[:, 2].mean() == pytest.approx(np.log10(8) / 1.5, abs=0.06)
+    assert held[:, 4].all()
+    small = ~held[:, 1]  # both 2 and 4 GB are below the working set
+    exponent = np.log2(share[small, 0, 1] / share[small, 0, 0])
+    assert 0.2 <= exponent.min() < 0.25
+    assert 0.95 < exponent.max() <= 1.0
+    assert memory_gb.tolist() == list(MEMORY_GB)
+    assert cores.tolist() == list(CORES)
+
+
+def test_performance_by_replicas_is_that_of_the_universal_scalability_law() -> None:
+    rows = np.exp(replica_rows(np.random.default_rng(7), 400, 0.0))
+    nodes = np.arange(1, 101)
+    assert rows.shape == (400, 100)
+    assert rows[:, 0] == pytest.approx(np.ones(400))
+    # n / S(n) - 1 = s (n - 1) + k n (n - 1): two entries give both numbers.
+    first, last = 2 / rows[:, 1] - 1, (100 / rows[:, 99] - 1) / 99
+    coherency = (last - first) / 98
+    contention = first - 2 * coherency
+    assert 0 <= contention.min() < 0.005
+    assert 0.095 < contention.max() <= 0.1
+    assert np.log10(coherency.min()) == pytest.approx(-6, abs=0.1)
+    assert np.log10(coherency.max()) == pytest.approx(-3.5, abs=0.1)
+    law = nodes / (1 + contention[:, None] * (nodes - 1) + coherency[:, None] * nodes * (nodes - 1))
+    assert rows == pytest.approx(law)
+
+
+def score_two(rng: np.random.Generator, count: int, *noise: float) -> Floats:
+    return score_rows(rng, count, 2, *noise)
+
+
+@pytest.mark.parametrize("rows", [size_rows, replica_rows, score_two])
+def test_measurements_miss_the_truth_by_two_percent(rows: Callable[..., Floats]) -> None:
+    truth, seen = (rows(np.random.default_rng(8), 300, *noise) for noise in ((0.0,), ()))
+    apart = (seen - truth)[(seen > 0) & (seen < 1) if rows is score_two else ...]
+    assert apart.std() == pytest.approx(0.02, rel=0.05)
+
+
+def test_scores_are_spread_as_their_generator_says() -> None:
+    """Logits of the scores: a deviation of 0.4 between sources, and of 1 within each."""
+    between, within = [], []
+    for seed in range(60):
+        scores = score_rows(np.random.default_rng(seed), 200, 2, 0.0)
+        logits = np.log(scores / (1 - scores))
+        between.append(logits.mean(axis=0))
+        within.append(logits.var(axis=0).mean())
+    assert np.std(between) == pytest.approx(0.4, rel=0.1)
+    assert np.mean(within) == pytest.approx(1.0, rel=0.15)
+
+
+def test_scores_have_two_traits() -> None:
+    scores = score_rows(np.random.default_rng(9), 200, 2, 0.0)
+    logits = np.log(scores / (1 - scores))
+    singular = np.linalg.svd(logits - logits.mean(axis=0), compute_uv=False)
+    assert singular[1] > 0.1 * singular[0]
+    assert singular[2] < 1e-9 * singular[0]
+
+
+def test_what_is_caused_is_a_square_and_what_is_tolerated_a_score() -> None:
+    tolerated, caused = contention_scores(np.random.default_rng(10), 3000)
+    assert np.sqrt(caused / 0.4).mean() == pytest.approx(0.5, abs=0.12)
+    assert tolerated.mean() == pytest.approx(0.5, abs=0.12)
+    assert tolerated.min() >= 0.02
+    scores = np.sqrt(caused / 0.4)
+    singular = np.linalg.svd(np.log(scores / (1 - scores)) - 0.0, compute_uv=False)
+    assert singular[3] < 1e-6 * singular[0]  # two traits, and the means of the sources
+
+
+def test_a_platform_that_offers_more_costs_nothing_and_noise_is_one_percent() -> None:
+    """With needs at the lowest offer no platform lacks anything, and what is left is noise."""
+    response = platform_response(np.random.default_rng(11), 4000, LOCAL, 0.0)
+    log = np.log(response)
+    assert (log - log.mean(axis=1, keepdims=True)).std() * np.sqrt(10 / 9) == pytest.approx(0.01, rel=0.05)
+    # Twice the speed, the cache and the bandwidth gains nothing where needs are below both.
+    strong = tuple(
+        replace(one, core_speed=2 * one.core_speed, cache_mb=2 * one.cache_mb) for one in LOCAL[:1]
+    )
+    pair = platform_response(np.random.default_rng(12), 4000, (LOCAL[0], *strong), 0.0)
+    assert np.log(pair).mean(axis=0) == pytest.approx([-0.0056, -0.0056], abs=0.001)
+
+
+def test_a_platform_that_offers_half_of_all_needs_costs_a_power_of_it() -> None:
+    """Powers from 0.2 to 1 of each of three needs: in the mean (1/2) ** 1.8."""
+    half = replace(
+        LOCAL[0],
+        core_speed=LOCAL[0].core_speed / 2,
+        cache_mb=LOCAL[0].cache_mb / 2,
+        bandwidth_gb_per_s=LOCAL[0].bandwidth_gb_per_s / 2,
+    )
+    response = platform_response(np.random.default_rng(13), 4000, (LOCAL[0],) * 8 + (half,), 1.0)
+    loss = -np.log2(response[:, -1])
+    # The needs of most lie at the seven equal offers, but for an eighth between them and the half.
+    assert np.quantile(loss, [0.0, 1.0]) == pytest.approx([0.6, 3.0], abs=0.45)
+    assert np.median(loss) == pytest.approx(1.8, abs=0.1)
