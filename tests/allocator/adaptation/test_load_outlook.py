@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook
 from kwiken.allocator.adaptation.load_outlook import OutlookSettings
@@ -106,3 +108,86 @@ def test_a_higher_quantile_never_expects_less() -> None:
             outlook.observe(count, WINDOW_S)
         found = [outlook.expected_per_s(AHEAD_S) for outlook in outlooks]
         assert found == sorted(found)
+
+
+def plainly(windows: Sequence[tuple[float, float]], ahead_s: float, chosen: OutlookSettings) -> float:
+    """The load to expect, one hypothesis after another.
+
+    A change begins at one of two moments in each window. Its factor over a window is the mean at four moments.
+    """
+    count = len(windows)
+    if count < 3:
+        return 0.0
+
+    def mean(factor: Callable[[float], float], window: int) -> float:
+        return sum(factor(window * 5.0 + (place + 0.5) * 1.25) for place in range(4)) / 4
+
+    moments = [2.5 * number for number in range(1, 2 * count)]
+    doubled = (10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 170.0, 250.0)
+    steps = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.5, 6.0, 20.0)
+    above = [step for step in steps if step > 1]
+    rises = [
+        (lambda at, m=m, d=d: 1 + max(0.0, at - m) / d, 1 + (5.0 * count - m) / d, 1 / d)
+        for d in doubled
+        for m in moments
+    ]
+    levels = [(lambda at, m=m, s=s: s if at > m else 1.0, s, 0.0) for s in steps for m in moments]
+    bursts = [(lambda at, m=m, s=s: s if m < at <= m + 5 else 1.0, 1.0, 0.0) for s in above for m in moments]
+    hypotheses = [(lambda at: 1.0, 1.0, 0.0, 1 - chosen.change)]
+    for kind in (rises, levels, bursts):
+        hypotheses += [(*one, chosen.change / 3 / len(kind)) for one in kind]
+
+    ages = [sum(lasted for _, lasted in windows[place + 1 :]) for place in range(count)]
+    weights = [0.5 ** (age / chosen.half_life_s) for age in ages]
+    total = sum(weight * arrived for weight, (arrived, _) in zip(weights, windows, strict=True))
+    if not total:
+        return 0.0
+    squares = []
+    for (before, before_s), (after, after_s) in pairwise(windows):
+        expected = (before + after) / (before_s + after_s) * (1 / before_s + 1 / after_s)
+        if expected:
+            squares.append((after / after_s - before / before_s) ** 2 / expected)
+    typical = float(np.median(squares)) / 0.455 if squares else 1.0
+    over = max(1.0, (len(squares) * typical + 10.0) / (len(squares) + 10.0))
+
+    found = []
+    for factor, now, slope, prior in hypotheses:
+        means = [mean(factor, window) for window in range(count)]
+        first = total / sum(w * s * f for w, (_, s), f in zip(weights, windows, means, strict=True))
+        fit = sum(w * n * math.log(first * f) for w, (n, _), f in zip(weights, windows, means, strict=True))
+        found.append((first * (now + slope * ahead_s), first * now, fit / over + math.log(prior)))
+    best = max(score for _, _, score in found)
+    shares = [math.exp(score - best) for _, _, score in found]
+    present = sum(share * now for share, (_, now, _) in zip(shares, found, strict=True)) / sum(shares)
+    below, expected = 0.0, 0.0
+    for share, (ahead, _, _) in sorted(zip(shares, found, strict=True), key=lambda one: one[1][0]):
+        below, expected = below + share / sum(shares), ahead
+        if below >= chosen.quantile:
+            break
+    return min(expected, (1 + ahead_s / 120.0) * present)
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.sampled_from([5.0, 5.0, 5.0, 4.0, 7.5])), max_size=9),
+    st.sampled_from([0.0, 13.0, 60.0]),
+    st.sampled_from([OutlookSettings(), OutlookSettings(change=0.4, quantile=0.6, half_life_s=20.0)]),
+)
+def test_what_is_expected_is_what_hypotheses_one_by_one_say(
+    windows: list[tuple[int, float]], ahead_s: float, chosen: OutlookSettings
+) -> None:
+    outlook = LoadOutlook(chosen)
+    for arrived, lasted_s in windows:
+        outlook.observe(arrived, lasted_s)
+    assert outlook.expected_per_s(ahead_s) == pytest.approx(plainly(windows, ahead_s, chosen), rel=1e-6)
+
+
+def test_beliefs_before_anything_is_seen() -> None:
+    assert OutlookSettings() == OutlookSettings(change=0.1, quantile=0.8, half_life_s=60.0)
+
+
+def test_two_minutes_of_windows_are_remembered() -> None:
+    recent = [100 + 10 * (place % 3) for place in range(24)]
+    short, long = outlook_of(recent), outlook_of([7, 9000, 3, *recent])
+    assert long.expected_per_s(AHEAD_S) == short.expected_per_s(AHEAD_S)
+    assert outlook_of(recent[1:]).expected_per_s(AHEAD_S) != short.expected_per_s(AHEAD_S)
