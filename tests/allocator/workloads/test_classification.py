@@ -290,3 +290,12 @@ def test_a_run_moves_the_prediction_by_what_the_variances_say(few: Classificatio
     before, deviation = few.predict(place)
     after, _ = few.observed(Run(place, float(np.exp(before + 0.3)))).predict(place)
     assert after - before == pytest.approx(0.3 * deviation**2 / (deviation**2 + few.noise))
+
+
+def test_levels_are_compared_only_where_the_history_says_that_rows_have_one_unit(world: World) -> None:
+    known, rows = world
+    for told in (None, False, True):
+        history = known if told is None else replace(known, het=replace(known.het, one_unit=told))
+        chosen = Classifier(history).classify(measured(rows, 0, FEW)).methods["class"]
+        assert chosen is not None
+        assert any("one unit" in name for name in chosen.errors) is bool(told)
