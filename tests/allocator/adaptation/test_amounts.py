@@ -1,0 +1,257 @@
+"""Amounts of an adaptation: how much is asked for, given, given back and moved, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Resize, Shortage, Start, Stop
+from kwiken.allocator.adaptation.measures import Measures
+from kwiken.allocator.adaptation.replicas import Replicas
+from kwiken.allocator.adaptation.use_record import MAX_SAMPLES, UseRecord
+from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, Sizing, admit_all, document
+from kwiken.allocator.workloads import Spread
+from tests.allocator.adaptation.test_adaptation import THRIFTY, ask, seen, started, where
+from tests.support.runtime.clusters import cluster
+
+
+def test_missing_cores_are_those_that_the_need_takes_beyond_what_is_there() -> None:
+    nodes = cluster({"quick": 3})
+    asked = [ask("short", 1800, nodes), ask("fine", 400, nodes), ask("batch", None, nodes, max_replicas=1)]
+    adaptation = started(nodes, *asked)
+    assert adaptation.missing_cores() == {}
+    beside = {node for node, _ in where(adaptation, "fine").values()}
+    lost = next(node for node, _ in where(adaptation, "short").values() if node not in beside)
+    adaptation.nodes_lost([lost], 0.0)
+    drawn = sum(cores for _, cores in where(adaptation, "short").values())
+    performance, needed = adaptation.performance("short")
+    assert 0 < performance < needed == 1800
+    assert adaptation.missing_cores() == {"short": pytest.approx(drawn * (1800 / performance - 1))}
+
+
+def test_a_workload_without_replicas_misses_its_smallest_size_and_one_of_few_cores_too() -> None:
+    nodes = cluster({"quick": 1})
+    adaptation = started(nodes, ask("w", 400, nodes))
+    adaptation.nodes_lost(["quick-0"], 0.0)
+    assert adaptation.missing_cores() == {"w": 1.0}
+    nodes = cluster({"quick": 1}, cores=2)
+    adaptation = started(nodes, ask("w", 204, nodes))  # 2% more than there is
+    assert adaptation.missing_cores() == {"w": 1.0}
+
+
+def test_targets_are_told_by_service_and_stage() -> None:
+    nodes = cluster({"quick": 2})
+    requests = [
+        ask("a", 100, nodes, service="s", stage="a"),
+        ask("b", 100, nodes, service="s", stage="b"),
+        ask("batch", None, nodes, service="t", max_replicas=1),
+    ]
+    placement = document(
+        nodes, admit_all(requests, NodeLedger(nodes), THRIFTY), scheduler="t", confidence=0.5
+    )
+    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    assert adaptation.targets_ms == {"s": (30.0, {"a": 10.0, "b": 10.0}), "t": (None, {})}
+
+
+def two_nodes(rate: float = 900.0) -> Adaptation:
+    """A workload with a replica of 8 cores on each of two nodes."""
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", rate, nodes, spread=Spread.NODE))
+    adaptation.prepare(0.0, {"w": 1450.0})
+    assert sorted(where(adaptation).values()) == [("quick-0", 8.0), ("quick-1", 8.0)]
+    return adaptation
+
+
+@pytest.mark.parametrize("saves", ["quick-0", "quick-1"])
+def test_replicas_on_nodes_whose_return_saves_most_are_given_back_first(saves: str) -> None:
+    adaptation = two_nodes(500.0)
+    adaptation.prefer_to_empty({saves: 2.0, "quick-0": 1.0} if saves == "quick-1" else {"quick-0": 0.5})
+    quiet: list[Action] = []
+    for window in range(1, 40):
+        quiet += adaptation.observe(100 + window * WINDOW_S, {"w": seen(1.0, 300.0)})
+        if quiet:
+            break
+    (stop,) = quiet
+    assert isinstance(stop, Stop)
+    assert stop.node == saves
+    assert "its p99 has been well below 10 ms" in stop.reason
+
+
+@pytest.mark.parametrize(("load", "less"), [(690.0, True), (700.0, False)])
+def test_something_is_given_back_where_a_seventh_is_spare(load: float, less: bool) -> None:
+    """A replica of 800/s is left, of which a load takes a tenth more; 5% of that stay spare."""
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 100, nodes, spread=Spread.NODE))
+    adaptation.prepare(0.0, {"w": 1400.0})
+    actions: list[Action] = []
+    for window in range(13):
+        actions += adaptation.observe(100 + window * WINDOW_S, {"w": seen(1.0, load)})
+    assert any(isinstance(action, Stop) for action in actions) == less
+
+
+def test_a_load_beyond_the_target_is_met_with_a_tenth_of_room() -> None:
+    nodes = cluster({"quick": 4})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for rate, needed in ((150.0, 200.0), (200.0, 200.0), (300.0, 330.0), (310.0, 341.0), (305.0, 341.0)):
+        adaptation.prepare(1000.0, {"w": rate})
+        assert adaptation.performance("w")[1] == pytest.approx(needed)
+    actions = adaptation.prepare(2000.0, {"w": 700.0})
+    assert actions
+    assert all("the load rises to 700 requests/s" in action.reason for action in actions)
+    assert adaptation.observe(2005.0, {"w": seen(50.0, 700.0)}) == []
+    assert adaptation.observe(2010.0, {"w": seen(50.0, 700.0)}) == []  # the change takes effect
+    assert adaptation.prepare(2011.0, {"w": 650.0}) == []
+
+
+def test_a_need_beyond_eight_times_the_prediction_is_no_need() -> None:
+    nodes = cluster({"quick": 40})
+    adaptation = started(nodes, ask("w", 100, nodes))
+    for number in range(40):
+        for window in range(2):
+            adaptation.observe(100.0 * number + 5.0 * window, {"w": seen(500.0, 100.0)})
+    assert adaptation.performance("w")[1] == pytest.approx(800.0)
+
+
+def test_a_straggler_avoids_the_nodes_that_it_was_moved_from_for_an_hour() -> None:
+    nodes = cluster({"quick": 3})
+    for pause_s, back in ((3500.0, False), (3700.0, True)):
+        adaptation = started(nodes, ask("w", 1600, nodes, spread=Spread.NODE, max_replicas=2))
+        moves: list[Start] = []
+        for at_s in (0.0, pause_s):
+            for window in range(3):
+                now_s = at_s + window * WINDOW_S
+                latency = {key: 20.0 if key in {"w-0", "w-2"} else 5.0 for key in where(adaptation)}
+                found = adaptation.observe(now_s, {"w": seen(8.0, latency_ms=latency)})
+                moves += [action for action in found if isinstance(action, Start)]
+        assert len(moves) == 1 + back
+        assert where(adaptation)[moves[-1].key][0] == moves[-1].node
+        if back:
+            assert moves[1].node == "quick-0"
+
+
+class PutOn:
+    """Scheduler that places one replica of a size on a node."""
+
+    name = "put on"
+
+    def __init__(self, node: int, size: int) -> None:
+        self._node, self._size = node, size
+
+    def place(self, sizing: Sizing) -> None:
+        more = len(sizing.replicas) < sizing.request.workload.max_replicas
+        if more and sizing.open_nodes()[self._node] and sizing.takes(self._node, self._size):
+            sizing.add(self._node, self._size)
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        return bool(sizing.replicas)
+
+
+def measured(nodes: Cluster, request: PlacementRequest, *chosen: int) -> tuple[Measures, Replicas]:
+    """Measures for a workload with its first replica on some node, and a scheduler of another place."""
+    placement = document(
+        nodes, admit_all([request], NodeLedger(nodes), THRIFTY), scheduler="t", confidence=0.5
+    )
+    replicas = Replicas([request], nodes, placement)
+    return Measures(replicas, PutOn(*chosen)), replicas
+
+
+@pytest.mark.parametrize(("speed", "moves"), [(0.94, False), (0.96, True), (1.0, True)])
+def test_a_straggler_moves_where_at_least_95_percent_are_predicted(speed: float, moves: bool) -> None:
+    nodes = cluster({"quick": 1, "slow": 1})
+    request = ask("w", 150, nodes)
+    request.rate[:, 1] = speed * request.rate[:, 0]
+    measures, replicas = measured(nodes, request, 1, 1)
+    found = measures.move_straggler("w", 0, "it is slow", [])
+    assert [type(one) for one in found] == ([Start, Stop] if moves else [])
+    assert {node for _, node, _ in replicas.places()["w"]} == {"slow-0" if moves else "quick-0"}
+
+
+@pytest.mark.parametrize(("speed", "moves"), [(1.04, False), (1.06, True)])
+def test_a_workload_that_is_short_moves_where_5_percent_are_won(speed: float, moves: bool) -> None:
+    nodes = cluster({"quick": 1, "slow": 1}, cores=2)
+    request = ask("w", 150, nodes, max_replicas=1)
+    request.rate[:, 1] = speed * request.rate[:, 0]
+    measures, replicas = measured(nodes, request, 1, 1)
+    start = replicas.places()["w"][0][1]
+    other = "quick-0" if start == "slow-0" else "slow-0"
+    if start == "slow-0":
+        request.rate[:, 0] = speed * request.rate[:, 1]
+        measures = Measures(replicas, PutOn(0, 1))
+    replicas.sizings["w"].renew(ask_more(request))
+    found = measures.grow("w", "it is short")
+    assert [type(one) for one in found] == ([Start, Stop] if moves else [])
+    assert {node for _, node, _ in replicas.places()["w"]} == {other if moves else start}
+
+
+def ask_more(request: PlacementRequest) -> PlacementRequest:
+    """The same workload with a need that no node meets."""
+    return request.at_load(1000.0)
+
+
+def test_a_replica_grows_by_what_wins_most_for_its_cores() -> None:
+    """The slow node gives half for the same cores, so the quick replica grows first."""
+    nodes = cluster({"quick": 1, "slow": 1})
+    adaptation = started(nodes, ask("w", 500, nodes, spread=Spread.NODE, max_replicas=2))
+    before = where(adaptation)
+    actions = adaptation.prepare(0.0, {"w": 700.0})
+    resized = [action for action in actions if isinstance(action, Resize | Start)]
+    assert resized
+    assert {action.node for action in resized} == {"quick-0"} if len(before) == 1 else resized
+    assert adaptation.performance("w")[0] >= 770.0
+
+
+def test_a_shortage_is_told_once_and_again_when_it_has_changed() -> None:
+    nodes = cluster({"quick": 1})
+    adaptation = started(nodes, ask("w", 500, nodes))
+    (resize, shortage) = adaptation.prepare(0.0, {"w": 900.0})
+    assert isinstance(resize, Resize)
+    assert isinstance(shortage, Shortage)
+    assert shortage.line == (
+        "w: no room: the load rises to 900 requests/s; 990/s are needed, and the nodes can give 800/s"
+    )
+    assert adaptation.prepare(10.0, {"w": 950.0}) == []
+    (again,) = adaptation.nodes_lost(["quick-0"], 20.0)
+    assert isinstance(again, Shortage)
+    assert "the nodes can give 0/s" in again.line
+
+
+def test_use_is_recorded_as_means_over_samples() -> None:
+    """Samples of 10 s from windows of 5 s; the window in which the first one begins tells nothing."""
+    record = UseRecord(10.0)
+    keys = ("a", "b", "late")
+    for number in range(9):
+        now_s, used = 5.0 * number, {"a": float(number), "b": 1.0}
+        if number in {3, 4}:
+            del used["b"]
+        if number > 5:
+            used["late"] = 2.0
+        record.add(now_s, used)
+    series = record.series(keys)
+    assert series.times_s.tolist() == [10.0, 20.0, 30.0, 40.0]
+    # Windows 1 and 2, 3 and 4, 5 and 6, 7 and 8.
+    assert series.cores[0].tolist() == [1.5, 3.5, 5.5, 7.5]
+    assert series.cores[1].tolist() == [1.0, pytest.approx(float("nan"), nan_ok=True), 1.0, 1.0]
+    assert series.cores[2].tolist()[2:] == [2.0, 2.0]
+    assert all(value != value for value in series.cores[2].tolist()[:2])  # noqa: PLR0124 - NaN
+    recent = record.recent(("a", "nobody"))
+    assert recent[0].tolist() == [float(number) for number in range(9)]
+    assert all(value != value for value in recent[1].tolist())  # noqa: PLR0124 - NaN
+    record.copied("a", "moved")
+    record.copied("nobody", "other")
+    assert record.series(("moved",)).cores[0].tolist() == [1.5, 3.5, 5.5, 7.5]
+    record.keep(("moved",))
+    assert all(value != value for value in record.series(("a",)).cores[0].tolist())  # noqa: PLR0124
+    assert record.series(("moved", "other")).cores[0].tolist() == [1.5, 3.5, 5.5, 7.5]
+    for number in range(9, 20):
+        record.add(5.0 * number, {"a": 0.0})
+    assert record.recent(("a",)).shape == (1, 12)
+
+
+def test_a_week_of_minutes_is_kept() -> None:
+    record = UseRecord(60.0)
+    for number in range(MAX_SAMPLES + 5):
+        record.add(60.0 * number, {"a": float(number)})
+    assert MAX_SAMPLES == 7 * 24 * 60
+    series = record.series(("a",))
+    assert series.cores.shape == (1, MAX_SAMPLES)
+    assert series.cores[0, [0, -1]].tolist() == [5.0, MAX_SAMPLES + 4.0]
+    assert series.times_s[[0, -1]].tolist() == [300.0, 60.0 * (MAX_SAMPLES + 4)]
