@@ -1,0 +1,301 @@
+"""Moves of a search: which sizes a step may go to, up and down, and what decides between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, study
+from kwiken.allocator.capacity.documents import placement_of, plan_of
+from kwiken.allocator.capacity.marginals import Marginal
+from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
+from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
+from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
+from kwiken.allocator.capacity.verification import verify
+from kwiken.allocator.placement import nodes_from_toml
+from kwiken.model.profile import costs
+from kwiken.tail.queueing.load import load_model
+from tests.support.models.stragglers import straggling_profile
+
+NODES = """
+[[classes]]
+name = "large"
+cores = 64
+memory_gb = 256
+speed = 1.0
+cost_per_hour = 3.2
+
+[[classes]]
+name = "small"
+cores = 64
+memory_gb = 256
+speed = 0.5
+cost_per_hour = 1.0
+
+[[nodes]]
+name = "large"
+class = "large"
+
+[[nodes]]
+name = "small"
+class = "small"
+"""
+PROFILE = straggling_profile(requests=1000)
+MODEL = load_model(PROFILE)
+NAMES = tuple(MODEL.stages)
+LARGE, SMALL = 0, 1
+
+
+def search_of(
+    *, most: int = 40, max_reissue: float = 0.5, rate_per_s: float = 20.0, nodes: str = NODES
+) -> Search:
+    cluster = nodes_from_toml(nodes, where="nodes.toml")
+    supply = Supply(NAMES, {name: StageNeed(max_replicas=most) for name in NAMES}, cluster)
+    trials = StageTrials(MODEL, rate_per_s, supply, seed=0, requests=500)
+    return Search(trials, costs(PROFILE), max_reissue)
+
+
+OTHER = StageSize(4, LARGE)
+
+
+@pytest.fixture(scope="module")
+def found_by() -> Callable[[StageSize, str], set[StageSize]]:
+    """Sizes of the first stage that one step from a size may go to, up or down."""
+    search = search_of()
+
+    def reached(now: StageSize, way: str) -> set[StageSize]:
+        """Those sizes that a walk, or a trim, goes to where they alone are any good."""
+        found = set()
+        counts = range(1, 2 * now.replicas + 9)
+        for size in (
+            StageSize(count, place, level) for count in counts for place in (0, 1) for level in range(8)
+        ):
+            if size != now and goes(search, now, size, way):
+                found.add(size)
+        return found
+
+    return reached
+
+
+def goes(search: Search, now: StageSize, good: StageSize, way: str) -> bool:
+    """Whether one step goes to a size where the p99 is 40 ms there, and 100 ms elsewhere."""
+    start = (now, OTHER)
+
+    def p99_ms(sizes: Sizes) -> float:
+        first, second = sizes
+        here = first in {good, now} if way == "down" else first == good
+        return 40.0 if here and second == OTHER else 100.0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "p99_ms", p99_ms)
+        patch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+        if way == "down":
+            return search.trim(search.found(start), 50.0).sizes == (good, OTHER)
+        return search._walk(search.found(start), 50.0).sizes == (good, OTHER)
+
+
+def sizes(*some: tuple[int, int, int]) -> set[StageSize]:
+    return {StageSize(*one) for one in some}
+
+
+def test_a_walk_goes_to_some_replicas_more_to_other_nodes_and_to_more_copies(
+    found_by: Callable[[StageSize, str], set[StageSize]],
+) -> None:
+    assert found_by(StageSize(4, LARGE, 0), "up") == sizes(
+        *((4, LARGE, level) for level in (1, 2, 4)),  # copies alone
+        *((count, LARGE, 0) for count in (5, 6, 7)),
+        *((5, LARGE, level) for level in (1, 3)),
+        *((count, SMALL, 0) for count in (3, 4, 8, 9)),  # as many, or as much capacity, or a little more
+    )
+    assert found_by(StageSize(12, SMALL, 3), "up") == sizes(
+        *((12, SMALL, level) for level in (2, 4, 5, 7)),
+        *((count, SMALL, 3) for count in (13, 14, 18)),  # half as many again
+        *((13, SMALL, level) for level in (4, 6)),
+        *((count, LARGE, 3) for count in (6, 7, 11, 12)),
+    )
+
+
+def test_a_trim_goes_to_fewer_replicas_with_as_many_copies_or_some_more_and_to_fewer_copies(
+    found_by: Callable[[StageSize, str], set[StageSize]],
+) -> None:
+    assert found_by(StageSize(5, SMALL, 2), "down") == sizes(
+        *((count, SMALL, level) for count in (3, 4) for level in (2, 3, 4)),
+        (5, SMALL, 1),
+    )  # the fewest large nodes that serve the calls cost more
+
+
+def test_a_single_replica_has_no_copies() -> None:
+    search = search_of()
+    assert goes(search, StageSize(2, LARGE, 2), StageSize(1, LARGE, 0), "down")
+    assert not goes(search, StageSize(1, LARGE, 0), StageSize(1, LARGE, 1), "up")
+
+
+@pytest.mark.parametrize(
+    ("levers", "move", "goes_there"),
+    [
+        (SizeLevers(replicas=False), StageSize(5, LARGE, 0), False),
+        (SizeLevers(replicas=False), StageSize(4, SMALL, 0), True),
+        (SizeLevers(replicas=False), StageSize(8, SMALL, 0), False),
+        (SizeLevers(classes=False), StageSize(8, SMALL, 0), False),
+        (SizeLevers(classes=False), StageSize(5, LARGE, 0), True),
+        (SizeLevers(reissues=False), StageSize(4, LARGE, 1), False),
+        (SizeLevers(reissues=False), StageSize(5, LARGE, 1), False),
+        (SizeLevers(reissues=False), StageSize(5, LARGE, 0), True),
+    ],
+)
+def test_levers_leave_out_moves(levers: SizeLevers, move: StageSize, goes_there: bool) -> None:
+    assert goes(search_of().only(levers), StageSize(4, LARGE, 0), move, "up") == goes_there
+
+
+def test_no_step_goes_beyond_the_most_replicas_or_below_what_serves_the_calls() -> None:
+    search = search_of(most=5)
+    assert goes(search, StageSize(4, LARGE, 0), StageSize(5, LARGE, 0), "up")
+    assert not goes(search, StageSize(4, LARGE, 0), StageSize(6, LARGE, 0), "up")
+    busy = search_of(rate_per_s=400.0)
+    fewest = busy.trials.fewest(0, SMALL)
+    assert fewest == 4
+    assert goes(busy, StageSize(2, LARGE, 0), StageSize(4, SMALL, 0), "up")
+    assert not goes(busy, StageSize(2, LARGE, 0), StageSize(3, SMALL, 0), "up")
+
+
+def test_the_move_of_most_gain_for_its_cost_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica more wins 30 ms for 0.04, two win 50 ms for 0.08, and small nodes win 5 ms and cost less."""
+    search = search_of().only(SizeLevers(reissues=False))
+    start = (StageSize(4, LARGE), OTHER)
+    told = {StageSize(5, LARGE): 70.0, StageSize(6, LARGE): 50.0, StageSize(4, SMALL): 99.99}
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: told.get(sizes[0], 100.0))
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 100.0})
+    best = search._best_move(search.found(start), 10.0, math.inf)
+    assert best is not None
+    assert best.sizes == (StageSize(5, LARGE), OTHER)  # less than a two-thousandth is no gain
+    told[StageSize(4, SMALL)] = 95.0
+    best = search._best_move(search.found(start), 10.0, math.inf)
+    assert best is not None
+    assert best.sizes == (StageSize(4, SMALL), OTHER)
+    assert search._best_move(search.found(start), 100.0, math.inf) is None  # nothing beyond the target counts
+    below = search.supply.cost(start) + 1e-6
+    told[StageSize(4, SMALL)] = 100.0
+    assert search._best_move(search.found(start), 10.0, below) is None
+
+
+def test_the_cheapest_that_meets_a_goal_is_chosen_and_else_the_least_p99() -> None:
+    def found(p99_ms: float, cost: float) -> FoundSizes:
+        return FoundSizes((), p99_ms, cost)
+
+    some = [found(90.0, 3.0), found(100.0, 2.0), found(95.0, 2.0), found(101.0, 1.0)]
+    assert cheapest_of(some, 100.0) is some[2]
+    assert cheapest_of(some, 100.5) is some[2]
+    assert cheapest_of(some, 101.0) is some[3]
+    assert cheapest_of(some, 80.0) is some[0]
+
+
+@pytest.mark.parametrize(
+    ("rate_per_s", "most", "fits"), [(160.0, 5, True), (160.0, 4, False), (100.0, 3, True), (101.0, 3, False)]
+)
+def test_recorded_replicas_rise_with_the_rate(rate_per_s: float, most: int, fits: bool) -> None:
+    """Three replicas were recorded for about 100 requests a second."""
+    search = search_of(most=most, rate_per_s=rate_per_s / 100.0 * MODEL.rate_per_s)
+    given = start_with_given(search)
+    assert (given is not None) == fits
+    for size in given or ():
+        assert size.level in {0, FIXED_LEVEL}
+        assert size.level == 0 or size.replicas > 1
+
+
+def settings(**changed: object) -> SizeSettings:
+    made = SizeSettings(target_p99_ms=80.0, rate_per_s=150.0, created="2026-01-01T00:00:00Z")
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def test_settings_that_are_left_out_are_the_usual_ones() -> None:
+    usual = settings()
+    assert (usual.max_reissue, usual.seed, usual.frontier, usual.copy_correlation) == (0.05, 0, False, None)
+    assert (StageNeed().memory_gb, StageNeed().max_replicas) == (1.0, 64)
+    assert settings(max_reissue=0.0).max_reissue == 0.0
+    assert settings(max_reissue=1.0).max_reissue == 1.0
+    assert settings(rate_per_s=1e9).rate_per_s == 1e9
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "change_ms", "told"),
+    [
+        (("nodes", "reissues"), -10.0, "the nodes have no room for more or faster replicas that would help"),
+        (("reissues", ""), -10.0, "the budget of copies, 0.05 of all work, is used up"),
+        (("", ""), -10.0, "by calls that are slow of themselves"),
+        (("nodes", "reissues"), -0.9, "by calls that are slow of themselves"),
+        (("nodes", "reissues"), 10.0, "by calls that are slow of themselves"),
+    ],
+)
+def test_what_stands_against_a_lower_p99_is_told(
+    forbidden: tuple[str, str], change_ms: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Marginal("a", "replica more", change_ms, 1.0, one) for one in forbidden]
+    monkeypatch.setattr(study, "marginals", lambda search, sizes: found)
+    monkeypatch.setattr(study, "slowest_stage", lambda search, sizes: ("a", 123.456))
+    search = cast("Search", SimpleNamespace(min_gain_ms=lambda sizes: 1.0))
+    text = study._bound(search, (), settings())
+    assert told in text
+    assert "at stage 'a', 123.5 ms beyond its median" in text
+
+
+@pytest.mark.parametrize(("value_ms", "text"), [(9999.4, "9999"), (10_000.0, "10,000"), (0.12345, "0.1235")])
+def test_times_are_told_without_an_exponent(value_ms: float, text: str) -> None:
+    assert study._figure(value_ms) == text
+
+
+def test_the_nearest_is_told_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = cast("SizeOutcome", SimpleNamespace(p99_ms=97.0, cost=3.25))
+    monkeypatch.setattr(study, "checked", lambda *_, seed: None)
+    monkeypatch.setattr(study, "_bound", lambda *_: "nothing helps")
+    search = cast("Search", SimpleNamespace(trials=None))
+    least = cast("FoundSizes", SimpleNamespace(sizes=()))
+    free = nodes_from_toml(
+        NODES.replace("cost_per_hour = 3.2\n", "").replace("cost_per_hour = 1.0\n", ""), where="n"
+    )
+    priced = nodes_from_toml(NODES, where="n")
+    for cluster, unit in ((None, "cores"), (free, "cores"), (priced, "an hour")):
+        told = str(study._unmet(search, least, outcome, settings(cluster=cluster)))
+        assert f"the nearest is 97 ms at a cost of 3.25 {unit}; nothing helps" in told
+    nothing = study._unmet(search, least, None, settings())
+    assert math.isinf(nothing.nearest_ms)
+    assert "nearest" not in str(nothing)
+
+
+def test_documents_tell_sizes_policies_and_what_they_promise() -> None:
+    search = search_of(rate_per_s=100.0)
+    trials, chosen = search.trials, (StageSize(3, LARGE, 4), StageSize(2, SMALL, 0))
+    before, after = (verify(trials, chosen, seed=1, copies=copies) for copies in (False, True))
+    assert before is not None
+    assert after is not None
+    plan = plan_of(trials, chosen, costs(PROFILE), before=before, after=after, created="2026-01-01T00:00:00Z")
+    policy = trials.policy(0, chosen[0])
+    assert policy is not None
+    assert plan.stages["fetch"].reissue == policy
+    assert plan.stages["rank"].reissue is None
+    assert plan.budgets.reissue == pytest.approx(costs(PROFILE).stages["fetch"] * policy.fraction, rel=1e-3)
+    expected = plan.expected
+    assert expected is not None
+    spent = costs(PROFILE).stages["fetch"] * after.copies["fetch"]
+    assert expected.spent.reissue == pytest.approx(spent, rel=1e-3)
+    for told, verified in ((expected.bounds.before, before), (expected.bounds.after, after)):
+        low, high = np.quantile(verified.percentiles()[:, 3], [0.05, 0.95])
+        assert told["p99_ms"][0] <= low * 1.05
+        assert told["p99_ms"][1] >= high * 0.95
+        assert told["p99_ms"][0] <= verified.p99_ms <= told["p99_ms"][1]
+    placement = placement_of(trials, chosen, verified=after, target_ms=after.p99_ms * 1.02)
+    assert (placement.scheduler, placement.confidence) == ("size", 0.5)
+    for workload, size, node in zip(placement.workloads, chosen, ("large", "small"), strict=True):
+        assert [(one.node, one.cores, one.memory_gb) for one in workload.replicas] == [
+            (node, 1.0, 1.0)
+        ] * size.replicas
+        assert workload.required == workload.expected == workload.needed == pytest.approx(100.0)
+        assert workload.probability == after.probability(after.p99_ms * 1.02)
+        price = search.supply.price[0, size.node_class]
+        assert workload.cost_per_hour == pytest.approx(size.replicas * price)
