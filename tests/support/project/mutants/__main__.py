@@ -108,6 +108,7 @@ def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> N
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--count", type=int, default=25)
+    options.add_argument("--only", type=int, nargs="*", help="numbers of the mutants to try; all by default")
     options.add_argument("--list", action="store_true", help="only show the mutants")
     chosen = options.parse_args()
     counts = {"caught": 0, "survived": 0, "equivalent": 0}
@@ -116,6 +117,8 @@ def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> N
         copy = Path(folder)
         copied(copy)
         for number, (room, mutant) in enumerate(drawn(chosen.seed, chosen.count), 1):
+            if chosen.only and number not in chosen.only:
+                continue
             change = " -> ".join(" ".join(text.split())[:SHOWN] for text in (mutant.before, mutant.after))
             told = f"{number:3} {mutant.path}:{mutant.line} {mutant.kind}: {change}"
             if chosen.list:
