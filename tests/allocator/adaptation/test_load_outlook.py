@@ -161,10 +161,10 @@ def plainly(windows: Sequence[tuple[float, float]], ahead_s: float, chosen: Outl
     present = sum(share * now for share, (_, now, _) in zip(shares, found, strict=True)) / sum(shares)
     below, expected = 0.0, 0.0
     for share, (ahead, _, _) in sorted(zip(shares, found, strict=True), key=lambda one: one[1][0]):
-        below, expected = below + share / sum(shares), ahead
+        below, expected = below + share / sum(shares), float(ahead)
         if below >= chosen.quantile:
             break
-    return min(expected, (1 + ahead_s / 120.0) * present)
+    return float(min(expected, (1 + ahead_s / 120.0) * present))
 
 
 @settings(max_examples=25)

@@ -73,20 +73,24 @@ def test_without_a_target_quick_answers_call_for_nothing() -> None:
     assert set(needs(*[seen(1e-3)] * 100, *[seen(1e9)] * 100, target_ms=None)) == {Need.NOTHING}
 
 
+def is_slow(watch: WorkloadWatch) -> bool:
+    return watch.slow
+
+
 def test_a_change_is_given_20_s_and_clears_what_was_counted() -> None:
     for act in (WorkloadWatch.grew, WorkloadWatch.shrank, WorkloadWatch.changed):
         watch = WorkloadWatch(TARGET_MS)
         watch.observe(0.0, SLOW)
-        assert watch.slow
+        assert is_slow(watch)
         act(watch, 1.0)
-        assert not watch.slow
+        assert not is_slow(watch)
         assert (watch.waits(20.9), watch.waits(21.0)) == (True, False)
         assert [watch.observe(at, SLOW) for at in (11.0, 16.0, 20.9)] == [Need.NOTHING] * 3
-        assert not watch.slow
+        assert not is_slow(watch)
         assert [watch.observe(at, SLOW) for at in (21.0, 26.0)] == [Need.NOTHING, Need.MORE]
-        assert watch.slow
+        assert is_slow(watch)
         watch.observe(31.0, BETWEEN)
-        assert not watch.slow
+        assert not is_slow(watch)
 
 
 def patience(watch: WorkloadWatch, from_s: float) -> int:

@@ -238,17 +238,17 @@ def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool) -> None:
         sum(float(request.cost[size, 0 if node < 3 else 1]) for node, size in replicas)
     )
     for place in range(len(replicas)):
-        for size in (None, 0, 1, 2):
+        for other_size in (None, 0, 1, 2):
             changed = (
                 replicas[:place]
-                + ([] if size is None else [(replicas[place][0], size)])
+                + ([] if other_size is None else [(replicas[place][0], other_size)])
                 + replicas[place + 1 :]
             )
             performance, deviation = plainly(request, ledger, changed)
-            supposed = sizing.supposed(place, size)
+            supposed = sizing.supposed(place, other_size)
             assert supposed.performance == pytest.approx(performance)
             assert supposed.deviation == pytest.approx(deviation)
-            assert sizing.would_meet(place, size) == supposed.met
+            assert sizing.would_meet(place, other_size) == supposed.met
 
 
 @pytest.mark.parametrize(
@@ -335,13 +335,9 @@ def test_the_factors_of_a_replica_explain_its_rate() -> None:
     found = explain_placement(placed, ledger)
     loud, first, second = found.factors
     assert (loud.workload, loud.node, loud.cores, loud.memory_gb) == ("loud", "top-0", 4.0, 1.0)
-    assert (loud.base, loud.size, loud.node_class, loud.latency) == (
-        9e3,
-        pytest.approx(1.0),
-        pytest.approx(1.0),
-        1.0,
-    )
-    assert (loud.contention, loud.source, loud.efficiency, loud.rate) == (1.0, "", 1.0, pytest.approx(9e3))
+    assert (loud.base, loud.latency, loud.contention, loud.efficiency) == (9e3, 1.0, 1.0, 1.0)
+    assert (loud.size, loud.node_class, loud.rate) == pytest.approx((1.0, 1.0, 9e3))
+    assert loud.source == ""
     loss = 0.05 * (0.3 / 0.5) ** 4
     assert first.contention == pytest.approx(1 - loss)
     assert (first.source, second.source) == ("disk", "")

@@ -27,7 +27,9 @@ def outcome(**fields: list[float]) -> FleetOutcome:
     for name in ("from_arrival", "kept", "alone"):
         given.setdefault(name, [1.0] * count)
     given.setdefault("contention", [0.0] * count)
-    return replace(found, **{name: np.array(values) for name, values in given.items()})
+    for name, values in given.items():
+        setattr(found, name, np.array(values))
+    return found
 
 
 def test_shares_of_cores_are_means_over_a_window() -> None:
@@ -37,9 +39,9 @@ def test_shares_of_cores_are_means_over_a_window() -> None:
     assert found.shares(0.0, 40.0) == pytest.approx(((20 + 60 + 200) / 400, (10 + 60 + 100) / 400))
     assert found.shares(5.0, 15.0) == pytest.approx(((10 + 30) / 100, (5 + 30) / 100))
     assert found.shares(30.0, 60.0) == pytest.approx((100 / 300, 50 / 300))
-    moments, cores, used = found.series()
+    moments, had_cores, worked_cores = found.series()
     assert (len(moments), moments[0], moments[-1]) == (200, 0.0, 40.0)
-    for moment, had, worked in zip(moments, cores, used, strict=True):
+    for moment, had, worked in zip(moments, had_cores, worked_cores, strict=True):
         expected = (
             (0.2, 0.1)
             if moment < 10
