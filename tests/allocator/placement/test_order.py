@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kwiken.allocator.placement import (
@@ -18,6 +19,8 @@ from kwiken.allocator.placement import (
     admit_all,
     document,
     resume,
+    take,
+    total_cost,
     trim,
 )
 from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, nodes_to_add
@@ -231,3 +234,59 @@ def test_scores_are_moved_by_their_deviation_to_the_side_of_caution() -> None:
     found = requested(5e3, scored, nodes, caution=Caution(confidence=0.95))
     assert found.tolerated == pytest.approx([0.5 - 1.645 * 0.1] * len(SOURCES), abs=1e-3)
     assert found.caused == pytest.approx([0.3 + 1.645 * 0.1] * len(SOURCES), abs=1e-3)
+
+
+@pytest.mark.parametrize(("rate", "status"), [(42.1e3, PlacingStatus.SHORT), (42.2e3, PlacingStatus.QUEUED)])
+def test_95_percent_of_the_need_are_enough_to_run(rate: float, status: PlacingStatus) -> None:
+    nodes = cluster({"top": 2})
+    (found,) = admit_all([ask("close", rate, nodes)], NodeLedger(nodes), QUASAR)
+    assert found.status is status
+
+
+@pytest.mark.parametrize(("useless", "count"), [(7, 2), (8, 1)])
+def test_a_walk_ends_after_eight_nodes_that_win_nothing(useless: int, count: int) -> None:
+    """Two replicas reach 70% of their sum: a slow second one costs more than it adds."""
+    nodes = cluster({"top": 2, "low": useless})
+    about = profile({8: 20e3}, {"top": 1.0, "low": 0.2}, efficiency=[1.0, 0.7])
+    sizing = Sizing(requested(1e6, about, nodes), NodeLedger(nodes))
+    take(sizing, [(0, 0), *((node, 0) for node in range(2, 2 + useless)), (1, 0)])
+    assert len(sizing.replicas) == count
+
+
+@pytest.mark.parametrize(("off", "known"), [(0.9e-6, True), (1.5e-6, False)])
+def test_a_written_size_may_be_off_by_a_millionth(off: float, known: bool) -> None:
+    nodes = cluster({"top": 2})
+    asked = ask("a", 20e3, nodes)
+    placement = written(nodes, admit_all([asked], NodeLedger(nodes), QUASAR))
+    (workload,) = placement.workloads
+    (replica,) = workload.replicas
+    for field in ("cores", "memory_gb"):
+        moved = msgspec.structs.replace(replica, **{field: getattr(replica, field) - off})
+        changed = msgspec.structs.replace(
+            placement, workloads=[msgspec.structs.replace(workload, replicas=[moved])]
+        )
+        assert bool(resume(changed, {"a": asked}, NodeLedger(nodes))) == known
+        over = msgspec.structs.replace(replica, **{field: getattr(placement.nodes[0], field) + off})
+        full = msgspec.structs.replace(
+            placement, workloads=[msgspec.structs.replace(workload, replicas=[over])]
+        )
+        if known:
+            assert Placement.from_json(full.to_json(), where="p") == full
+        else:
+            with pytest.raises(InputError, match="has no room for it"):
+                Placement.from_json(full.to_json(), where="p")
+
+
+def test_what_cannot_run_on_is_left_out_of_what_is_resumed() -> None:
+    nodes = cluster({"top": 3})
+    asked = ask("a", 58e3, nodes)
+    placement = written(nodes, admit_all([asked, ask("gone", 1e3, nodes)], NodeLedger(nodes), QUASAR))
+    (workload, *_) = placement.workloads
+    assert len(workload.replicas) == 3
+    (sizing,) = resume(placement, {"a": ask("a", 58e3, nodes, max_replicas=2)}, NodeLedger(nodes))
+    assert len(sizing.replicas) == 2
+    full = NodeLedger(nodes)
+    full.free_cores[1] = 4.0
+    (sizing,) = resume(placement, {"a": asked}, full)
+    assert sorted(one.node for one in sizing.replicas) == [0, 2]
+    assert total_cost(placement) == pytest.approx(sum(one.cost_per_hour for one in placement.workloads))

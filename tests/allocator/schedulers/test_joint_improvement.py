@@ -158,3 +158,31 @@ def test_no_choice_without_a_target_room_or_replicas_left() -> None:
     sizing = Sizing(request, ledger)
     ledger.free_cores[:] = 0.0
     assert priced_choices(sizing, contention_on(request, ledger)) == []
+
+
+@pytest.mark.parametrize(("count", "tries"), [(1, 12), (2, 12), (4, 72), (9, 400)])
+def test_one_two_and_three_workloads_move_by_turns_twelve_times_a_pair(count: int, tries: int) -> None:
+    nodes = cluster({"top": count})
+    ledger = NodeLedger(nodes)
+    newcomers = []
+    for place in range(count):
+        sizing = Sizing(requested(1e3, profile({2: 6e3}, {"top": 1.0}, name=f"w{place}"), nodes), ledger)
+        sizing.add(place, 0)
+        newcomers.append(Newcomer(sizing, 0))
+    asked: list[float] = []
+
+    def choose(sizing: Sizing, dearer: Floats) -> None:
+        assert dearer.shape == (count,)
+        asked.append(float(np.abs(np.log(dearer)).max()))
+
+    improve(newcomers, choose)
+    sizes = [min(count, 1 + number % 3) for number in range(tries)]
+    assert len(asked) == sum(sizes)
+    plain = sum(sizes[:count])
+    assert set(asked[:plain]) == {0.0}  # each has a try at the prices as they are
+    spread = asked[plain:]
+    assert all(value > 0 for value in spread)
+    if count == 9:
+        deviations = np.array(spread) / 1.485  # the largest of nine standard normal deviates, in the median
+        assert np.median(deviations) == pytest.approx(0.25, abs=0.05)
+    improve([], choose)
