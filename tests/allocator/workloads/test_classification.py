@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import Classification, Classifier, KnownProfiles, Measure, Size
+from kwiken.allocator.workloads import (
+    Classification,
+    Classifier,
+    CompletionKind,
+    KnownProfiles,
+    Measure,
+    Size,
+)
 from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet import replica_rows, score_rows, size_rows
@@ -299,3 +306,110 @@ def test_levels_are_compared_only_where_the_history_says_that_rows_have_one_unit
         chosen = Classifier(history).classify(measured(rows, 0, FEW)).methods["class"]
         assert chosen is not None
         assert any("one unit" in name for name in chosen.errors) is bool(told)
+
+
+@pytest.mark.parametrize("factor", [1.02, 1.1, 1.15, 1.2, 1.25, 1.3, 1.5, 0.4])
+def test_what_the_factors_do_not_explain_is_a_common_or_a_rare_departure(
+    few: Classification, factor: float
+) -> None:
+    """Common departures have a deviation of 3%; one of fifty halves the performance."""
+    mean, deviation = few.predict(ODD)
+    missed, expected = float(np.log(factor)), deviation**2 + 0.02**2
+    likelihoods = {
+        apart: share * NormalDist(0, np.sqrt(expected + apart**2)).pdf(missed)
+        for apart, share in ((0.03, 0.98), (0.69, 0.02))
+    }
+    apart = max(likelihoods, key=lambda one: likelihoods[one]) ** 2
+    learned = few.observed(Run(ODD, float(np.exp(mean)) * factor))
+    assert learned.corrections == {ODD: pytest.approx(apart / (expected + apart) * missed)}
+    assert learned.predict(ODD)[0] - mean == pytest.approx(
+        (deviation**2 + apart) / (expected + apart) * missed
+    )
+    again = learned.observed(Run(ODD, float(np.exp(learned.predict(ODD)[0]))))
+    assert again.corrections == {ODD: pytest.approx(learned.corrections[ODD])}
+    on_axis = replace(REFERENCE, replicas=8)
+    assert few.observed(Run(on_axis, 3.0)).corrections == {}
+
+
+def test_shares_of_proposed_sources_are_those_of_the_variance_of_scores(few: Classification) -> None:
+    proposed = {one.label: one.share for one in few.proposals() if one.kind == "source"}
+    assert {*proposed} == {"disk", "network"}
+    for source, share in proposed.items():
+        at, before, removed = SOURCES.index(source), 0.0, 0.0
+        for found in (few.tolerated, few.caused):
+            variances = found.deviation**2
+            before += variances.sum()
+            gains = found.covariance[:, at] ** 2 / variances[at]
+            gains[at] = variances[at]
+            removed += gains.sum()
+        assert share == pytest.approx(removed / before)
+    values = list(proposed.values())
+    assert values == sorted(values, reverse=True)
+
+
+def test_shares_of_proposed_runs_are_those_of_the_variance_of_performance(few: Classification) -> None:
+    places = [RunSetting(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
+    before = sum(few.predict(place)[1] ** 2 for place in places)
+    for proposal in few.proposals():
+        if proposal.kind == "source":
+            continue
+        field = {"size": "size", "replicas": "replicas", "class": "node_class"}[proposal.kind]
+        place = replace(REFERENCE, **{field: proposal.label})
+        learned = few.observed(Run(place, float(np.exp(few.predict(place)[0]))))
+        after = sum(learned.predict(one)[1] ** 2 for one in places)
+        assert proposal.share == pytest.approx(1 - after / before, abs=1e-6)
+
+
+def test_repeated_and_uncertain_runs_are_means_with_their_errors(world: World) -> None:
+    known, rows = world
+    plain = measured(rows, 0, AXES)
+    first = plain.runs[0]
+    for second, deviations in ((None, (0.02, 0.02)), (0.1, (0.02, 0.1))):
+        runs = (first, Run(first.place, 1.1 * first.performance, second), *plain.runs[1:])
+        found = Classifier(known).classify(replace(plain, runs=runs))
+        at = 1 + SIZES.index(first.place.size)
+        assert found.entries["size"][1, SIZES.index(first.place.size)] == pytest.approx(
+            np.log(first.performance) + np.log(1.1) / 2
+        )
+        expected = (deviations[0] ** 2 + deviations[1] ** 2) / 4
+        # The entry is told relative to the reference, which was run once.
+        assert found.covariance[at, at] == pytest.approx(expected + 0.02**2)
+
+
+def test_known_profiles_are_found_only_where_nothing_was_measured(world: World) -> None:
+    known, rows = world
+    profile = Classifier(known).classify(replace(measured(rows, 0, FEW), identity="id")).profile()
+    cache = KnownProfiles([profile, replace(profile, identity="", name="nobody")])
+    bare = Measured("again", Measure.RATE, "id", (), {}, {})
+    assert cache.find(bare, known) is not None
+    for changed in ({"tolerated": {"disk": 0.1}}, {"caused": {"disk": 0.1}}, {"identity": ""}):
+        assert cache.find(replace(bare, **changed), known) is None
+    for part, kind in (("up", "sizes"), ("out", "numbers of replicas")):
+        matrix = getattr(known, part)
+        fewer = replace(known, **{part: replace(matrix, labels=matrix.labels[:-1])})
+        with pytest.raises(InputError, match=f"classified for other {kind} than the history's"):
+            cache.find(bare, fewer)
+    assert KnownProfiles().find(bare, known) is None
+
+
+def test_neighbours_differ_most_where_nothing_was_measured(world: World) -> None:
+    known, rows = world
+    found = Classifier(known, CompletionKind.NEAREST).classify(measured(rows, 0, FEW))
+    for kind, matrix in (("class", known.het), ("tolerated", known.tolerated)):
+        near = found.neighbours(kind)
+        columns = found.entries[kind][0].astype(int)
+        assert near is not None
+        places = [int(name.split()[1]) - 1 for name in near.names]  # rows without names are numbered
+        some = matrix.rows[places]
+        if matrix.level:
+            some = some - some[:, columns].mean(axis=1, keepdims=True)
+        spread = some.std(axis=0)
+        spread[columns] = 0.0
+        assert near.label == matrix.labels[int(spread.argmax())]
+        assert near.spread == pytest.approx(spread.max())
+        assert near.used
+    assert not any(one is None for one in found.methods.values())
+    whole = Classifier(known, CompletionKind.GAUSSIAN).classify(measured(rows, 0, FEW)).neighbours("class")
+    assert whole is not None
+    assert not whole.used
+    assert len(whole.names) >= 5
