@@ -89,3 +89,54 @@ def test_the_nearest_is_returned_where_nothing_meets_the_target(monkeypatch: pyt
     assert met is None
     assert nearest is not None
     assert nearest.p99_ms == 111.0
+
+
+def goals_of(
+    truths_ms: list[float], trials_ms: list[float], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[float], Any, Any]:
+    """Goals that a search is asked for, one after another, where its answers and the truth are given."""
+    goals: list[float] = []
+
+    def cheapest(goal: float) -> FoundSizes:
+        goals.append(goal)
+        count = len(goals)
+        return FoundSizes((StageSize(count, 0),), trials_ms[count - 1], float(10 - count))
+
+    def checked(_: Any, sizes: Any, *, seed: int) -> Any:
+        del seed
+        count = sizes[0].replicas
+        return SimpleNamespace(sizes=sizes, cost=float(10 - count), p99_ms=truths_ms[count - 1])
+
+    monkeypatch.setattr(outcomes, "checked", checked)
+    met, nearest = outcomes.reached(None, cheapest, 100.0, seed=0)  # type: ignore[arg-type]
+    return goals, met, nearest
+
+
+def test_a_goal_is_relaxed_by_a_tenth_at_most_and_five_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    goals, met, nearest = goals_of([50.0] * 9, [90.0] * 9, monkeypatch)
+    assert goals == pytest.approx([100.0, 110.0, 121.0, 133.1, 146.41])
+    assert (met.cost, nearest) == (5.0, None)
+    goals, met, _ = goals_of([96.0, 98.0], [90.0, 90.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 100.0 / 0.96])
+    assert met.cost == 8.0
+
+
+@pytest.mark.parametrize(("truth_ms", "rounds"), [(97.1, 1), (96.9, 2), (97.0, 2)])
+def test_a_p99_near_the_target_is_near_enough(
+    truth_ms: float, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goals, _, _ = goals_of([truth_ms, 99.0], [90.0, 90.0], monkeypatch)
+    assert len(goals) == rounds
+
+
+def test_a_goal_is_tightened_by_what_the_truth_exceeds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    goals, met, nearest = goals_of([120.0, 105.0, 98.0], [95.0, 80.0, 75.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 95.0 / 1.2, 0.0])
+    assert (met.p99_ms, nearest) == (98.0, None)
+    goals, met, nearest = goals_of([120.0, 105.0, 98.0], [95.0, 79.0, 75.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 95.0 / 1.2, 79.0 / 1.05])
+    assert met.p99_ms == 98.0
+    goals, met, nearest = goals_of([120.0, 104.0, 105.0, 101.0], [200.0, 150.0, 150.0, 150.0], monkeypatch)
+    assert goals == [100.0, 0.0]
+    assert met is None
+    assert nearest.p99_ms == 104.0

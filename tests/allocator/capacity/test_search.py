@@ -257,3 +257,70 @@ def test_nodes_that_cannot_serve_the_calls_are_named_with_the_stage() -> None:
 def test_a_rate_that_no_number_of_replicas_serves_is_refused_as_such() -> None:
     with pytest.raises(InputError, match=r"rate: .* stage '\w+' needs \d+ or more .* and may have 4: lower"):
         search_of(rate_per_s=100 * RATE).cheapest_start()
+
+
+def test_moves_that_are_not_simulated_could_not_be_the_best(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same walks where no bound leaves any move out."""
+    least, bounds = search.p99_ms(search.cheapest_start()), search._bounds
+
+    def walks() -> list[Sizes]:
+        start = search.found(search.cheapest_start())
+        return [search._walk(start, share * least).sizes for share in (0.8, 0.5, 0.3)]
+
+    pruned = walks()
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: dict.fromkeys(bounds(found, 0.0), 1e9))
+    assert walks() == pruned
+
+
+def test_no_move_at_a_stage_wins_more_than_its_bound(search: Search) -> None:
+    for replicas in (1, 2, 3):
+        sizes = (StageSize(replicas), StageSize(replicas))
+        if search.p99_ms(sizes) == float("inf"):
+            continue
+        found = search.found(sizes)
+        bounds = search._bounds(found, 0.0)
+        assert bounds
+        for stage, bound in bounds.items():
+            assert 0 < bound < found.p99_ms
+            for size in search._moves(stage, sizes[stage]):
+                moved = list(sizes)
+                moved[stage] = size
+                if search.trials.trial(stage, size) is not None:
+                    assert found.p99_ms - search.p99_ms(tuple(moved)) <= bound * 1.05
+        assert search._bounds(found, found.p99_ms) == {}
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.35])
+def test_no_single_step_back_keeps_the_target_at_less_cost(search: Search, share: float) -> None:
+    target_ms = share * search.p99_ms(search.cheapest_start())
+    found = search.cheapest(target_ms)
+    assert found.p99_ms <= target_ms
+    for stage, now in enumerate(found.sizes):
+        for replicas in range(max(1, now.replicas - 2), now.replicas):
+            for level in (now.level, now.level + 1, now.level + 2):
+                if level >= len(LEVELS) or (replicas == 1 and level):
+                    continue
+                changed = list(found.sizes)
+                changed[stage] = StageSize(replicas, 0, level)
+                assert not search.allowed(tuple(changed)) or search.p99_ms(tuple(changed)) > target_ms
+        if now.level:
+            fewer = list(found.sizes)
+            fewer[stage] = replace(now, level=now.level - 1)
+            kept = search.p99_ms(tuple(fewer)) <= target_ms
+            assert not kept or search._charged(tuple(fewer)) >= search._charged(found.sizes)
+
+
+def test_copies_are_charged_by_the_processor_time_that_they_take(search: Search) -> None:
+    sizes = (StageSize(3, 0, 5), StageSize(4, 0, 0))
+    trial = search.trials.trial(0, sizes[0])
+    assert trial is not None
+    assert trial.extra_load > 0
+    charged = search._charged(sizes)
+    assert charged == pytest.approx(7.0 + trial.extra_load * search.trials.busy_cores(0, 0))
+    policy = search.trials.policy(0, sizes[0])
+    assert policy is not None
+    shares = costs(search.trials.model.profile).stages
+    assert search.spent(sizes) == pytest.approx(shares[search.trials.names[0]] * policy.fraction)
+    assert search.min_gain_ms(sizes) == pytest.approx(search.p99_ms(sizes) / 2000)
