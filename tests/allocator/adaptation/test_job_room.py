@@ -67,3 +67,42 @@ def test_what_a_job_held_on_a_lost_node_stays_blocked() -> None:
     assert {node for _, node, _ in adaptation.keys["w"]} == {"quick-0"}  # and nothing else is placed there
     adaptation.node_back("slow-0")
     assert {one.node: one.cores for one in room.rooms()}["slow-0"] > 0
+
+
+def test_a_node_could_hold_what_it_has_were_it_empty() -> None:
+    _, room, _ = adapted()
+    assert room.speed("quick-0") == 1.0
+    assert room.speed("slow-0") == 0.5
+    assert room.could_hold(4.0, 64.0)
+    assert not room.could_hold(4.1, 1.0)
+    assert not room.could_hold(1.0, 64.1)
+
+
+def test_a_job_suits_where_room_is_and_residents_bear_it() -> None:
+    _, room, free = adapted(tolerated=0.3)
+    assert room.suits("quick-0", free["quick-0"], 1.0, {"disk": 0.3})
+    assert not room.suits("quick-0", free["quick-0"], 1.0, {"disk": 0.31})
+    assert not room.suits("quick-0", free["quick-0"] + 0.1, 1.0, {})
+    assert not room.suits("slow-0", 1.0, 64.1, {})
+    assert room.suits("slow-0", 4.0, 64.0, {"disk": 1.0})  # nobody is there
+    assert not room.suits("nowhere", 1.0, 1.0, {})
+
+
+def test_a_job_that_runs_already_takes_what_there_is() -> None:
+    _, room, free = adapted()
+    room.take("large", "slow-0", 100.0, 1000.0, {})
+    assert "slow-0" not in {one.node for one in room.rooms()}
+    room.take("more", "slow-0", 1.0, 0.0, {})
+    room.release("large")
+    left = {one.node: (one.cores, one.memory_gb) for one in room.rooms()}
+    assert left["slow-0"] == (free["slow-0"], 64.0)
+    assert room.nodes == {"slow-0"}
+    room.release("more")
+    assert room.nodes == set()
+
+
+def test_quality_is_a_mean_over_all_sources() -> None:
+    _, room, _ = adapted()
+    room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4, "network": 0.9})
+    quality = {one.node: one.quality for one in room.rooms()}
+    assert quality["slow-0"] == pytest.approx(100 * (11 * 0.5 + 0.1 + 0.0) / 13)

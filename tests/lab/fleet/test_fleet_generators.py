@@ -8,8 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.workloads import SOURCES, Measure, Size
+from kwiken.allocator.workloads import (
+    SOURCES,
+    CompletionKind,
+    FoldIn,
+    Measure,
+    Size,
+    candidates,
+    choose,
+    first_columns,
+)
 from kwiken.base.arrays import Floats
+from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.behaviour import ENTRIES_AGAIN, Knowledge, predicted
 from kwiken.lab.fleet.generators import (
     CONTENDED,
@@ -266,3 +276,97 @@ def test_a_platform_that_offers_half_of_all_needs_costs_a_power_of_it() -> None:
     # The needs of most lie at the seven equal offers, but for an eighth between them and the half.
     assert np.quantile(loss, [0.0, 1.0]) == pytest.approx([0.6, 3.0], abs=0.45)
     assert np.median(loss) == pytest.approx(1.8, abs=0.1)
+
+
+def test_published_predictions_are_factors_of_two_noisy_random_entries() -> None:
+    """Rank 3 for sizes and 2 for all else, a ridge of 0.001, and measurements that miss by 2%."""
+    rng = np.random.default_rng(20)
+    everything = behaviour_of(rng, 40, LOCAL, one_size=False)
+    truth, known = everything.part(0, 10), everything.part(10, 40)
+    found = predicted(truth, known, Knowledge.PUBLISHED, np.random.default_rng(21))
+    chance = np.random.default_rng(21)
+    for what, rank in (("up", 3), ("out", 2), ("het", 2), ("tolerated", 2), ("caused", 2)):
+        score = what in {"tolerated", "caused"}
+        seen, past = (
+            each + chance.normal(0, 0.02, each.shape) for each in (getattr(truth, what), getattr(known, what))
+        )
+        if score:
+            seen, past = np.clip(seen, 0, 1), np.clip(past, 0, 1)
+        model = FoldIn(rank, 1e-3).fit(past, level=not score)
+        rows = []
+        for row in seen:
+            columns = (
+                np.array([0, 3]) if what == "out" else chance.choice(seen.shape[1], 2, replace=False)
+            ).astype(np.int64)
+            rows.append(model.complete(columns, row[columns]).mean)
+        expected = np.clip(rows, 0, 1) if score else np.array(rows)
+        if what == "out":  # one replica is the unit
+            expected = expected - expected[:, :1]
+        assert getattr(found, what) == pytest.approx(expected), what
+    assert found.base == pytest.approx(truth.base * np.exp(chance.normal(0, 0.02, 10)))
+
+
+def test_chosen_predictions_are_those_of_the_least_held_out_error_and_its_scale() -> None:
+    rng = np.random.default_rng(22)
+    everything = behaviour_of(rng, 42, LOCAL, one_size=False)
+    truth, known = everything.part(0, 12), everything.part(12, 42)
+    found = predicted(truth, known, Knowledge.CHOSEN, np.random.default_rng(23))
+    chance = np.random.default_rng(23)
+    assert {*found.deviations} == {"up", "out", "het", "tolerated", "caused"}
+    for what in ("up", "out", "het", "tolerated", "caused"):
+        score = what in {"tolerated", "caused"}
+        seen, past = (
+            each + chance.normal(0, 0.02, each.shape) for each in (getattr(truth, what), getattr(known, what))
+        )
+        if score:
+            seen, past = np.clip(seen, 0, 1), np.clip(past, 0, 1)
+        columns = np.array([0, 3]) if what == "out" else np.sort(first_columns(past, 2, level=not score))
+        counts = tuple(range(1, 33)) if what == "out" else None
+        chosen = choose(past, columns, candidates(counts, CompletionKind.GAUSSIAN), level=not score)
+        means, deviations = chosen.model.predict(columns, seen[:, columns])
+        means = np.clip(means, 0, 1) if score else means
+        expected = means - means[:, :1] if what == "out" else means  # one replica is the unit
+        assert getattr(found, what) == pytest.approx(expected), what
+        assert found.deviations[what] == pytest.approx(chosen.scale * deviations), what
+    few = behaviour_of(np.random.default_rng(24), 4, LOCAL[:2], one_size=True)
+    exact = predicted(few, few, Knowledge.CHOSEN, np.random.default_rng(25))
+    assert exact.up.tolist() == few.up.tolist()  # one size, and two classes: measured everywhere
+    assert exact.het.tolist() == few.het.tolist()
+    assert "het" not in exact.deviations
+
+
+def test_behaviour_of_one_size_has_one_size_and_one_replica() -> None:
+    one = behaviour_of(np.random.default_rng(26), 5, LOCAL, one_size=True)
+    assert (one.up.shape, one.out.shape, one.replicas.tolist()) == ((5, 1), (5, 1), [1])
+    many = behaviour_of(np.random.default_rng(26), 5, LOCAL, one_size=False)
+    assert (many.up.shape, many.out.shape) == ((5, 42), (5, 32))
+    assert many.replicas.tolist() == list(range(1, 33))
+    assert np.exp(many.het).max(axis=1) == pytest.approx(np.ones(5))
+    assert set(many.base) == {1.0}
+    # Without noise, curves are those of the law: one replica is the unit.
+    assert many.out[:, 0].tolist() == [0.0] * 5
+
+
+def test_a_world_tells_the_same_of_its_workloads_each_time() -> None:
+    world = applications("some", 4, LOCAL, np.arange(12.0), known=20, median_s=50.0, phases=2)
+    true = world.profiles(Knowledge.TRUE)
+    for job, phases, rows in zip(world.scenario.jobs, true, world.rows, strict=True):
+        for phase, told, row in zip(job.phases, phases, rows, strict=True):
+            assert told.het.mean.tolist() == phase.truth.het.mean.tolist() == world.truth.het[row].tolist()
+            assert told.caused.mean.tolist() == phase.truth.caused.mean.tolist()
+            assert told.name == job.workload.name
+    first, again = (world.profiles(Knowledge.PUBLISHED) for _ in range(2))
+    assert first is again
+    other = applications("some", 4, LOCAL, np.arange(12.0), known=20, median_s=50.0, phases=2)
+    assert other.profiles(Knowledge.PUBLISHED)[0][0].het.mean.tolist() == first[0][0].het.mean.tolist()
+    more = world.profiles(Knowledge.PUBLISHED, ENTRIES_AGAIN)
+    missed = [
+        np.mean(
+            [
+                np.abs(one[0].het.mean - exact[0].het.mean).mean()
+                for one, exact in zip(told, true, strict=True)
+            ]
+        )
+        for told in (first, more)
+    ]
+    assert missed[1] < missed[0]
