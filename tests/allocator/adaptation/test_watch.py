@@ -278,3 +278,14 @@ def test_starts_are_tried_again_after_pauses_that_double_up_to_ten_minutes() -> 
     assert retries.due(1e9) == []
     retries.failed("w", "n1", 2e9)
     assert retries.due(2e9 + 20.0) == [("w", "n1")]
+
+
+def test_what_an_observation_leaves_out_tells_nothing() -> None:
+    one = Observation(requests=5, rate_per_s=1.0, p99_ms=None)
+    assert (one.turned_away, one.work_ms, one.arrived, one.lasted_s, one.latency_ms) == (
+        0.0,
+        None,
+        0,
+        0.0,
+        {},
+    )

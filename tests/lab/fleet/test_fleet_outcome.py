@@ -214,3 +214,26 @@ def test_what_is_idle_is_given_back_a_minute_after_the_fall(after_s: float, idle
     )
     cores, _ = found.shares(after_s - 0.5, after_s + 0.5)
     assert cores * 2 == pytest.approx(idle)
+
+
+def test_events_and_decisions_are_counted_from_none() -> None:
+    none = FleetOutcome.empty(2, 4.0)
+    assert (none.events, none.decisions, none.wasted, none.useful, none.makespan_s) == (0, 0, 0.0, 0.0, 0.0)
+    assert none.moves.tolist() == none.restarts.tolist() == [0, 0]
+    jobs = (batch("a", 0.0, 10.0), batch("b", 1.0, 10.0))
+    found = played(Scenario("two", cluster(1), jobs, (Outage(0, 30.0, 40.0),)))
+    assert (found.events, found.decisions) == (6, 3)  # b is tried when it comes, and when there is room
+    empty = played(Scenario("empty", cluster(1), ()))
+    assert (empty.events, empty.summary()) == (0, {"not placed": 0.0})
+
+
+def test_replicas_together_do_what_the_efficiency_of_their_number_leaves() -> None:
+    """Two replicas do 1.8 times the work of one; one is left when a node fails."""
+    about = replace(profile("a"), out=exactly([0.0, math.log(1.8), math.log(2.4)]))
+    job = batch("a", 0.0, 36.0, need=1.8, most=2)
+    job = replace(job, phases=(replace(job.phases[0], truth=about),))
+    found = played(Scenario("pair", cluster(2), (job,)), "quasar")
+    assert found.finished_s[0] == pytest.approx(20.0)
+    assert found.alone[0] == pytest.approx(1.0)
+    lost = played(Scenario("lost", cluster(2), (job,), (Outage(0, 10.0),)), "quasar")
+    assert lost.finished_s[0] == pytest.approx(10.0 + 18.0)
