@@ -52,6 +52,8 @@ def priced_choices(
 ) -> list[list[tuple[int, int]]]:
     """Sets of nodes and sizes that reach the target by estimate, the cheapest first, to be verified.
 
+    Nodes come in order in each set, and sets of equal cost in the order of their nodes.
+
     Args:
         sizing: replicas so far, which stay.
         contention: contention at present on the nodes to use.

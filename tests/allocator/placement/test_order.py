@@ -290,3 +290,14 @@ def test_what_cannot_run_on_is_left_out_of_what_is_resumed() -> None:
     (sizing,) = resume(placement, {"a": asked}, full)
     assert sorted(one.node for one in sizing.replicas) == [0, 2]
     assert total_cost(placement) == pytest.approx(sum(one.cost_per_hour for one in placement.workloads))
+
+
+def test_best_effort_work_stays_where_a_free_node_is_as_good() -> None:
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    (filled,) = admit_all([ask("filler", None, nodes, max_replicas=1)], ledger, QUASAR)
+    there = filled.sizing.replicas[0].node
+    (new,) = admit_all([ask("new", 20e3, nodes)], ledger, QUASAR, [filled.sizing])
+    assert (new.status, new.evicted) == (PlacingStatus.MET, [])
+    assert [one.node for one in filled.sizing.replicas] == [there]
+    assert [one.node for one in new.sizing.replicas] == [1 - there]

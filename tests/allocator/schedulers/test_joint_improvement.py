@@ -186,3 +186,16 @@ def test_one_two_and_three_workloads_move_by_turns_twelve_times_a_pair(count: in
         deviations = np.array(spread) / 1.485  # the largest of nine standard normal deviates, in the median
         assert np.median(deviations) == pytest.approx(0.25, abs=0.05)
     improve([], choose)
+
+
+def test_choices_of_equal_cost_come_in_the_order_of_their_nodes() -> None:
+    """One large replica costs as much as two small ones, and performs as much."""
+    nodes = cluster({"top": 4})
+    request = requested(10e3, profile({2: 5e3, 4: 10e3}, {"top": 1.0}), nodes)
+    request.cost[:] = [[1.0], [2.0]]
+    choices = priced_choices(Sizing(request, NodeLedger(nodes)), contention_on(request, NodeLedger(nodes)))
+    costs = [sum(float(request.cost[size, 0]) for _, size in choice) for choice in choices]
+    assert costs.count(2.0) >= 2
+    ordered = sorted(zip(costs, choices, strict=True))
+    assert choices == [choice for _, choice in ordered]
+    assert all(choice == sorted(choice) for choice in choices)
