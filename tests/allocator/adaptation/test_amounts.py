@@ -255,3 +255,21 @@ def test_a_week_of_minutes_is_kept() -> None:
     assert series.cores.shape == (1, MAX_SAMPLES)
     assert series.cores[0, [0, -1]].tolist() == [5.0, MAX_SAMPLES + 4.0]
     assert series.times_s[[0, -1]].tolist() == [300.0, 60.0 * (MAX_SAMPLES + 4)]
+
+
+def test_a_need_beyond_the_prediction_is_taken_back_by_15_percent_a_minute() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    now_s, needs = 0.0, []
+    for p99_ms in (*[50.0] * 2, *[8.0] * 5, *[50.0] * 2):  # two misses, with a pause between them
+        adaptation.observe(now_s, {"w": seen(p99_ms, 200.0)})
+        now_s += WINDOW_S
+    needs.append(adaptation.performance("w")[1])
+    assert needs[0] == pytest.approx(1.15 * 400)  # of what was given after the first one
+    for _ in range(200):
+        adaptation.observe(now_s, {"w": seen(1.0, 200.0)})
+        now_s += WINDOW_S
+        if adaptation.performance("w")[1] != needs[-1]:
+            needs.append(adaptation.performance("w")[1])
+    assert needs[1:3] == pytest.approx([needs[0] / 1.15, needs[0] / 1.15**2])
+    assert needs[-1] == 200.0

@@ -352,3 +352,24 @@ def test_jobs_stay_where_they_are_and_use_what_they_draw() -> None:
         machine.window(dict.fromkeys(machine.running, 0.0))
         assert machine.repacking.crowded <= {node}
     assert rooms.nodes == ({node} if left else set())
+
+
+def test_a_move_that_is_refused_is_not_tried_again_in_its_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(6)
+    asked: list[tuple[int, str, int]] = []
+
+    def refuse(name: str, key: str, node: int, reason: str) -> list[Action]:
+        asked.append((int(machine.now_s // EVERY_S), name, node))
+        return []
+
+    monkeypatch.setattr(machine.adaptation._measures, "move_by_use", refuse)
+    for _ in range(60):
+        assert machine.window(idle(machine)) == []
+    assert asked
+    assert len(set(asked)) == len(asked)
+    told = [line for line in machine.lines if "cannot go to" in line]
+    assert len(told) == len(asked)
+    _, name, node = asked[0]
+    where = machine.cluster.nodes[node].name
+    assert told[0].startswith(f"repack: {name} cannot go to {where} now, since memory, contention,")
+    assert told[0].endswith("moves are left")

@@ -8,7 +8,7 @@ import pytest
 
 from kwiken.allocator.capacity import DEFAULT_MEMORY_GB, StageNeed, StageSize
 from kwiken.allocator.capacity.supply import Supply
-from kwiken.allocator.placement import Cluster, nodes_from_toml
+from kwiken.allocator.placement import Cluster, Node, NodeClass, nodes_from_toml
 from kwiken.allocator.workloads import Spread
 from kwiken.base.errors import InputError
 
@@ -153,3 +153,22 @@ def test_a_class_of_unknown_speed_is_refused() -> None:
     with pytest.raises(InputError, match=r"nodes: class 'small': its speed for stage 'a' is not known"):
         Supply(["a"], {"a": StageNeed(speeds={"large": 0.5})}, unknown)
     assert Supply(["a"], {"a": StageNeed(speeds={"small": 0.5})}, unknown).speed[0, 1] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("zones", "places"), [(("a", "b", "c"), [1, 2, 0, 1, 2, 0]), (("a", "a", "b"), [1, 2, 0, 2, 1, 2])]
+)
+def test_replicas_go_where_fewest_of_their_stage_are_and_then_to_the_emptiest_node(
+    zones: tuple[str, ...], places: list[int]
+) -> None:
+    alike = Cluster(
+        (NodeClass(name="one", cores=4.0, memory_gb=8.0),),
+        tuple(Node(f"n{node}", "one", zone) for node, zone in enumerate(zones)),
+    )
+    supply = Supply(["a"], {}, alike)
+    assert supply.cluster is not None
+    supply.cluster.cores[0] = 2.0
+    found = supply.packed([StageSize(6)])
+    assert found is not None
+    assert found[0] == places
+    assert StageSize(3) == StageSize(replicas=3, node_class=0, level=0)

@@ -197,6 +197,31 @@ class TestStatistical:
         assert 0 > little > much >= -1
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_the_quality_of_a_fit_is_by_its_distance_and_its_violation(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ledger = NodeLedger(cluster({"top": 4}))
+    ledger.pressure[:] = rng.uniform(0, 1.2, ledger.pressure.shape)
+    ledger.slack[:] = rng.uniform(-0.1, 1.5, ledger.slack.shape)
+    about = profile(
+        {1: 1e3},
+        SPEEDS,
+        tolerated=known(rng.uniform(0.4, 1.0, len(SOURCES))),
+        caused=known(rng.uniform(0, 0.2, len(SOURCES))),
+    )
+    sizing = Sizing(requested(500, about, ledger.cluster), ledger)
+    found = colocation_quality(sizing, np.arange(4))
+    for node in range(4):
+        distance, violation = 0.0, 0.0
+        for source in range(len(SOURCES)):
+            spare = min(ledger.slack[source, node], 1.0) - sizing.request.caused[source]
+            margin = sizing.request.tolerated[source] - min(ledger.pressure[source, node], 1.0)
+            distance += (abs(spare) + abs(margin)) / 2 / len(SOURCES)
+            violation = max(violation, -spare, -margin)
+        expected = -(violation + distance) / 2 if violation > 0 else 1 - distance
+        assert found[node] == pytest.approx(expected)
+
+
 def test_least_loaded_takes_the_emptiest_node() -> None:
     ledger = NodeLedger(cluster({"low": 2, "top": 2}))
     about = profile({2: 6e3}, SPEEDS)
