@@ -299,3 +299,16 @@ def test_documents_tell_sizes_policies_and_what_they_promise() -> None:
         assert workload.probability == after.probability(after.p99_ms * 1.02)
         price = search.supply.price[0, size.node_class]
         assert workload.cost_per_hour == pytest.approx(size.replicas * price)
+
+
+def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the first stage help, and the second stage has all that the budget allows."""
+    search = search_of()
+    start = (StageSize(4, LARGE, 0), StageSize(4, LARGE, 5))
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0].level else 100.0)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    found = search._best_move(search.found(start), 10.0, math.inf)
+    assert found is not None
+    assert found.sizes[0].level > 0
+    assert found.sizes[1] == StageSize(4, LARGE, 5 - found.sizes[0].level)

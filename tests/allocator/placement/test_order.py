@@ -301,3 +301,15 @@ def test_best_effort_work_stays_where_a_free_node_is_as_good() -> None:
     assert (new.status, new.evicted) == (PlacingStatus.MET, [])
     assert [one.node for one in filled.sizing.replicas] == [there]
     assert [one.node for one in new.sizing.replicas] == [1 - there]
+
+
+def test_trimming_looks_at_every_replica_unless_some_are_to_stay() -> None:
+    nodes = cluster({"top": 2})
+    for kept, sizes in ((0, [0]), (1, [2])):
+        sizing = Sizing(ask("a", 5e3, nodes), NodeLedger(nodes))
+        sizing.add(0, 2)
+        if kept:
+            trim(sizing, kept)
+        else:
+            trim(sizing)
+        assert [one.size for one in sizing.replicas] == sizes
