@@ -32,7 +32,7 @@ from kwiken.allocator.placement import (
 from kwiken.allocator.placement.order import PlacedOrNot, nodes_to_add
 from kwiken.allocator.placement.quality import NO_SIZE, contention_loss, worst_loss
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Size, Spread, WorkloadProfile
+from kwiken.allocator.workloads import SOURCES, ErrorTails, Size, Spread, WorkloadProfile
 from kwiken.allocator.workloads.profile import Correction
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested, workload
 
@@ -126,13 +126,20 @@ def test_sizes_that_another_one_makes_useless_are_left_out() -> None:
     ]
 
 
-def test_the_tails_are_those_of_the_heaviest_part_that_is_uncertain() -> None:
+def test_the_tails_are_those_that_ask_for_most_of_the_parts_that_are_uncertain() -> None:
     about = uncertain(2)
     heavy = replace(
-        about, up=replace(about.up, freedom=5.0), out=replace(about.out, freedom=3.0, deviation=np.zeros(12))
+        about,
+        up=replace(about.up, tails=ErrorTails(5.0)),
+        out=replace(about.out, tails=ErrorTails(3.0), deviation=np.zeros(12)),
     )
-    assert request_for(workload(1e3), heavy, UNEQUAL, CAUTION).caution.freedom == 5.0
-    assert sized(2).caution.freedom == math.inf
+    sure = replace(CAUTION, confidence=0.999)
+    assert request_for(workload(1e3), heavy, UNEQUAL, sure).caution.tails == ErrorTails(5.0)
+    assert sized(2).caution.tails == ErrorTails()
+    # Below the 95th percentile narrow errors ask for less than normal ones.
+    narrow = replace(about, up=replace(about.up, tails=ErrorTails(math.inf, 2.0)))
+    unsure = replace(CAUTION, confidence=0.8)
+    assert request_for(workload(1e3), narrow, UNEQUAL, unsure).caution.tails == ErrorTails()
 
 
 def test_counts_between_those_of_the_profile_are_read_off_its_curve() -> None:

@@ -30,7 +30,7 @@ from kwiken.allocator.workloads.completion import (
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.scalability import Scalability, log_speedup
 from kwiken.allocator.workloads.completion.selection import held_out
-from kwiken.allocator.workloads.completion.tails import calibration, deviations_at, tail_freedom
+from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
 from kwiken.base.arrays import Floats
 
 TWO = np.array([1, 3])
@@ -337,18 +337,21 @@ def test_deviations_are_those_of_the_same_90_percent_interval(freedom: float) ->
     heavy = norm if math.isinf(freedom) else student(freedom)
     unit = norm.ppf(0.95) / heavy.ppf(0.95)
     for probability in (0.01, 0.4, 0.9, 0.999):
-        assert deviations_at(probability, freedom) == pytest.approx(heavy.ppf(probability) * unit)
+        assert ErrorTails(freedom).deviations_at(probability) == pytest.approx(heavy.ppf(probability) * unit)
     # Quantiles of the distribution itself as errors: its own tails are found.
     missed = heavy.ppf((np.arange(40_000) + 0.5) / 40_000)[:, None] * 0.3
-    assert tail_freedom(missed, np.full_like(missed, 0.7)) == freedom
-    assert calibration(missed, np.full_like(missed, 0.7)) == pytest.approx(0.3 / unit / 0.7, rel=1e-3)
+    each = np.arange(len(missed))  # a group of its own
+    found = fitted_tails(missed, np.full_like(missed, 0.7), each)
+    assert found.freedom == freedom
+    assert found.narrowing == pytest.approx(1.0, rel=1e-2)
+    assert calibration(missed, np.full_like(missed, 0.7), each) == pytest.approx(0.3 / unit / 0.7, rel=1e-3)
 
 
 def test_calibration_stays_within_a_factor_of_twenty() -> None:
-    ones = np.ones((50, 2))
-    assert calibration(1e-9 * ones, ones) == 0.05
-    assert calibration(1e9 * ones, ones) == 20.0
-    assert tail_freedom(0.0 * ones, ones) == math.inf
+    ones, each = np.ones((50, 2)), np.arange(50)
+    assert calibration(1e-9 * ones, ones, each) == 0.05
+    assert calibration(1e9 * ones, ones, each) == 20.0
+    assert fitted_tails(0.0 * ones, ones, each) == ErrorTails()
 
 
 def test_methods_to_choose_from() -> None:
