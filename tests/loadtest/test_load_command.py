@@ -391,7 +391,7 @@ ONE = ("http://h", "--rate", "1", "--duration", "1")
         (["--rate", "1", "--duration", "1"], "URL"),
         (
             ["http://h", "--rate", "1", "--duration", "1", "--records", "/nowhere/r"],
-            "/nowhere/r: cannot be written",
+            "/nowhere/r: its folder does not exist",
         ),
     ],
 )

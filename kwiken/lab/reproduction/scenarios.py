@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.lab.fleet import SCENARIOS, FleetOutcome, World, simulate
-from kwiken.lab.reproduction.rows import ReproducedRow
+from kwiken.lab.reproduction.rows import ReproducedRow, order_row
 
 __all__ = ["ALLOCATED_BEYOND", "Figures", "SourcedFigure", "levels", "orderings", "simulated"]
 
@@ -19,7 +19,7 @@ LEVELS = (
     "simulated fleet; its generator is fixed (docs/allocate/fleet.md); medians over the seeds, with "
     "the lowest and the highest"
 )
-ORDERS = "seeds in which the order holds, a tie counts; the source's order follows from its values"
+ORDERS = "seeds in which the order holds, a tie is no order; the source's order follows from its values"
 LEADS = "by how much the first manager is ahead, below 0 if it is behind; median over the seeds"
 
 
@@ -97,13 +97,7 @@ def orderings(
         leads = [each[better][told.metric] - each[other][told.metric] for each in results]
         label = f"{scenario}: {name}, {better} before {other}"
         rows += [
-            ReproducedRow(
-                figure=told.figure,
-                metric=f"{label}, seeds of {len(results)}",
-                source="",
-                ours=float(sum(lead >= 0 for lead in leads)),
-                note=ORDERS,
-            ),
+            order_row(told.figure, label, [lead > 0 for lead in leads], note=ORDERS),
             ReproducedRow(
                 figure=told.figure,
                 metric=f"{label}, points",
