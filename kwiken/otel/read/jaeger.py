@@ -20,6 +20,7 @@ from kwiken.otel.read.columns import (
     Batch,
     Said,
     same_id,
+    states_instance,
 )
 from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
 from kwiken.otel.read.sampling import share_of_attributes, states_share
@@ -131,8 +132,11 @@ class JaegerReader:
                 follows[place] |= UNFINISHED if duration is None else 0
         # `in` takes twice as long as `find`, because it first checks whether the mark is a number.
         tags = [bytes(span.tags) for span in spans]
-        notes = [self._note(raw) if len(raw) > _MIN_TAGS and raw.find(MARK) >= 0 else None for raw in tags]
-        for place, raw in enumerate(tags, len(batch)):
+        together = b"".join(tags)  # most traces have none of what is searched: one search rules it out
+        notes: list[_Note | None] = [None] * len(tags)
+        if together.find(MARK) >= 0:
+            notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        for place, raw in enumerate(tags, len(batch)) if states_share(together) else ():
             if len(raw) > _MIN_TAGS and states_share(raw):
                 share = share_of_attributes(self._attributes(raw))
                 if share is not None:
@@ -143,7 +147,9 @@ class JaegerReader:
         self._store.names.state(callees, lambda place: with_address(self._attributes(tags[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
-        batch.instances += self._instances(trace, tags)
+        batch.instances += self._instances(
+            trace, tags, of_spans=states_instance(together, SPAN_INSTANCE_MARKS)
+        )
         batch.trace_ids += [span.traceID or trace.traceID for span in spans]
         batch.span_ids += [span.spanID for span in spans]
         batch.parent_ids += parents
@@ -191,8 +197,12 @@ class JaegerReader:
                 paths.append((key, str(value)))
         return found, paths
 
-    def _instances(self, trace: _Trace, tags: list[bytes]) -> list[int]:
-        """Number of the instance of each span's service: that of its process, else that of its own tags."""
+    def _instances(self, trace: _Trace, tags: list[bytes], *, of_spans: bool) -> list[int]:
+        """Number of the instance of each span's service: that of its process, else that of its own tags.
+
+        Args:
+            of_spans: whether the tags of some span may state an instance.
+        """
         instance, decoded = self._store.names.instance, self._attributes
         known = {key: instance(bytes(each.tags), decoded) for key, each in (trace.processes or {}).items()}
         found = []
@@ -203,7 +213,7 @@ class JaegerReader:
                 continue
             if span.process is not None:
                 code = instance(bytes(span.process.tags), decoded)
-            if code == NO_TEXT and len(raw) > _MIN_TAGS:
+            if of_spans and code == NO_TEXT and len(raw) > _MIN_TAGS:
                 code = instance(raw, decoded, SPAN_INSTANCE_MARKS)
             found.append(code)
         return found
