@@ -1,10 +1,10 @@
 """Use that is to come, task by task, and the chance that tasks together use more than a node has.
 
-A task's own samples tell too little of rare high use: of thousands of tasks, those are put together whose
-peaks happened to be missed. So a task's later use is drawn in part from its own samples and in part from what
-tasks of like spread did. Within the series, each half tells how far use departed from the mean and the spread
-that the other half would have led one to expect; these departures, of the quarter of tasks that are nearest
-in spread, are scaled to the task.
+A task's own samples tell too little of rare high use: a packer that sees them alone puts the tasks together
+whose peaks happened not to be sampled. So a task's later use is drawn in part from its own samples and in
+part from what tasks of like spread did. Within the series, each half tells how far use departed from the mean
+and the spread that the other half would have led one to expect; these departures, of the quarter of tasks
+that are nearest in spread, are scaled to the task.
 
 Each distribution is kept as logarithms of its exponential moments at a few slopes. These add up over the
 tasks of a node, and the chance that the sum is above a capacity follows from them by the saddle point.

@@ -27,7 +27,7 @@ LEAST_GAIN: Final = 5e-5  # of the sum of the chances; less is not worth a chang
 
 @dataclass(frozen=True)
 class _Change:
-    """A task to another node; in exchange for another task, or for none."""
+    """Move of a task to another node, in exchange for another task or for none."""
 
     task: int
     node: int

@@ -1,14 +1,14 @@
 """Forecast of demand for a reservation: the loads to expect over a term, from the days of a curve.
 
-The daily means, without their weekly pattern, are the level of the load. Three opinions of what comes share
-the weight, as two weeks do not tell a level that has changed from one that will come back:
+The daily means, without their weekly pattern, are the level of the load. Three forecasts share the
+weight, since two weeks do not tell a level that has changed from one that will come back:
 
 1. The level goes on by one of many hypotheses, each a Gaussian process: it leaves its mean and comes back,
    within a day or within weeks; it stays where it is until it moves again; or it goes on along a line that
    fades. Each is weighed by how well it explains the days (its marginal likelihood; mean and scale are
    integrated out), and gives the spread of the levels ahead, wider the farther they are. To each level
    belong the hours of the days, as they were in ratio to their level.
-2. Nothing happens: recent loads go on. A change of a day that the next day takes back is noise, and a change
+2. Recent loads go on. A change of a day that the next day takes back is noise, and a change
    that stays is one of the level; the share of the two says how fast loads of the past lose their weight,
    as in exponential smoothing of a local level (Muth).
 3. All of the history, as it was.

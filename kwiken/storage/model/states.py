@@ -165,8 +165,8 @@ def alike_volumes(volume: Ints, start: Ints, kind: Ints, fit: Bools) -> Ints:
     """(v,) number of each volume's group: volumes whose I/Os differ by no more than chance have one number.
 
     Compared are the places of accesses, their kinds, and how often an access is near the one before it. The
-    busiest volumes begin; each one joins the group that it differs least from, or begins a group. Groups are
-    numbered in the order of their first volumes.
+    busiest volumes come first; each joins the group from which it differs least, or begins a new one. Groups
+    are numbered in the order of their first volumes.
 
     Args:
         volume: (n,) volume of each I/O.
