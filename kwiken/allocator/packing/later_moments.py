@@ -32,8 +32,8 @@ MAX_LATER: Final = 96  # samples of each task whose departures are gathered
 MAX_OWN: Final = 256  # values that stand for a task's own samples
 SCALED: Final = np.geomspace(0.01, 100.0, 60)  # slopes per standard deviation at which departures are kept
 SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the capacity; added before a logarithm is taken
-RIDGE: Final = 0.02
-ROUNDS: Final = 40
+RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
+ROUNDS: Final = 40  # of the fit of the weights of features
 CHUNK: Final = 256  # tasks at a time, so that memory stays small
 
 
@@ -81,7 +81,8 @@ def later_use(series: UsageSeries, use: Use, capacity: float) -> LaterUse | None
     if rows.shape[1] < MIN_SAMPLES_OF_LATER or len(rows) < MIN_TASKS_OF_LATER:
         return None
     half = rows.shape[1] // 2
-    gathered = rows[:: max(1, -(-len(rows) // MAX_GATHERED))]
+    # Of an odd number of samples the first is left out, so that both halves are as long.
+    gathered = rows[:: max(1, -(-len(rows) // MAX_GATHERED)), -2 * half :]
     pairs = [(gathered[:, :half], gathered[:, half:]), (gathered[:, half:], gathered[:, :half])]
     weights = _spread_weights(pairs)
     scales = np.concatenate([np.log(_spread(seen, weights)) for seen, _ in pairs])
