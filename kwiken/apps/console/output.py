@@ -86,23 +86,17 @@ def check_writable(path: str) -> None:
         return
     from pathlib import Path
 
-    target = Path(path)
-    try:
+    with _named_errors(path):
+        target = Path(path)
         target = target.resolve() if target.is_symlink() else target
         if target.is_dir():
-            raise InputError("is a folder; a file is needed", where=path)
+            raise IsADirectoryError
         if target.exists() and not target.is_file():
             return  # a device or a pipe, whose folder is not written to
         if not stat.S_ISDIR(target.parent.stat().st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(target.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except FileNotFoundError as error:
-        raise InputError("its folder does not exist", where=path) from error
-    except RuntimeError as error:
-        raise InputError("is a link that leads to itself", where=path) from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be written: {reason_of(error)}", where=path) from error
 
 
 def write_text(path: str, text: str) -> None:
@@ -117,16 +111,25 @@ def write_text(path: str, text: str) -> None:
         return
     from pathlib import Path
 
-    target = Path(path)
-    try:
+    with _named_errors(path):
+        target = Path(path)
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_text(text, encoding="utf-8")
             return
         _replace(target.resolve() if target.is_symlink() else target, text)
+
+
+@contextlib.contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    """Turn the errors of a file that is written into errors that name the file."""
+    try:
+        yield
     except IsADirectoryError as error:
         raise InputError("is a folder; a file is needed", where=path) from error
     except FileNotFoundError as error:
         raise InputError("its folder does not exist", where=path) from error
+    except RuntimeError as error:
+        raise InputError("is a link that leads to itself", where=path) from error
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be written: {reason_of(error)}", where=path) from error
 

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kwiken.apps.console import check_writable
+from kwiken.apps.console import check_writable, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli import kwiken
 from kwiken.cli.shared.input_files import OUTPUTS
@@ -140,8 +140,12 @@ class TestPlaces:
         (tmp_path / "file").write_text("x")
         (tmp_path / "astray").symlink_to(tmp_path / "no" / "a")
         (tmp_path / "loop").symlink_to(tmp_path / "loop")
-        with pytest.raises(InputError, match=message):
-            check_writable(f"{tmp_path}/{name}")
+        path = f"{tmp_path}/{name}"
+        with pytest.raises(InputError, match=message) as checked:
+            check_writable(path)
+        with pytest.raises(InputError) as written:
+            write_text(path, "x")
+        assert str(written.value) == str(checked.value)
 
     def test_a_folder_without_the_right_to_write(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
