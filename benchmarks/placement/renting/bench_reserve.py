@@ -250,7 +250,7 @@ def _kind(name: str, loads: list[Curve], *, each: bool, open_costs: list[float] 
             print(
                 f"  {load[: 24 * DAYS].mean():6.0f} cores, then {load[24 * DAYS :].mean():6.0f}: "
                 f"hindsight {least:6.1f}, "
-                + ", ".join(f"{key} {cost.hourly:.1f}" for key, cost in one.items() if key != HINDSIGHT)
+                + ", ".join(f"{key} {paid.hourly:.1f}" for key, paid in one.items() if key != HINDSIGHT)
             )
     label = f"{name}, {len(loads)} windows"
     rows = []

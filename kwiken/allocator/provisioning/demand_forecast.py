@@ -14,8 +14,8 @@ weight, since two weeks do not tell a level that has changed from one that will 
 3. All of the history, as it was.
 
 Times of the hypotheses are counted in days. In a history of more than 40 days they are counted in blocks of
-as many days as leave 40 blocks, so that a year is looked at by weeks. The constants were chosen on drawn
-curves, before any comparison was run.
+as few days as leave no more than 40 blocks: a year is looked at in blocks of ten days. The constants were
+chosen on drawn curves, before any comparison was run.
 """
 
 from __future__ import annotations

@@ -93,8 +93,9 @@ class _Servers:
 
     def renew(self) -> None:
         """Move the points of the servers that have changed."""
-        if changed := np.flatnonzero(self.ledger.last_change > self._seen).tolist():
-            self._move(np.array(changed))
+        changed = np.flatnonzero(self.ledger.last_change > self._seen)
+        if changed.size:
+            self._move(changed)
 
     def _move(self, nodes: Ints) -> None:
         ledger, self._seen = self.ledger, self.ledger.changes

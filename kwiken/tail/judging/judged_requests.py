@@ -15,7 +15,7 @@ from kwiken.model.plan import Plan
 from kwiken.model.profile import Profile
 
 MIN_REQUESTS = 10  # requests below which no percentile is meaningful
-MAX_STRETCHES = 24
+MAX_STRETCHES = 24  # of one judgement by time
 STRETCHES_S = (60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86_400.0, 7 * 86_400.0)  # lengths to choose from
 
 

@@ -30,7 +30,7 @@ KINDS: Final = ("memory, MiB", "open files", "threads")
 # Rise over the whole time that may be one event: memory of a queue that was longer than before, one connection that
 # is kept, one thread of a pool that was needed for the first time.
 GRAINS: Final = (0.5, 1.0, 1.0)
-ROUNDING: Final = 1e-9
+ROUNDING: Final = 1e-9  # of a slope and of its error
 PAGES_PER_MIB: Final = (1 << 20) / os.sysconf("SC_PAGE_SIZE")
 
 

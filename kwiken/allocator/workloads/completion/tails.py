@@ -21,7 +21,7 @@ NORMAL_QUANTILE: Final = float(ndtri((1 + COVERED) / 2))  # half width of that i
 FREEDOMS: Final = (2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0, math.inf)  # that are tried, heaviest first
 INNER: Final = 0.68  # share of errors at which the narrowing is fitted
 OUTER: Final = (0.95, 0.99)  # shares of errors at which the degrees of freedom are fitted
-MIN_NARROWING, MAX_NARROWING = 0.3, 3.0
+MIN_NARROWING, MAX_NARROWING = 0.3, 3.0  # of the exponent inside the 90% interval
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # factor on standard deviations
 MIN_DEVIATION: Final = 1e-12  # where a method claims to know exactly
 

@@ -121,12 +121,13 @@ def copied(copy: Path) -> None:
 
 
 def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> None:  # noqa: T201
+    """Draw mutants, give each to the tests of its room, and print what became of it."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--count", type=int, default=25)
     options.add_argument("--only", type=int, nargs="*", help="numbers of the mutants to try; all by default")
-    told = "processor seconds of a mutant's tests, which are then not run without a mutant first"
-    options.add_argument("--limit-s", type=int, default=0, help=told)
+    limit = "processor seconds of a mutant's tests, which are then not run without a mutant first"
+    options.add_argument("--limit-s", type=int, default=0, help=limit)
     options.add_argument("--list", action="store_true", help="only show the mutants")
     chosen = options.parse_args()
     counts = {"caught": 0, "survived": 0, "equivalent": 0}
