@@ -55,8 +55,9 @@ class JsonResponse:
         lines = "".join([f"{name}: {value}\r\n" for name, value in further.items()]) if further else ""
         if lines.count("\n") + lines.count("\r") > 2 * len(further):
             raise ValueError("a header holds a line break")
+        reason = _REASONS.get(self.status, "")
         head = (
-            f"HTTP/{version.major}.{version.minor} {self.status} {_REASONS[self.status]}\r\n"
+            f"HTTP/{version.major}.{version.minor} {self.status} {reason}\r\n"
             f"Content-Type: {wire.JSON}\r\nContent-Length: {len(self.body)}\r\n{lines}"
             f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
         ).encode()
