@@ -170,6 +170,8 @@ class Admission:
         self._served = 0
         # The capacity at which this priority is turned away from the present number of requests on.
         held = self.inside / (self._limits.shed_threshold(priority) + ROUNDING)
+        # Below the limit by a little at least: only then do few requests count against what was found.
+        held = min(held, self._limits.requests * (1 - ROUNDING))
         self.room = min(self.room, max(1.0, held))
 
     def leave_unserved(self) -> None:

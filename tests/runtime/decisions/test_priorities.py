@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from kwiken.base.errors import KwikenError
 from kwiken.model.service import Service, Stage
@@ -131,6 +131,7 @@ def test_higher_priorities_are_admitted_up_to_higher_loads() -> None:
     ),
     limit=st.integers(1, 40),
 )
+@example([("enter", -9), ("enter", -9), ("enter", -9), ("full", -9)], 3)  # room for more than the limit
 def test_the_queue_stays_within_its_bounds_and_urgent_calls_go_first(
     events: list[tuple[str, int]], limit: int
 ) -> None:
