@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from benchmarks.harness import Row, in_turn
-from kwiken.allocator.neighbours.hashed_index import HashedIndex
+from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.base.arrays import Floats
 
 KNOWN = (150, 1000, 10_000)  # workloads; the source has 150
@@ -21,7 +21,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
     rows: list[Row] = []
     for known in KNOWN:
         points, queries = rng.random((known, DIMENSIONS)), rng.random((QUERIES, DIMENSIONS))
-        index = HashedIndex(DIMENSIONS, RADIUS)
+        index = HashedIndex(HashFamily(DIMENSIONS, RADIUS))
         for name, point in enumerate(points):
             index.add(name, point)
         tree = cKDTree(points)

@@ -83,6 +83,7 @@ class HashFamily:
             raise InputError(f"failure must be above 0 and below 1, not {failure}")
         if not 1 <= hashes <= MAX_HASHES:
             raise InputError(f"hashes must be from 1 to {MAX_HASHES}, not {hashes}")
+        self.dimensions, self.radius = dimensions, radius
         self.tables = tables_for(hashes, failure)
         rng = np.random.default_rng(seed)
         lines = self.tables * hashes
@@ -105,30 +106,15 @@ class HashFamily:
 
 
 class HashedIndex:
-    """Points by name, found again by their distance from a query.
+    """Points by name, found again by their distance from a query: those within the family's radius.
 
     Args:
-        dimensions: number of coordinates of a point, 1 to 1,000.
-        radius: distance within which points are reported, above 0, in the unit of the coordinates.
-        failure: probability of missing a point at the radius, above 0 and below 1.
-        hashes: number of hash functions that are joined to one key, 1 to 20.
-        seed: seed of the random lines.
-
-    Raises:
-        InputError: for a setting out of its range.
+        family: hash functions by which points are found; it decides how often one at the radius is missed.
     """
 
-    def __init__(
-        self,
-        dimensions: int,
-        radius: float,
-        *,
-        failure: float = FAILURE,
-        hashes: int = HASHES,
-        seed: int = 0,
-    ) -> None:
-        self._family = HashFamily(dimensions, radius, failure=failure, hashes=hashes, seed=seed)
-        self.dimensions, self.radius, self.tables = dimensions, radius, self._family.tables
+    def __init__(self, family: HashFamily) -> None:
+        self._family = family
+        self.dimensions, self.radius, self.tables = family.dimensions, family.radius, family.tables
         self._buckets: list[dict[int, list[int]]] = [{} for _ in range(self.tables)]
         self._points: dict[int, Floats] = {}
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours.hashed_index import HashedIndex
+from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 
@@ -60,7 +60,7 @@ class HashedPredictor:
             raise InputError("needs one row, one column and one neighbour at least")
         self._rows, self._columns, self._count = rows, columns, count
         reach = RADIUS_PER_SCORE * len(columns) if radius is None else radius
-        self._index = HashedIndex(len(columns), reach, seed=seed)
+        self._index = HashedIndex(HashFamily(len(columns), reach, seed=seed))
         for place, row in enumerate(rows[:, columns]):
             self._index.add(place, row)
 

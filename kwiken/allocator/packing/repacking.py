@@ -185,11 +185,13 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     taken = straightened(packed.node, steps[:chosen])
     if taken:
         taken = _settled_steps(packed, goal, later_use(series, use, usual), taken)
-    outcome = _states(packed, goal, taken, cores)[-1]
+    made = _Progress(packed, goal, cores)
+    for step in taken:
+        made.make(step)
     return Repacking(
         *(packed, series, use, factor, learned, goal, steps, states, chosen),
         taken=taken,
-        outcome=outcome,
+        outcome=made.state(),
     )
 
 
@@ -230,34 +232,57 @@ def _memory_by_owner(use: Use, owner: Ints) -> Use:
     return replace(use, memory_gb=most[owner])
 
 
+class _Progress:
+    """Sums of each node's tasks while steps are made, one after the other.
+
+    Args:
+        cores: (t, s) number of cores in use, without NaN.
+    """
+
+    def __init__(self, packed: PackedCluster, goal: PackingGoal, cores: Floats) -> None:
+        self._packed, self._goal, self._cores = packed, goal, cores
+        self._node = packed.node.copy()
+        self._moves = 0
+        nodes, tasks = len(packed.cluster.nodes), np.arange(len(self._node))
+        self._soft = sums_of(goal.soft[packed.cluster.class_of[self._node], tasks], self._node, nodes)
+        self._sums = sums_of(cores, self._node, nodes)
+
+    def make(self, step: DrainStep) -> None:
+        """Make the moves of a step."""
+        class_of = self._packed.cluster.class_of
+        for move in step.moves:
+            for at, sign in ((move.source, -1.0), (move.target, 1.0)):
+                self._soft[at] += sign * self._goal.soft[class_of[at], move.task]
+                self._sums[at] += sign * self._cores[move.task]
+            self._node[move.task] = move.target
+        self._moves = step.displaced
+
+    def state(self) -> PackedState:
+        """State after the steps that were made."""
+        packed, node = self._packed, self._node
+        chance = self._goal.penalty(self._soft, np.arange(len(packed.cluster.nodes)))
+        held: Bools = packed.occupied(node)
+        above = 0.0
+        if self._cores.shape[1] and held.any():
+            above = float((self._sums[held] > packed.cluster.cores[held, None] + ROOM).mean())
+        return PackedState(
+            moves=self._moves,
+            nodes=int(held.sum()),
+            cost=cost_of_occupied(packed, node, self._goal.node_cost),
+            risk=float(chance[held].sum()),
+            worst=float(chance[held].max()) if held.any() else 0.0,
+            at_risk=int(np.sum(chance[node[~packed.resident]] > KEPT_CHANCE)),
+            seen=above,
+        )
+
+
 def _states(
     packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...], cores: Floats
 ) -> tuple[PackedState, ...]:
-    node = packed.node.copy()
-    tasks = np.flatnonzero(~packed.resident)
-    nodes = len(packed.cluster.nodes)
-    soft = sums_of(goal.soft[packed.cluster.class_of[node], np.arange(len(node))], node, nodes)
-    sums = sums_of(cores, node, nodes)
-    capacity = packed.cluster.cores
-    found: list[PackedState] = []
-    for step in (None, *steps):
-        for move in step.moves if step is not None else ():
-            for at, sign in ((move.source, -1.0), (move.target, 1.0)):
-                soft[at] += sign * goal.soft[packed.cluster.class_of[at], move.task]
-                sums[at] += sign * cores[move.task]
-            node[move.task] = move.target
-        chance = goal.penalty(soft, np.arange(nodes))
-        held: Bools = packed.occupied(node)
-        above = (sums[held] > capacity[held, None] + ROOM).mean() if cores.shape[1] and held.any() else 0.0
-        found.append(
-            PackedState(
-                moves=0 if step is None else step.displaced,
-                nodes=int(held.sum()),
-                cost=cost_of_occupied(packed, node, goal.node_cost),
-                risk=float(chance[held].sum()),
-                worst=float(chance[held].max()) if held.any() else 0.0,
-                at_risk=int(np.sum(chance[node[tasks]] > KEPT_CHANCE)),
-                seen=float(above),
-            )
-        )
+    """State before the first step, and after each."""
+    progress = _Progress(packed, goal, cores)
+    found = [progress.state()]
+    for step in steps:
+        progress.make(step)
+        found.append(progress.state())
     return tuple(found)

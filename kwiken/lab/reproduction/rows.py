@@ -124,15 +124,23 @@ def median_row(
     )
 
 
+def of_seeds(held: int, seeds: int) -> str:
+    """Number of the seeds that an order was tried with, marked where it mostly fails.
+
+    Args:
+        held: number of seeds in which it holds.
+    """
+    return f"seeds of {seeds}" if held >= MOST_SEEDS * seeds else f"seeds of {seeds}; FAILS"
+
+
 def order_row(
     figure: str, words: str, holds: Sequence[bool], source: str = "", note: str = ORDER_NOTE
 ) -> ReproducedRow:
     """Row of an order: the number of seeds in which it holds; one that mostly fails says so."""
     count = sum(holds)
-    failed = "" if count >= MOST_SEEDS * len(holds) else "; FAILS"
     return ReproducedRow(
         figure=figure,
-        metric=f"order: {words}, seeds of {len(holds)}{failed}",
+        metric=f"order: {words}, {of_seeds(count, len(holds))}",
         source=source,
         ours=float(count),
         note=note,

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.neighbours.hashed_index import HashedIndex, collision_probability, tables_for
+from kwiken.allocator.neighbours.hashed_index import (
+    HashedIndex,
+    HashFamily,
+    collision_probability,
+    tables_for,
+)
 from kwiken.base.errors import InputError
 
 
@@ -38,7 +43,7 @@ def test_points_at_the_radius_are_found_as_often_as_promised(hashes: int) -> Non
     rng = np.random.default_rng(hashes)
     found = 0
     for seed in range(400):
-        index = HashedIndex(4, 0.4, hashes=hashes, seed=seed)
+        index = HashedIndex(HashFamily(4, 0.4, hashes=hashes, seed=seed))
         line = rng.normal(size=4)
         centre = rng.random(4)
         for name in range(5):
@@ -52,7 +57,7 @@ def test_points_at_the_radius_are_found_as_often_as_promised(hashes: int) -> Non
 def test_reported_points_are_near_sorted_and_reported_once(seed: int) -> None:
     rng = np.random.default_rng(seed)
     points = rng.random((60, 3))
-    index = HashedIndex(3, 0.3, seed=seed)
+    index = HashedIndex(HashFamily(3, 0.3, seed=seed))
     for name, point in enumerate(points):
         index.add(name, point)
     query = rng.random(3)
@@ -70,7 +75,7 @@ def test_points_that_come_and_go_leave_an_index_as_if_built_anew(
     steps: list[tuple[bool, int]], seed: int
 ) -> None:
     points = np.random.default_rng(seed).random((10, 2))
-    index, there = HashedIndex(2, 0.5, seed=seed), set()
+    index, there = HashedIndex(HashFamily(2, 0.5, seed=seed)), set()
     for add, name in steps:
         if add:
             index.add(name, points[name])
@@ -78,7 +83,7 @@ def test_points_that_come_and_go_leave_an_index_as_if_built_anew(
         else:
             index.remove(name)
             there.discard(name)
-    fresh = HashedIndex(2, 0.5, seed=seed)
+    fresh = HashedIndex(HashFamily(2, 0.5, seed=seed))
     for name in sorted(there):
         fresh.add(name, points[name])
     assert len(index) == len(there)
@@ -100,12 +105,12 @@ def test_points_that_come_and_go_leave_an_index_as_if_built_anew(
 def test_settings_out_of_range_are_refused(settings_: dict[str, float], words: str) -> None:
     whole = {"dimensions": 2, "radius": 0.4, **settings_}
     with pytest.raises(InputError, match=words):
-        HashedIndex(**whole)  # type: ignore[arg-type]
+        HashFamily(**whole)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("point", [[0.1], [0.1, float("nan")], [0.1, float("inf")]])
 def test_points_of_another_form_are_refused(point: list[float]) -> None:
-    index = HashedIndex(2, 0.4)
+    index = HashedIndex(HashFamily(2, 0.4))
     with pytest.raises(InputError):
         index.add(0, np.array(point))
     with pytest.raises(InputError):

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from kwiken.allocator.neighbours.hashed_index import HashedIndex
+from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.allocator.placement import (
     ROUNDING,
     Sizing,
@@ -124,7 +124,7 @@ def hashed(sizing: Sizing) -> None:
 
 def _nearest(sizing: Sizing, node_class: int, at: Floats, points: Floats, fitting: set[int]) -> list[int]:
     """Servers of a class that fit, of the first step that finds any, nearest first; at last all that fit."""
-    index = HashedIndex(2 * len(SOURCES), RADIUS)
+    index = HashedIndex(HashFamily(2 * len(SOURCES), RADIUS))
     members = np.flatnonzero(sizing.ledger.cluster.class_of == node_class).tolist()
     for node in members:
         index.add(node, points[node])

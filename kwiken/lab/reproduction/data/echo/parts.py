@@ -24,11 +24,11 @@ from kwiken.lab.reproduction.data.echo.studies import (
 )
 from kwiken.lab.reproduction.data.echo.systems import COMBINE, DAY_BINS, WEBSEARCH, window_of_bins
 from kwiken.lab.reproduction.rows import (
-    MOST_SEEDS,
     Findings,
     Part,
     ReproducedRow,
     UnreproducedRow,
+    of_seeds,
     over_seeds,
     row,
 )
@@ -380,5 +380,4 @@ def _median(
 
 def _held(figure: str, order: str, held: int, seeds: int) -> ReproducedRow:
     """Row of an order: the number of seeds in which it holds; one that mostly fails says so."""
-    failed = "" if held >= MOST_SEEDS * seeds else "; FAILS"
-    return row(figure, f"{order}, seeds of {seeds}{failed}", float(held), source=str(seeds), note=ORDERS)
+    return row(figure, f"{order}, {of_seeds(held, seeds)}", float(held), source=str(seeds), note=ORDERS)
