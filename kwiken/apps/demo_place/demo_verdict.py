@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from kwiken.allocator.placement import PlacingStatus
 from kwiken.apps.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's
@@ -44,6 +45,7 @@ def verdict(outcome: DemoPlaceResult) -> Verdict:
     lines.append(f"{_spent(ours)}, beside {ours.best_effort_cores:.2f} cores of best-effort work.")
     lines.append(_recovery("After the load grew", outcome.growth))
     lines.append(_recovery(f"After {outcome.loss.node} was lost", outcome.loss))
+    lines.append(f"Processors were in use for up to {busy:.0%} of the time.")
     recovered = all(change.kept_again_s is not None for change in (outcome.growth, outcome.loss))
     kept = recovered and all(service.met for service in ours.services)
     return Verdict(told=True, kept=kept, lines=lines)
@@ -63,8 +65,10 @@ def _recovery(after: str, change: Recovery) -> str:
 def _spent(arm: PlacedArm) -> str:
     """What a placement kept, with its cores and cost."""
     waiting = [service.service for service in arm.services if not service.replicas]
+    short = [one.service for one in arm.services if one.replicas and one.status is PlacingStatus.SHORT]
     missed = [service.service for service in arm.services if service.replicas and not service.met]
     found = [f"has no room for {', '.join(waiting)}"] if waiting else []
+    found += [f"is short of room for {', '.join(short)}"] if short else []
     found += [f"misses the target of {', '.join(missed)}"] if missed else []
     what = " and ".join(found) or "keeps all targets"
     return f"{arm.scheduler} {what}, with {arm.cores:.2f} cores at {arm.cost_per_hour:.2f} an hour"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kwiken.allocator.placement import PlacingStatus
 from kwiken.apps.demo_place.traffic import ClientStream, p99_ms
 
 STEP_S: Final = 0.5  # of the time to recovery
@@ -17,12 +18,14 @@ class ServiceOutcome:
     """One service under one placement.
 
     Attributes:
+        status: what became of it when it was placed.
         target_ms: largest p99 latency, milliseconds.
         p99_ms: p99 latency, milliseconds; None where the service had no room, or where more than one in a
             hundred requests failed.
     """
 
     service: str
+    status: PlacingStatus
     target_ms: float
     p99_ms: float | None
     requests: int

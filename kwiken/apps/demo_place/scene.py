@@ -28,18 +28,22 @@ BATCH_COMMAND: Final = (
     "import zlib\nwhile True: zlib.compress(b'A replica more, a faster node? ' * 40, 6)",
 )
 # Classes as the recorded history of `kwiken probe` names them: cores of a node, speed, cost in an hour.
-CLASSES: Final = {"speed-1": (0.75, 1.0, 1.0), "speed-0.5": (0.75, 0.5, 0.4)}
-# The nodes in an order that tells nothing about speed, as in a rack.
-NODES: Final = ("speed-0.5", "speed-1", "speed-1", "speed-0.5", "speed-1", "speed-0.5")
+CLASSES: Final = {"speed-1": (0.5, 1.0, 1.0), "speed-0.5": (0.5, 0.5, 0.4)}
+# The nodes in an order that tells nothing about speed, as in a rack. The services take two each and best-
+# effort work one. With the eighth there is room for the grown load, also once any one node is lost.
+NODES: Final = tuple(f"speed-{speed:g}" for speed in (0.5, 1, 1, 0.5, 1, 0.5, 1, 0.5))
 NODE_GB: Final = 8.0
 REPLICA_GB: Final = 0.2
 SMALL_CORES: Final = 0.25  # the smallest replica
 CALL_MS: Final = 8.0  # processor time of a call of middle size on this machine
 MIX: Final = (0.6, 1.0, 1.4)  # rounds of calls, as factors of the middle one; in equal parts
 REQUESTS: Final = 48  # lines of a file of requests
-TARGET_OVER_CALL: Final = 4.5  # p99 to keep, as a multiple of the time of a call on the smallest replica
-# Rate to keep, as a factor of what one smallest replica on a quick node serves while it is never idle.
-LOADS: Final = {"digest": 0.8, "pack": 1.0, "order": 1.2}
+# Target by service: p99 to keep, as a multiple of the time of a call on the smallest replica, and rate to
+# keep, as a share of what one smallest replica serves while it is never idle. A shorter latency has a lower
+# rate. With the idle part for the latency and the headroom of predictions, each service needs almost what
+# two smallest replicas serve on quick nodes. Replicas come in steps of half of one, so that at a higher
+# rate a service would get a quarter more, and use less of its latency.
+TARGETS: Final = {"digest": (4.25, 0.95), "pack": (4.0, 0.88), "order": (3.75, 0.8)}
 GROWING: Final = "digest"  # service whose load doubles
 GROWTH: Final = 2.0
 
@@ -113,9 +117,9 @@ def loads(profiles: Sequence[WorkloadProfile]) -> dict[str, ServiceLoad]:
         if profile.name in SERVICES:
             place = [size.cores for size in profile.sizes].index(SMALL_CORES)
             served_per_s = profile.base * float(np.exp(profile.up.mean[place]))
+            calls, load = TARGETS[profile.name]
             found[profile.name] = ServiceLoad(
-                p99_ms=round(1e3 * TARGET_OVER_CALL / served_per_s, 1),
-                rate_per_s=round(LOADS[profile.name] * served_per_s, 2),
+                p99_ms=round(1e3 * calls / served_per_s, 1), rate_per_s=round(load * served_per_s, 2)
             )
     return {name: found[name] for name in SERVICES}
 

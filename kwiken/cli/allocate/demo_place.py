@@ -12,10 +12,11 @@ from kwiken.base.errors import InputError
 from kwiken.cli.shared import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from kwiken.apps.demo_place import PlacedArm
+    from kwiken.apps.demo_place.outcome import Recovery, ServiceOutcome
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -35,7 +36,7 @@ SHOWN_LINES: Final = 5  # of the log, after a failure
 @json_option
 @needs_extra("plan")
 def command(*, out: str, seed: int, as_json: bool) -> int:
-    """Probe, classify, place and run three services on six unequal nodes, which this machine emulates.
+    """Probe, classify, place and run three services on eight unequal nodes, which this machine emulates.
 
     The placements of three schedulers are run under the same load, one after another. Under the last one a
     load doubles, then a node is lost, and the targets are kept. It takes about four minutes.
@@ -56,13 +57,8 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     else:
         _show(outcome.arms)
         say("")
-        for after, change in (
-            ("after the load grew", outcome.growth),
-            (f"after {outcome.loss.node} was lost", outcome.loss),
-        ):
-            say(after)
-            for at_s, line in change.actions:
-                say(f"{at_s:5.1f} s  {line}")
+        _show_change("after the load grew", outcome.growth, outcome.targets_ms)
+        _show_change(f"after {outcome.loss.node} was lost", outcome.loss, outcome.targets_ms)
         say("")
         for line in found.lines:
             say(line)
@@ -122,9 +118,30 @@ def _show(arms: list[PlacedArm]) -> None:
             "yes" if one.met else "no",
             str(one.requests),
             str(one.failed),
-            ", ".join(one.nodes) or "no room",
+            _where(one),
         )
         for arm in arms
         for one in arm.services
     ]
     print_table("", head, rows)
+
+
+def _where(one: ServiceOutcome) -> str:
+    """Nodes of a service, and whether there was too little room for it."""
+    from kwiken.allocator.placement import PlacingStatus
+
+    if not one.nodes:
+        return "no room"
+    return ", ".join(one.nodes) + (", short of room" if one.status is PlacingStatus.SHORT else "")
+
+
+def _show_change(after: str, change: Recovery, targets_ms: Mapping[str, float]) -> None:
+    """What was done after a change, and the p99 of each service from then to the next one."""
+    say(after)
+    for at_s, line in change.actions:
+        say(f"{at_s:5.1f} s  {line}")
+    found = [
+        f"{name} {'-' if p99_ms is None else f'{p99_ms:.0f}'} of {targets_ms[name]:.0f} ms"
+        for name, p99_ms in change.p99_ms.items()
+    ]
+    say(f"         p99 of the whole time: {', '.join(found)}")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections import deque
 
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
 from kwiken.allocator.workloads import UNKNOWN_VARIATION, spare_within
-
-CALLS = 40_000
+from tests.support.allocation.replica_lines import gamma_work, p99_of_lines
 
 
 def spare(call_s: float, rate_per_s: float, p99_ms: float, variation: float) -> float:
@@ -64,31 +63,6 @@ def test_each_time_of_a_call_has_its_own_answer(calls_s: list[float]) -> None:
     assert found[0].tolist() == pytest.approx(alone)
 
 
-def p99_of_lines(speeds: list[float], rate_per_s: float, variation: float) -> float:
-    """p99 of lines in front of replicas, milliseconds; a call goes where it is expected to be answered first.
-
-    As in the runtime: latencies are learned from answers, and multiplied by the calls without an answer.
-    """
-    rng = np.random.default_rng(7)
-    work = rng.gamma(1 / variation**2, variation**2, CALLS) if variation else np.ones(CALLS)
-    arrivals = np.cumsum(rng.exponential(1 / rate_per_s, CALLS))
-    first = rng.integers(len(speeds), size=CALLS)
-    free_at, learned = [0.0] * len(speeds), [1 / speed for speed in speeds]
-    open_calls: list[deque[tuple[float, float]]] = [deque() for _ in speeds]
-    found = np.empty(CALLS)
-    calls = zip(arrivals.tolist(), work.tolist(), first.tolist(), strict=True)
-    for call, (now, own, start) in enumerate(calls):
-        for place, waiting in enumerate(open_calls):
-            while waiting and waiting[0][0] <= now:
-                learned[place] += 0.1 * (waiting.popleft()[1] - learned[place])
-        order = (*range(start, len(speeds)), *range(start))
-        best = min(order, key=lambda place: learned[place] * (1 + len(open_calls[place])))
-        free_at[best] = max(free_at[best], now) + own / speeds[best]
-        found[call] = free_at[best] - now
-        open_calls[best].append((free_at[best], found[call]))
-    return 1e3 * float(np.quantile(found[CALLS // 10 :], 0.99))
-
-
 @pytest.mark.parametrize("speeds", [[1.0], [1.0, 1.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.5], [2.0, 1.0]])
 @pytest.mark.parametrize(("variation", "times"), [(0.0, 5.0), (0.3, 6.0), (0.5, 8.0), (1.0, 8.0)])
 def test_replicas_that_share_the_load_keep_the_latency_and_use_most_of_it(
@@ -100,4 +74,8 @@ def test_replicas_that_share_the_load_keep_the_latency_and_use_most_of_it(
         left_per_s = sum(speeds) - spare(slowest, rate_per_s, p99_ms, variation)
         rate_per_s = (rate_per_s + max(0.01, left_per_s)) / 2
     least = 0.75 if min(speeds) == max(speeds) else 0.5  # the slowest replica gets the fewest calls
-    assert least * p99_ms <= p99_of_lines(speeds, rate_per_s, variation) <= 1.15 * p99_ms
+    assert (
+        least * p99_ms
+        <= p99_of_lines(speeds, rate_per_s, functools.partial(gamma_work, variation))
+        <= 1.15 * p99_ms
+    )

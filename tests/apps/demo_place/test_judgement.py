@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from aiohttp import web
 
-from kwiken.allocator.adaptation import Adaptation
+from kwiken.allocator.adaptation import Adaptation, Observation
 from kwiken.allocator.placement import (
     Caution,
     NodeLedger,
+    PlacingStatus,
     admit_all,
     document,
     nodes_from_toml,
@@ -42,9 +44,12 @@ from kwiken.apps.demo_place.run import AFTER_LOSS_S
 from kwiken.apps.demo_place.scene import (
     BATCH,
     BATCH_PROGRAM,
+    GROWING,
     GROWTH,
-    LOADS,
+    MIX,
+    NODES,
     SERVICES,
+    TARGETS,
     emulated,
     loads,
     nodes_toml,
@@ -55,37 +60,44 @@ from kwiken.apps.demo_place.scene import (
 from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import run_verb
 from kwiken.base.errors import KwikenError
+from tests.support.allocation.replica_lines import CALLS, p99_of_lines
 
 OURS = "times the cost of thrifty"
 
 
 def profile(name: str, calls_per_s: float) -> WorkloadProfile:
-    """Profile of a stage whose capacity is in proportion to cores and speed, known within a tenth."""
+    """Profile like those of a run: what was not measured is uncertain, and neighbours press too much.
+
+    Args:
+        calls_per_s: what half a core of a quick node serves.
+    """
     cores, speeds = np.array([0.25, 0.5, 0.75, 1.0]), np.array([1.0, 0.75, 0.5, 0.3])
     return WorkloadProfile(
         name=name,
         measure=Measure.CAPACITY,
-        base=2 * calls_per_s,
-        base_deviation=0.03,
+        base=calls_per_s,
+        base_deviation=0.015,
         sizes=tuple(Size(float(one), 1.0) for one in cores),
-        up=Estimate(np.log(cores / 0.5), np.full(4, 0.05)),
+        up=Estimate(np.array([-0.8, 0.0, 0.42, 0.82]), np.array([0.1, 0.0, 0.08, 0.13])),
         replicas=np.arange(1, 4),
         out=Estimate(np.log(np.arange(1, 4)), np.zeros(3)),
         classes=tuple(f"speed-{speed:g}" for speed in speeds),
-        het=Estimate(np.log(speeds), np.full(4, 0.05)),
-        tolerated=Estimate(np.ones(len(SOURCES)), np.zeros(len(SOURCES))),
-        caused=Estimate(np.zeros(len(SOURCES)), np.zeros(len(SOURCES))),
+        het=Estimate(np.log(speeds), np.array([0.0, 0.07, 0.08, 0.02])),
+        tolerated=Estimate(np.full(len(SOURCES), 0.7), np.zeros(len(SOURCES))),
+        caused=Estimate(np.full(len(SOURCES), 0.9), np.zeros(len(SOURCES))),
         work_variation=0.35,
     )
 
 
-PROFILES = with_batch([profile(name, 30.0) for name in SERVICES])
+CALLS_PER_S = 60.0
+PROFILES = with_batch([profile(name, CALLS_PER_S) for name in SERVICES])
+NODES_BY_NAME = emulated(nodes_from_toml(nodes_toml(), where="nodes.toml"))
 
 
-def adapted(name: str) -> tuple[Adaptation, dict[str, str]]:
+def adapted(name: str, profiles: Sequence[WorkloadProfile] = PROFILES) -> tuple[Adaptation, dict[str, str]]:
     cluster = nodes_from_toml(nodes_toml(), where="nodes.toml")
-    workloads = workloads_from_toml(workloads_toml(loads(PROFILES)), where="workloads.toml")
-    by_name = {one.name: one for one in PROFILES}
+    workloads = workloads_from_toml(workloads_toml(loads(profiles)), where="workloads.toml")
+    by_name = {one.name: one for one in profiles}
     asked = [request_for(one, by_name[one.name], cluster, Caution(confidence=0.95)) for one in workloads]
     admissions = admit_all(asked, NodeLedger(cluster), scheduler(name))
     placement = document(cluster, admissions, scheduler=name, confidence=0.95)
@@ -94,6 +106,16 @@ def adapted(name: str) -> tuple[Adaptation, dict[str, str]]:
         Adaptation(asked, cluster, placement, scheduler(name)),
         {one.name: one.status.value for one in placement.workloads},
     )
+
+
+def small_replicas(adaptation: Adaptation, name: str) -> float:
+    """What the replicas of a service serve, as a multiple of the smallest one on a quick node."""
+    return sum(speed(node, cores) for _, node, cores in adaptation.keys[name]) / speed("node-2", 0.25)
+
+
+def speed(node: str, cores: float) -> float:
+    """Calls per second of a replica, in proportion to cores and to the speed of the node."""
+    return CALLS_PER_S * cores / 0.5 * NODES_BY_NAME[node].speed
 
 
 def test_the_documents_are_read_and_every_target_is_placed() -> None:
@@ -114,19 +136,62 @@ def test_targets_need_most_of_what_two_of_the_smallest_replicas_serve_within_the
         if one.name != BATCH:
             request = request_for(one, PROFILES[0], cluster, Caution(confidence=0.95))
             two_small = 2 * float(request.capacity[0].max())  # replicas that two nodes hold at least
-            assert 0.7 <= (request.required + request.spare) / two_small <= 0.96
-            assert request.required == pytest.approx(30.0 * LOADS[one.name], rel=1e-3)
+            assert 0.8 <= (request.required + request.spare) / two_small <= 0.84
+            assert request.required == pytest.approx(TARGETS[one.name][1] * two_small / 2, rel=1e-3)
 
 
-def test_there_is_room_for_the_grown_load_without_any_one_node() -> None:
-    names = [f"node-{place}" for place in range(1, 7)]
-    for node in names:
-        adaptation, _ = adapted("thrifty")
-        adaptation.nodes_lost([node], 0.0)
-        for name in SERVICES:
-            found, needed = adaptation.performance(name)
-            assert found >= needed * (1 - 1e-9)
-    assert sum(LOADS.values()) + (GROWTH - 1) * LOADS["digest"] < 4  # of six nodes that hold three each
+@pytest.mark.parametrize("seed", range(8))
+def test_small_errors_of_measurements_change_no_capacity(seed: int) -> None:
+    """2% of the capacity, and 3% of what sizes and classes have of it."""
+    rng = np.random.default_rng(seed)
+    found = [
+        dataclasses.replace(
+            one,
+            base=one.base * float(np.exp(rng.normal(0, 0.02))),
+            up=dataclasses.replace(one.up, mean=one.up.mean + rng.normal(0, 0.03, 4) * (one.up.mean != 0)),
+            het=dataclasses.replace(
+                one.het, mean=one.het.mean + rng.normal(0, 0.03, 4) * (one.het.mean != 0)
+            ),
+            work_variation=float(rng.uniform(0.33, 0.35)),
+        )
+        for one in PROFILES[:-1]
+    ]
+    adaptation, _ = adapted("thrifty", with_batch(found))
+    for name in SERVICES:
+        assert small_replicas(adaptation, name) == 2.0
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_simulated_lines_use_half_to_four_fifths_of_the_latency(name: str) -> None:
+    adaptation, _ = adapted("thrifty")
+    target = loads(PROFILES)[name]
+    speeds = [speed(node, cores) for _, node, cores in adaptation.keys[name]]
+    p99 = p99_of_lines(speeds, target.rate_per_s, lambda rng: rng.choice(MIX, CALLS))
+    assert 0.55 <= p99 / target.p99_ms <= 0.7
+
+
+def test_every_service_has_two_nodes_and_best_effort_work_one_so_that_one_is_free() -> None:
+    adaptation, _ = adapted("thrifty")
+    assert [len(adaptation.keys[name]) for name in (*SERVICES, BATCH)] == [2, 2, 2, 1]
+    nodes = {node for name in (*SERVICES, BATCH) for _, node, _ in adaptation.keys[name]}
+    assert len(nodes) == len(NODES) - 1
+
+
+@pytest.mark.parametrize("node", range(1, len(NODES) + 1))
+def test_there_is_room_for_the_grown_load_without_any_one_node(node: int) -> None:
+    """Beyond its load, the upkeep has headroom for a service; what is left of it is not asked for here."""
+    adaptation, _ = adapted("thrifty")
+    targets = loads(PROFILES)
+    rates = {name: one.rate_per_s * (GROWTH if name == GROWING else 1.0) for name, one in targets.items()}
+    for window in (1, 2):
+        for name, one in targets.items():
+            p99 = one.p99_ms * (1.2 if name == GROWING else 0.6)
+            seen = Observation(requests=200, rate_per_s=rates[name], p99_ms=p99)
+            adaptation.observe(5.0 * window, {name: seen})
+    adaptation.nodes_lost([f"node-{node}"], 30.0)
+    for name in SERVICES:
+        assert adaptation.performance(name)[0] >= rates[name]
+        assert len({where for _, where, _ in adaptation.keys[name]}) >= 2
 
 
 def test_requests_have_three_sizes_around_the_middle_one() -> None:
@@ -184,6 +249,7 @@ async def test_the_client_is_a_process_of_its_own_that_counts_every_request() ->
 def service(name: str, p99: float | None) -> ServiceOutcome:
     return ServiceOutcome(
         service=name,
+        status=PlacingStatus.QUEUED if p99 is None else PlacingStatus.MET,
         target_ms=100.0,
         p99_ms=p99,
         requests=300,
@@ -237,6 +303,7 @@ def test_the_verdict_says_what_each_placement_kept_and_at_which_cost() -> None:
         "thrifty keeps all targets, with 0.90 cores at 2.00 an hour, beside 0.60 cores of best-effort work.",
         "After the load grew, all targets were kept again within 9.5 s; 1 of 1500 requests failed.",
         "After node-2 was lost, all targets were kept again within 4.5 s; 12 of 2000 requests failed.",
+        "Processors were in use for up to 60% of the time.",
     ]
 
 
@@ -249,7 +316,15 @@ def test_a_target_that_the_placer_misses_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize(("field", "line"), [("growth", -2), ("loss", -1)])
+def test_a_service_that_got_too_little_room_is_named() -> None:
+    *others, order = arm("reservation", 50.0, 50.0, 50.0).services
+    short = [*others, dataclasses.replace(order, status=PlacingStatus.SHORT)]
+    arms = [OUTCOME.arms[0], dataclasses.replace(OUTCOME.arms[1], services=short), OUTCOME.arms[2]]
+    found = verdict(dataclasses.replace(OUTCOME, arms=arms))
+    assert found.lines[1].startswith("reservation is short of room for order, with 0.90 cores")
+
+
+@pytest.mark.parametrize(("field", "line"), [("growth", -3), ("loss", -2)])
 def test_targets_that_are_not_kept_again_are_said(field: str, line: int) -> None:
     change = dataclasses.replace(getattr(OUTCOME, field), kept_again_s=None)
     found = verdict(dataclasses.replace(OUTCOME, **{field: change}))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kwiken.allocator.placement import PlacingStatus
 from kwiken.apps.demo_place import PlacedArm
 from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, Recovery, ServiceOutcome
 from kwiken.base.errors import KwikenError
@@ -17,6 +18,7 @@ from tests.support.project.commands import refused, run
 def arm(scheduler: str, p99_ms: float) -> PlacedArm:
     one = ServiceOutcome(
         service="pack",
+        status=PlacingStatus.MET,
         target_ms=100.0,
         p99_ms=p99_ms,
         requests=50,
@@ -82,7 +84,10 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         "a line of its own",
         "and slow again",
     ]
-    assert "after the load grew\n  5.0 s  grew\nafter node-2 was lost\n  0.2 s  moved" in result.stdout
+    assert (
+        "after the load grew\n  5.0 s  grew\n         p99 of the whole time: pack 50 of 100 ms\n"
+        "after node-2 was lost\n  0.2 s  moved\n         p99 of the whole time: pack 60 of 100 ms\n"
+    ) in result.stdout
     assert "least-loaded misses the target of pack" in result.stdout
     assert "After node-2 was lost, all targets were kept again within 0.5 s" in result.stdout
 
