@@ -8,7 +8,11 @@ from kwiken.base.lazy import lazy_names
 
 if TYPE_CHECKING:  # the client is a program of its own, and starts without what the run needs
     from kwiken.apps.demo_place.demo_verdict import verdict as verdict
-    from kwiken.apps.demo_place.outcome import PlacedArm as PlacedArm
+    from kwiken.apps.demo_place.outcome import (
+        PlacedArm as PlacedArm,
+        Recovery as Recovery,
+        ServiceOutcome as ServiceOutcome,
+    )
     from kwiken.apps.demo_place.run import run_demo as run_demo
     from kwiken.apps.demo_place.traffic import (
         ClientOrder as ClientOrder,

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kwiken.apps.demo_place import PlacedArm
-    from kwiken.apps.demo_place.outcome import Recovery, ServiceOutcome
+    from kwiken.apps.demo_place import PlacedArm, Recovery, ServiceOutcome
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3

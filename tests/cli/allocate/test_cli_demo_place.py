@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,33 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
     assert "After node-2 was lost, all targets were kept again within 0.5 s" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("latest", "code"),
+    [
+        (arm("thrifty", 50.0), 0),
+        (arm("thrifty", 150.0), 1),
+        (dataclasses.replace(arm("thrifty", 50.0), busy=0.95), 3),
+    ],
+)
+def test_json_has_the_outcome_and_the_verdict_and_the_exit_code_says_what_was_kept(
+    latest: PlacedArm, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = dataclasses.replace(OUTCOME, arms=[OUTCOME.arms[0], latest])
+
+    async def demo(*, seed: int, say: Any, log: Path) -> DemoPlaceResult:
+        del seed, say, log
+        return found
+
+    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
+    result = run("demo-place", "--out", str(tmp_path), "--json")
+    assert result.exit_code == code
+    told = json.loads(result.stdout)
+    assert told["verdict"]["told"] == (code != 3)
+    assert told["verdict"]["kept"] == (code == 0)
+    assert told["outcome"]["arms"][1]["services"][0]["p99_ms"] == latest.services[0].p99_ms
+    assert told["outcome"]["arms"][1]["services"][0]["status"] == "met"
+
+
 def test_a_failure_shows_the_end_of_the_log_and_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +132,7 @@ def test_a_failure_shows_the_end_of_the_log_and_its_reason(
 
     monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
     result = run("demo-place", "--out", str(tmp_path))
-    assert result.exit_code != 0
+    assert result.exit_code == 2
     told = result.stderr.splitlines()
     assert told[1:] == [
         *(f"log: line {number}" for number in range(15, 20)),
