@@ -92,7 +92,8 @@ class _State:
             self.hard[node] += sign * self.goal.hard[task]
             self.soft[node] += sign * self.goal.soft[self.class_of[node], task]
             self.members[node] += int(sign)
-            self.penalty[node] = self.goal.penalty(self.soft[node : node + 1], np.array([node]))[0]
+        both = np.array([source, target])
+        self.penalty[both] = self.goal.penalty(self.soft[both], both)
         first = int(self.packed.node[task])
         for node, sign in ((source, -1), (target, 1)):
             self.displaced -= sign * (node == first)

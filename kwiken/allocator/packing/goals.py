@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from kwiken.allocator.packing.later_moments import LaterUse
 from kwiken.allocator.packing.margin import chance_above
 from kwiken.allocator.packing.tasks import PackedCluster, Use
 from kwiken.base.arrays import Bools, Floats, Ints
@@ -71,30 +72,46 @@ def node_costs(packed: PackedCluster) -> Floats:
     return np.asarray(share / 2, dtype=np.float64)
 
 
-def use_goal(packed: PackedCluster, use: Use, factor: float, spread: float) -> PackingGoal:
+def use_goal(
+    packed: PackedCluster, use: Use, spread: float, *, factor: float, later: LaterUse | None
+) -> PackingGoal:
     """Pack by use: memory and tasks are kept within the node, the chance that cores run out is the penalty.
 
     Args:
-        factor: factor on the standard deviation, as `learned_factor` finds it.
         spread: share of an owner's replicas that one node may hold.
+        factor: factor on the standard deviation, as `learned_factor` finds it; of no effect with `later`.
+        later: distributions of the use that is to come, which give the chance; None to take a node's use as
+            normal.
     """
     cores = packed.cluster.cores
-
-    def penalty(sums: Floats, nodes: Ints) -> Floats:
-        return chance_above(sums[:, 0], sums[:, 1], cores[nodes], factor)
 
     def level(sums: Floats, nodes: Ints) -> Floats:
         fill = sums[:, 0] + LEVEL_WIDTH * np.sqrt(np.maximum(sums[:, 1], 0.0))
         return np.asarray(fill / cores[nodes], dtype=np.float64)
 
-    soft = np.stack([use.mean, use.variance], axis=1)
+    moments = np.zeros((len(use.mean), 0)) if later is None else later.logs
+    soft = np.concatenate([use.mean[:, None], use.variance[:, None], moments], axis=1)
     return PackingGoal(
         hard=np.stack([use.mean, use.memory_gb, np.ones(len(use.mean))], axis=1),
         capacity=np.stack([cores, packed.cluster.memory_gb, packed.most_tasks], axis=1),
         soft=np.broadcast_to(soft, (len(packed.cluster.classes), *soft.shape)),
-        penalty=penalty,
+        penalty=_chance_by_deviation(cores, factor) if later is None else _chance_by_moments(cores, later),
         level=level,
         node_cost=node_costs(packed),
         spread=spread,
         apart=packed.apart,
     )
+
+
+def _chance_by_deviation(cores: Floats, factor: float) -> Penalty:
+    def penalty(sums: Floats, nodes: Ints) -> Floats:
+        return chance_above(sums[:, 0], sums[:, 1], cores[nodes], factor)
+
+    return penalty
+
+
+def _chance_by_moments(cores: Floats, later: LaterUse) -> Penalty:
+    def penalty(sums: Floats, nodes: Ints) -> Floats:
+        return later.chance(sums[:, -len(later.slopes) :], cores[nodes])
+
+    return penalty

@@ -4,7 +4,8 @@ A task's own samples tell too little of rare high use: a packer that sees them a
 whose peaks happened not to be sampled. So a task's later use is drawn in part from its own samples and in
 part from what tasks of like spread did. Within the series, each half tells how far use departed from the mean
 and the spread that the other half would have led one to expect; these departures, of the quarter of tasks
-that are nearest in spread, are scaled to the task.
+that are nearest in spread, are scaled to the task. No task is taken to use less than nothing, nor more than
+these tasks and itself were seen to use.
 
 Each distribution is kept as logarithms of its exponential moments at a few slopes. These add up over the
 tasks of a node, and the chance that the sum is above a capacity follows from them by the saddle point.
@@ -30,11 +31,16 @@ CENTRES: Final = 16  # spreads at which departures are gathered; between them th
 MAX_GATHERED: Final = 2_000  # tasks whose departures are gathered
 MAX_LATER: Final = 96  # samples of each task whose departures are gathered
 MAX_OWN: Final = 256  # values that stand for a task's own samples
-SCALED: Final = np.geomspace(0.01, 100.0, 60)  # slopes per standard deviation at which departures are kept
+TOP: Final = 0.04  # share of the departures that is kept in finer parts
+PARTS, PARTS_OF_TOP = 80, 40  # parts that stand for the departures: of the others, of the top
 SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the capacity; added before a logarithm is taken
 RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
 ROUNDS: Final = 40  # of the fit of the weights of features
 CHUNK: Final = 256  # tasks at a time, so that memory stays small
+WEIGHTS: Final = np.concatenate(
+    [np.full(PARTS, (1 - TOP) / PARTS), np.full(PARTS_OF_TOP, TOP / PARTS_OF_TOP)]
+)
+MIDDLES: Final = np.cumsum(WEIGHTS) - WEIGHTS / 2  # quantiles that stand for the parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,18 +99,22 @@ def later_use(series: UsageSeries, use: Use, capacity: float) -> LaterUse | None
             for seen, after in pairs
         ]
     )
+    most = np.concatenate([after.max(axis=1) for _, after in pairs])
     centres = np.quantile(scales, (np.arange(CENTRES) + 0.5) / CENTRES)
-    near = max(1, round(NEAR * len(scales)))
-    moments = np.array(
-        [_log_moments(departures[np.argsort(np.abs(scales - one))[:near]].ravel(), SCALED) for one in centres]
+    count = max(1, round(NEAR * len(scales)))
+    near = [np.argsort(np.abs(scales - one))[:count] for one in centres]
+    alike = _Alike(
+        centres,
+        np.array([np.quantile(departures[own], MIDDLES) for own in near]),
+        np.array([most[own].max() for own in near]),
     )
     logs = use.mean[:, None] / capacity * SLOPES
     known = np.flatnonzero(use.known)
     for begin in range(0, len(rows), CHUNK):
         part = rows[begin : begin + CHUNK]
         own = _own(part)
-        alike = _alike(part, _spread(part, weights), centres, moments)
-        logs[known[begin : begin + CHUNK]] = np.logaddexp(np.log(OWN) + own, np.log(1 - OWN) + alike)
+        others = alike.logs(part, _spread(part, weights))
+        logs[known[begin : begin + CHUNK]] = np.logaddexp(np.log(OWN) + own, np.log(1 - OWN) + others)
     return LaterUse(SLOPES / capacity, logs)
 
 
@@ -154,18 +164,28 @@ def _own(rows: Floats) -> Floats:
     return np.asarray(logsumexp(rows[:, :, None] * SLOPES, axis=1) - np.log(rows.shape[1]), dtype=np.float64)
 
 
-def _log_moments(values: Floats, slopes: Floats) -> Floats:
-    return np.array([logsumexp(slope * values) - np.log(len(values)) for slope in slopes])
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """What tasks of like spread did.
 
+    Attributes:
+        centres: (c,) logarithms of spreads, ascending.
+        departures: (c, q) departures from the mean at each centre, in spreads, a value for each part.
+        most: (c,) most use that was seen of the tasks at each centre.
+    """
 
-def _alike(rows: Floats, spread: Floats, centres: Floats, moments: Floats) -> Floats:
-    """Logarithms of exponential moments of each task, by departures of tasks of like spread."""
-    place = np.interp(np.log(spread), centres, np.arange(len(centres)))
-    low = np.minimum(place.astype(np.int64), len(centres) - 2)
-    part = (place - low)[:, None]
-    own = (1 - part) * moments[low] + part * moments[low + 1]
-    slopes = spread[:, None] * SLOPES
-    found = np.array(
-        [np.interp(np.log(at), np.log(SCALED), one / SCALED) for at, one in zip(slopes, own, strict=True)]
-    )
-    return np.asarray(rows.mean(axis=1)[:, None] * SLOPES + found * slopes, dtype=np.float64)
+    centres: Floats
+    departures: Floats
+    most: Floats
+
+    def logs(self, rows: Floats, spread: Floats) -> Floats:
+        """(t, j) Logarithms of exponential moments of tasks, by departures of tasks of like spread."""
+        place = np.interp(np.log(spread), self.centres, np.arange(len(self.centres)))
+        low = np.minimum(place.astype(np.int64), len(self.centres) - 2)
+        part = (place - low)[:, None]
+        scaled = (1 - part) * self.departures[low] + part * self.departures[low + 1]
+        most = np.maximum(np.maximum(self.most[low], self.most[low + 1]), rows.max(axis=1))
+        values = np.clip(rows.mean(axis=1)[:, None] + spread[:, None] * scaled, 0.0, most[:, None])
+        return np.asarray(
+            logsumexp(values[:, :, None] * SLOPES, axis=1, b=WEIGHTS[:, None]), dtype=np.float64
+        )

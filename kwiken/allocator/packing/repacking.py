@@ -24,7 +24,7 @@ from kwiken.allocator.packing.drains import (
     straightened,
 )
 from kwiken.allocator.packing.goals import PackingGoal, use_goal
-from kwiken.allocator.packing.later_moments import LaterUse, later_use
+from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
 from kwiken.allocator.packing.swaps import settled
 from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, filled_cores, use_of
@@ -74,8 +74,9 @@ class Repacking:
 
     Attributes:
         use: statistics of the tasks' use.
-        factor: factor on the standard deviation of a node's use.
-        learned: whether the factor was learned from the usage.
+        factor: factor on the standard deviation of a node's use; None where chances follow from distributions
+            of the use that is to come.
+        learned: whether the factor, or the distributions, were learned from the usage.
         goal: constraints and penalty that the steps were made for.
         steps: every step that was found, in order.
         states: (1 + steps) state before the first step and after each.
@@ -88,7 +89,7 @@ class Repacking:
     packed: PackedCluster
     series: UsageSeries
     use: Use
-    factor: float
+    factor: float | None
     learned: bool
     goal: PackingGoal
     steps: tuple[DrainStep, ...]
@@ -173,39 +174,45 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     if count:
         use = _memory_by_owner(use, packed.owner_numbers)
         packed = _unknown_staying(packed, use)
-    factor, learned = UNLEARNED, False
+    factor, learned, later = UNLEARNED, False, None
     usual = float(np.median(packed.cluster.cores)) if len(packed.cluster.nodes) else 1.0
     if series.times_s.size:
-        factor, learned = learned_factor(series, use, usual)
-    goal = use_goal(packed, use, factor, settings.spread)
+        later = later_use(series, use, usual)
+        if later is None:
+            factor, learned = learned_factor(series, use, usual)
+    goal = use_goal(packed, use, settings.spread, factor=factor, later=later)
     steps = tuple(drain_steps(packed, goal, settings.max_moves)) if count else ()
     cores = filled_cores(series, use)
     states = _states(packed, goal, steps, cores)
     chosen = settings.choose(states)
     taken = straightened(packed.node, steps[:chosen])
-    if taken:
-        taken = _settled_steps(packed, goal, later_use(series, use, usual), taken)
+    if taken and later is not None:
+        taken = _settled_steps(packed, goal, taken)
     made = _Progress(packed, goal, cores)
     for step in taken:
         made.make(step)
     return Repacking(
-        *(packed, series, use, factor, learned, goal, steps, states, chosen),
+        *(packed, series, use),
+        factor=factor if later is None else None,
+        learned=learned or later is not None,
+        goal=goal,
+        steps=steps,
+        states=states,
+        chosen=chosen,
         taken=taken,
         outcome=made.state(),
     )
 
 
 def _settled_steps(
-    packed: PackedCluster, goal: PackingGoal, later: LaterUse | None, steps: tuple[DrainStep, ...]
+    packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...]
 ) -> tuple[DrainStep, ...]:
     """Steps with the same tasks moved, those of drained nodes to nodes that are chosen anew."""
-    if later is None:
-        return steps
     free = np.zeros(len(packed.tasks), dtype=np.bool_)
     free[[move.task for step in steps if step.freed is not None for move in step.moves]] = True
     to = packed.open_nodes & packed.occupied(packed.node)
     to[[step.freed for step in steps if step.freed is not None]] = False
-    last = settled(packed, goal, later, after(packed.node, steps), free, to)
+    last = settled(packed, goal, after(packed.node, steps), free, to)
     return tuple(
         replace(step, moves=tuple(replace(move, target=int(last[move.task])) for move in step.moves))
         for step in steps
@@ -246,6 +253,7 @@ class _Progress:
         nodes, tasks = len(packed.cluster.nodes), np.arange(len(self._node))
         self._soft = sums_of(goal.soft[packed.cluster.class_of[self._node], tasks], self._node, nodes)
         self._sums = sums_of(cores, self._node, nodes)
+        self._chance = goal.penalty(self._soft, np.arange(nodes))
 
     def make(self, step: DrainStep) -> None:
         """Make the moves of a step."""
@@ -255,12 +263,14 @@ class _Progress:
                 self._soft[at] += sign * self._goal.soft[class_of[at], move.task]
                 self._sums[at] += sign * self._cores[move.task]
             self._node[move.task] = move.target
+        touched = np.array(sorted({at for move in step.moves for at in (move.source, move.target)}))
+        if touched.size:
+            self._chance[touched] = self._goal.penalty(self._soft[touched], touched)
         self._moves = step.displaced
 
     def state(self) -> PackedState:
         """State after the steps that were made."""
-        packed, node = self._packed, self._node
-        chance = self._goal.penalty(self._soft, np.arange(len(packed.cluster.nodes)))
+        packed, node, chance = self._packed, self._node, self._chance
         held: Bools = packed.occupied(node)
         above = 0.0
         if self._cores.shape[1] and held.any():

@@ -1,7 +1,7 @@
-"""Moves and swaps that lower the chance that nodes run out of cores, with no node more in use.
+"""Moves and swaps that lower the penalties of nodes, with no node more in use.
 
-A task goes to another node, or changes places with another task, whichever lowers the sum of the nodes'
-chances most, until no task of a whole round finds one.
+A task goes to another node, or changes places with another task, whichever lowers the sum of the penalties
+most without making the worse of the two nodes worse, until no task of a whole round finds one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import numpy as np
 
 from kwiken.allocator.packing.drains import ROOM
 from kwiken.allocator.packing.goals import PackingGoal
-from kwiken.allocator.packing.later_moments import LaterUse
 from kwiken.allocator.packing.margin import sums_of
 from kwiken.allocator.packing.tasks import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints
 
 MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task
 MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for
-NEGLIGIBLE: Final = 1e-4  # nodes without enough cores at a time; with fewer there is nothing to lower
+NEGLIGIBLE: Final = 1e-4  # sum of the penalties; with less there is nothing to lower
 CHECKED: Final = 8  # best of the compared ones whose other constraints are checked
-LEAST_GAIN: Final = 5e-5  # of the sum of the chances; less is not worth a change
+LEAST_GAIN: Final = 5e-5  # of the sum of the penalties; less is not worth a change
 
 
 @dataclass(frozen=True)
@@ -37,56 +36,57 @@ class _Change:
 class _Places:
     """Where every task stands, and the sums of every node."""
 
-    def __init__(
-        self, packed: PackedCluster, goal: PackingGoal, later: LaterUse, node: Ints, free: Ints, to: Ints
-    ) -> None:
-        self.packed, self.goal, self.later = packed, goal, later
+    def __init__(self, packed: PackedCluster, goal: PackingGoal, node: Ints, free: Ints, to: Ints) -> None:
+        self.packed, self.goal = packed, goal
         self.node, self.free, self.to = node.copy(), free, to
         nodes = len(packed.cluster.nodes)
-        self.cores = packed.cluster.cores
-        self.logs = sums_of(later.logs, node, nodes)
         self.hard = sums_of(goal.hard, node, nodes)
-        self.chance = later.chance(self.logs, self.cores)
         self.class_of = packed.cluster.class_of
-        self.soft = sums_of(goal.soft[self.class_of[node], np.arange(len(node))], node, nodes)
+        self.soft = sums_of(self._amounts(node, np.arange(len(node))), node, nodes)
         self.penalty = goal.penalty(self.soft, np.arange(nodes))
         self.owner = packed.owner_numbers
         self.limit = goal.per_node(self.owner)
         order = np.argsort(self.owner, kind="stable")
         self.tasks_of = np.split(order, np.cumsum(np.bincount(self.owner))[:-1])
 
+    def _amounts(self, nodes: Ints | int, tasks: Ints | int) -> Floats:
+        """Amounts of tasks on nodes, of which the penalty takes the sums."""
+        return np.asarray(self.goal.soft[self.class_of[nodes], tasks], dtype=np.float64)
+
     def best(self, task: int, rng: np.random.Generator) -> _Change | None:
-        """The change of a task that lowers the chances most, or None."""
-        source, own = int(self.node[task]), self.later.logs[task]
+        """The change of a task that lowers the penalties most, or None."""
+        source = int(self.node[task])
         nodes = _some(self.to, rng)
         nodes = nodes[nodes != source]
         partners = _some(self.free, rng)
         partners = partners[self.node[partners] != source]
         with_partner = self.node[partners]
-        left = self.logs[source] - own
-        theirs = self.later.logs[partners]
+        left = self.soft[source] - self._amounts(source, task)
         moved = np.concatenate(
-            [left[None], self.logs[nodes] + own, left + theirs, self.logs[with_partner] - theirs + own]
+            [
+                left[None],
+                self.soft[nodes] + self._amounts(nodes, task),
+                left + self._amounts(source, partners),
+                self.soft[with_partner]
+                - self._amounts(with_partner, partners)
+                + self._amounts(with_partner, task),
+            ]
         )
         changed_nodes = np.concatenate([[source], nodes, np.full(len(partners), source), with_partner])
-        chances = self.later.chance(moved, self.cores[changed_nodes])
-        alone, received, kept, changed = np.split(chances, np.cumsum([1, len(nodes), len(partners)]))
-        added = (
-            np.concatenate(
-                [
-                    alone[0] + received - self.chance[nodes],
-                    kept + changed - self.chance[with_partner],
-                ]
-            )
-            - self.chance[source]
-        )
-        worth = LEAST_GAIN * float(self.chance.sum())
+        after = self.goal.penalty(moved, changed_nodes)
+        alone, received, kept, changed = np.split(after, np.cumsum([1, len(nodes), len(partners)]))
+        lower = np.concatenate([np.full(len(nodes), alone[0]), kept])
+        higher = np.concatenate([received, changed])
+        others = np.concatenate([nodes, with_partner])
+        added = lower + higher - self.penalty[source] - self.penalty[others]
+        worse = np.maximum(lower, higher) > np.maximum(self.penalty[source], self.penalty[others])
+        added[worse] = np.inf
+        worth = LEAST_GAIN * float(self.penalty.sum())
         for at in np.argsort(added, kind="stable")[:CHECKED].tolist():
             if added[at] > -worth:
                 return None
             partner = int(partners[at - len(nodes)]) if at >= len(nodes) else None
-            target = int(nodes[at]) if partner is None else int(self.node[partner])
-            change = _Change(task, target, partner)
+            change = _Change(task, int(others[at]), partner)
             if self._fits(change):
                 return change
         return None
@@ -96,20 +96,7 @@ class _Places:
         parts = [(change.task, change.node, change.partner)]
         if change.partner is not None:
             parts.append((change.partner, source, change.task))
-        return all(self._may_stand(*part) for part in parts) and not self._penalised(change)
-
-    def _penalised(self, change: _Change) -> bool:
-        """Whether the goal has more penalty after a change, or a worse node."""
-        both, after = self._soft_after(change)
-        penalty = self.goal.penalty(after, both)
-        before = self.penalty[both]
-        return bool(penalty.sum() > before.sum() or penalty.max() > before.max())
-
-    def _soft_after(self, change: _Change) -> tuple[Ints, Floats]:
-        both = np.array([self.node[change.task], change.node])
-        own = self.goal.soft[self.class_of[both], change.task]
-        theirs = 0.0 if change.partner is None else self.goal.soft[self.class_of[both], change.partner]
-        return both, self.soft[both] + np.array([[-1.0], [1.0]]) * (own - theirs)
+        return all(self._may_stand(*part) for part in parts)
 
     def _may_stand(self, task: int, node: int, instead_of: int | None) -> bool:
         if not self.packed.allowed[self.packed.kinds[task], node]:
@@ -123,28 +110,26 @@ class _Places:
 
     def make(self, change: _Change) -> None:
         source = int(self.node[change.task])
-        both, self.soft[both] = self._soft_after(change)
-        self.penalty[both] = self.goal.penalty(self.soft[both], both)
         parts = [(change.task, source, change.node)]
         if change.partner is not None:
             parts.append((change.partner, change.node, source))
         for task, old, new in parts:
             for node, sign in ((old, -1.0), (new, 1.0)):
-                self.logs[node] += sign * self.later.logs[task]
+                self.soft[node] += sign * self._amounts(node, task)
                 self.hard[node] += sign * self.goal.hard[task]
             self.node[task] = new
-        self.chance[both] = self.later.chance(self.logs[both], self.cores[both])
+        both = np.array([source, change.node])
+        self.penalty[both] = self.goal.penalty(self.soft[both], both)
 
 
 def settled(
     packed: PackedCluster,
     goal: PackingGoal,
-    later: LaterUse,
     node: Ints,
     free: Bools,
     to: Bools,
 ) -> Ints:
-    """Node of each task after moves and swaps of some tasks that lower the chance of too few cores.
+    """Node of each task after moves and swaps of some tasks that lower the penalties of nodes.
 
     Capacities, nodes that a task may stand on, and how many of an owner's tasks share a node are kept.
 
@@ -160,8 +145,8 @@ def settled(
     if not chosen.size or len(nodes) < 2:  # noqa: PLR2004 - a single node leaves no choice
         return node
     rng = np.random.default_rng(len(chosen))
-    places = _Places(packed, goal, later, node, chosen, nodes)
-    if places.chance.sum() < NEGLIGIBLE:
+    places = _Places(packed, goal, node, chosen, nodes)
+    if places.penalty.sum() < NEGLIGIBLE:
         return node
     tries = without = 0
     while tries < MAX_TRIES:

@@ -82,10 +82,16 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
     )
     say(
         f"a node needs more cores than it has {_percent(before.share)} of the time before, "
-        f"{_percent(now.share)} after, with {found.factor:g} times the deviation of independent tasks"
+        f"{_percent(now.share)} after, {_margin(found)}"
     )
     if judged is not None:
         say(f"in the later usage: {_percent(judged[0])} of the time before, {_percent(judged[1])} after")
+
+
+def _margin(found: Repacking) -> str:
+    if found.factor is None:
+        return "by how use departed from what was expected in the halves of the usage"
+    return f"with {found.factor:g} times the deviation of independent tasks"
 
 
 def frontier(found: Repacking) -> Iterator[tuple[int, PackedState, str]]:
@@ -130,7 +136,7 @@ def _note_usage(found: Repacking, table: UsageTable) -> None:
         note(f"note: {silent} tasks have fewer than 8 samples of use and keep their requests")
     if (count := gaps(table.series.times_s)) > 0:
         note(f"note: the usage has {count} gaps")
-    if not found.learned:
+    if found.factor is not None and not found.learned:
         note(f"note: too little usage to learn a margin; {found.factor:g} is taken")
 
 
@@ -143,7 +149,11 @@ def summary(found: Repacking, judged: tuple[float, float] | None) -> dict[str, A
     cores, memory_gb = found.requests
     return {
         "version": VERSION,
-        "margin": {"factor": found.factor, "learned": found.learned},
+        "margin": {
+            "by": "later use" if found.factor is None else "deviation",
+            "factor": found.factor,
+            "learned": found.learned,
+        },
         "before": _state(found.states[0]),
         "after": _state(found.outcome),
         "judged": None if judged is None else {"before": judged[0], "after": judged[1]},

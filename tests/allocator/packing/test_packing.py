@@ -94,7 +94,7 @@ def test_a_second_run_on_what_was_packed_moves_nothing() -> None:
 def test_straightened_moves_lead_to_the_same_place() -> None:
     packed, series = drawn_cluster(8)
     use = use_of(series, packed.cores, packed.memory_gb)
-    steps = list(drain_steps(packed, use_goal(packed, use, 1.5, 1 / 3), 1000))
+    steps = list(drain_steps(packed, use_goal(packed, use, 1 / 3, factor=1.5, later=None), 1000))
     short = straightened(packed.node, steps)
     assert np.array_equal(after(packed.node, steps), after(packed.node, short))
     assert max(np.bincount([move.task for step in short for move in step.moves])) == 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kwiken.allocator.packing import LaterUse, chance_above, levelled, settled, sums_of, use_goal
+from kwiken.allocator.packing import LaterUse, levelled, settled, sums_of, use_goal
 from kwiken.allocator.packing.tasks import Use, nearest_rank, plain_cluster
 from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.base.arrays import Floats, Ints
@@ -65,40 +65,18 @@ def joint_at_its_word(cores: Floats, percentile: float, capacity: float) -> Ints
     return found
 
 
-def fewest_levelled(use: Use, capacity: float, factor: float, share: float) -> Ints:
-    """Fewest levelled nodes on which the told chance is within a share of the time.
-
-    Args:
-        use: statistics of the tasks' use.
-        capacity: cores of a node.
-        factor: learned factor on the standard deviation.
-        share: most chance that a node is above its capacity, mean of the nodes.
-
-    Returns:
-        (t,) node of each task, numbered from 0.
-    """
-    nodes = max(1, int(np.ceil(use.mean.sum() / capacity)))
-    while True:
-        found = levelled(use.mean, use.variance, nodes)
-        sums, spreads = sums_of(use.mean, found, nodes), sums_of(use.variance, found, nodes)
-        told = float(chance_above(sums, spreads, np.full(nodes, capacity), factor).mean())
-        if told <= share or nodes == len(use.mean):
-            return found
-        nodes += 1
-
-
-def by_later_use(use: Use, later: LaterUse, capacity: float, factor: float, nodes: int) -> Ints:
+def by_later_use(use: Use, later: LaterUse, capacity: float, nodes: int) -> tuple[Ints, float]:
     """Levelled nodes, settled by the use that is to come.
 
     Args:
         use: statistics of the tasks' use.
         later: distributions of the use that is to come.
         capacity: cores of a node.
-        factor: learned factor on the standard deviation.
         nodes: number of nodes, 2 or more.
 
     Returns:
-        (t,) node of each task, numbered from 0.
+        (t,) node of each task, numbered from 0, and the chance that is told: that a node is above its
+        capacity, mean of the nodes.
     """
     count = len(use.mean)
     names, none = tuple(str(task) for task in range(count)), np.zeros(count)
@@ -108,6 +86,8 @@ def by_later_use(use: Use, later: LaterUse, capacity: float, factor: float, node
     )
     start = levelled(use.mean, use.variance, nodes)
     packed = plain_cluster(cluster, names, names, use.mean, none, start)
-    goal = use_goal(packed, replace(use, memory_gb=none), factor, 1.0)
+    goal = use_goal(packed, replace(use, memory_gb=none), 1.0, factor=1.0, later=later)
     free, to = (np.ones(each, dtype=np.bool_) for each in (count, nodes))
-    return settled(packed, goal, later, start, free, to)
+    node = settled(packed, goal, start, free, to)
+    told = later.chance(sums_of(later.logs, node, nodes), np.full(nodes, capacity))
+    return node, float(told.mean())
