@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.tasks import UsageSeries, use_of
 from kwiken.lab.reproduction import reproduction, run
 from kwiken.lab.reproduction.allocator.colocation.architectures import ARCHITECTURES, TABLE_III, architecture
 from kwiken.lab.reproduction.allocator.colocation.baselines import (
+    by_later_use,
     by_percentile,
-    fewest_levelled,
     joint_at_its_word,
 )
 from kwiken.lab.reproduction.allocator.colocation.exact import fewest_hosts, hosts_by_drains
@@ -56,8 +57,14 @@ def test_baselines_keep_what_they_promise() -> None:
     assert np.sort(sums, axis=1)[:, -1].max() <= 4.0
     series = UsageSeries(np.arange(60.0), cores, np.full(cores.shape, np.nan))
     use = use_of(series, np.ones(200), np.ones(200))
-    counts = [fewest_levelled(use, 4.0, 1.3, share).max() for share in (0.1, 0.01, 0.001)]
-    assert counts == sorted(counts)
+    later = later_use(series, use, 4.0)
+    assert later is not None
+    told = []
+    for nodes in (20, 24, 28):
+        node, chance = by_later_use(use, later, 4.0, nodes)
+        assert set(node.tolist()) == set(range(nodes))
+        told.append(chance)
+    assert told == sorted(told, reverse=True)
 
 
 @pytest.mark.slow
