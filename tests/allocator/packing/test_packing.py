@@ -163,8 +163,8 @@ def test_400_moves_among_18000_nodes() -> None:
     packed = plain_cluster(
         cluster, names, owners, np.full(tasks, 4.0), np.full(tasks, 8.0), rng.integers(0, nodes, tasks)
     )
-    cores = rng.uniform(0.5, 2, (tasks, 1)) * rng.lognormal(0, 0.3, (tasks, 24))
-    series = UsageSeries(np.arange(24, dtype=np.float64) * 3600, cores, np.full((tasks, 24), 4.0))
+    cores = rng.uniform(0.5, 2, (tasks, 1)) * rng.lognormal(0, 0.3, (tasks, 96))
+    series = UsageSeries(np.arange(96, dtype=np.float64) * 900, cores, np.full((tasks, 96), 4.0))
     found = repack(packed, series, RepackSettings(dial=0))
     assert 0 < found.states[-1].moves <= 400
     assert found.states[-1].nodes <= found.states[0].nodes - 300
