@@ -238,7 +238,9 @@ class LiveRepacking:
         series = self._record.series(tasks.keys)
         if not tasks.keys or series.times_s.size < MIN_SAMPLES:
             return []  # requests would stand for a use that will be known soon
-        found = repack(tasks.packed, series, RepackSettings(dial=self.dial, max_moves=MAX_MOVES))
+        # The caller waits: states are not settled before the choice, which takes seconds.
+        settings = RepackSettings(dial=self.dial, max_moves=MAX_MOVES, settled_states=0)
+        found = repack(tasks.packed, series, settings)
         nodes = self._replicas.ledger.cluster.nodes
         planned = []
         for number, step in enumerate(found.taken):

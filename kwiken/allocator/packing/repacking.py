@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -26,12 +27,15 @@ from kwiken.allocator.packing.drains import (
 from kwiken.allocator.packing.goals import PackingGoal, use_goal
 from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
-from kwiken.allocator.packing.swaps import settled
+from kwiken.allocator.packing.swaps import MAX_TRIES, settled
 from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, filled_cores, use_of
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 
 SPREAD: Final = 1 / 3  # of an owner's replicas, the share that one node may receive
+SETTLED_STATES: Final = 40  # states in which tasks are settled before one is chosen
+TRIES_OF_STATE: Final = 600  # tasks of such a state for which a better place is looked for
+CALM: Final = 1e-5  # share of the time; where less is told there is nothing to settle
 WIDEST: Final = 2.33  # standard deviations in a request: the 99th percentile of one task
 
 
@@ -46,6 +50,8 @@ class RepackSettings:
         keep_p99: whether the 99th percentile of every node's use must be within its capacity.
         max_moves: most moves, 0 or more.
         spread: share of an owner's replicas that one node may receive, above 0 and at most 1.
+        settled_states: most states, 0 or more, in which tasks are settled before one is chosen. With none the
+            choice is made sooner, by more risk than the outcome has.
     """
 
     dial: float = 5.0
@@ -53,15 +59,18 @@ class RepackSettings:
     keep_p99: bool = False
     max_moves: int = 400
     spread: float = SPREAD
+    settled_states: int = SETTLED_STATES
 
     def __post_init__(self) -> None:
         """Check the bounds."""
         if self.max_moves < 0:
             raise InputError(f"must be 0 or more, not {self.max_moves}", where="moves")
+        if self.settled_states < 0:
+            raise InputError(f"must be 0 or more, not {self.settled_states}", where="settled states")
         if not 0 < self.spread <= 1:
             raise InputError(f"must be above 0 and at most 1, not {self.spread}", where="spread")
 
-    def choose(self, states: tuple[PackedState, ...]) -> int:
+    def choose(self, states: Sequence[PackedState]) -> int:
         """Index of the state to stop at."""
         if self.keep_p99:
             return choose_keeping_p99(states)
@@ -79,7 +88,8 @@ class Repacking:
         learned: whether the factor, or the distributions, were learned from the usage.
         goal: constraints and penalty that the steps were made for.
         steps: every step that was found, in order.
-        states: (1 + steps) state before the first step and after each.
+        states: (1 + steps) state before the first step and after each; where tasks were settled before the
+            choice, state after settling.
         chosen: index of the state to stop at; as many steps are taken.
         taken: steps up to the chosen state, in which each task moves once, to a node that is chosen anew by
             the use that is to come.
@@ -184,35 +194,48 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     steps = tuple(drain_steps(packed, goal, settings.max_moves)) if count else ()
     cores = filled_cores(series, use)
     states = _states(packed, goal, steps, cores)
+    if later is not None:
+        for at in _to_settle(states, settings.settled_states):
+            taken = straightened(packed.node, steps[:at])
+            states[at] = _state_after(
+                packed, goal, cores, _settled_steps(packed, goal, taken, TRIES_OF_STATE)
+            )
     chosen = settings.choose(states)
     taken = straightened(packed.node, steps[:chosen])
     if taken and later is not None:
-        taken = _settled_steps(packed, goal, taken)
-    made = _Progress(packed, goal, cores)
-    for step in taken:
-        made.make(step)
+        taken = _settled_steps(packed, goal, taken, MAX_TRIES)
     return Repacking(
         *(packed, series, use),
         factor=factor if later is None else None,
         learned=learned or later is not None,
         goal=goal,
         steps=steps,
-        states=states,
+        states=tuple(states),
         chosen=chosen,
         taken=taken,
-        outcome=made.state(),
+        outcome=_state_after(packed, goal, cores, taken),
     )
 
 
+def _to_settle(states: Sequence[PackedState], most: int) -> list[int]:
+    """Indices of states, evenly spaced from the first with a chance worth lowering to the last.
+
+    They do not depend on the dial, so that a higher dial still takes no fewer nodes nor more risk.
+    """
+    first = next((at for at, one in enumerate(states) if at and one.share > CALM), len(states))
+    count = min(most, len(states) - first)
+    return [] if count == 0 else np.linspace(first, len(states) - 1, count).round().astype(int).tolist()
+
+
 def _settled_steps(
-    packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...]
+    packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...], tries: int
 ) -> tuple[DrainStep, ...]:
     """Steps with the same tasks moved, those of drained nodes to nodes that are chosen anew."""
     free = np.zeros(len(packed.tasks), dtype=np.bool_)
     free[[move.task for step in steps if step.freed is not None for move in step.moves]] = True
     to = packed.open_nodes & packed.occupied(packed.node)
     to[[step.freed for step in steps if step.freed is not None]] = False
-    last = settled(packed, goal, after(packed.node, steps), free, to)
+    last = settled(packed, goal, after(packed.node, steps), free, to, tries)
     return tuple(
         replace(step, moves=tuple(replace(move, target=int(last[move.task])) for move in step.moves))
         for step in steps
@@ -288,11 +311,21 @@ class _Progress:
 
 def _states(
     packed: PackedCluster, goal: PackingGoal, steps: tuple[DrainStep, ...], cores: Floats
-) -> tuple[PackedState, ...]:
+) -> list[PackedState]:
     """State before the first step, and after each."""
     progress = _Progress(packed, goal, cores)
     found = [progress.state()]
     for step in steps:
         progress.make(step)
         found.append(progress.state())
-    return tuple(found)
+    return found
+
+
+def _state_after(
+    packed: PackedCluster, goal: PackingGoal, cores: Floats, steps: tuple[DrainStep, ...]
+) -> PackedState:
+    """State after the last step."""
+    progress = _Progress(packed, goal, cores)
+    for step in steps:
+        progress.make(step)
+    return progress.state()

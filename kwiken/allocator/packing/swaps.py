@@ -18,7 +18,7 @@ from kwiken.allocator.packing.tasks import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints
 
 MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task
-MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for
+MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for, unless told otherwise
 NEGLIGIBLE: Final = 1e-4  # sum of the penalties; with less there is nothing to lower
 CHECKED: Final = 8  # best of the compared ones whose other constraints are checked
 LEAST_GAIN: Final = 5e-5  # of the sum of the penalties; less is not worth a change
@@ -128,6 +128,7 @@ def settled(
     node: Ints,
     free: Bools,
     to: Bools,
+    tries: int = MAX_TRIES,
 ) -> Ints:
     """Node of each task after moves and swaps of some tasks that lower the penalties of nodes.
 
@@ -137,6 +138,7 @@ def settled(
         node: (t,) index of each task's node.
         free: (t,) whether a task may be moved; the nodes of these tasks are among `to`.
         to: (n,) whether a node may receive tasks.
+        tries: most tasks for which a better place is looked for, 1 or more; a task may be tried again.
 
     Returns:
         (t,) index of each task's node.
@@ -148,15 +150,15 @@ def settled(
     places = _Places(packed, goal, node, chosen, nodes)
     if places.penalty.sum() < NEGLIGIBLE:
         return node
-    tries = without = 0
-    while tries < MAX_TRIES:
+    tried = without = 0
+    while tried < tries:
         for task in rng.permutation(chosen).tolist():
-            tries += 1
+            tried += 1
             change = places.best(task, rng)
             without = 0 if change is not None else without + 1
             if change is not None:
                 places.make(change)
-            if without >= len(chosen) or tries >= MAX_TRIES:
+            if without >= len(chosen) or tried >= tries:
                 return places.node
     return places.node
 

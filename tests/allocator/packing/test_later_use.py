@@ -21,7 +21,8 @@ from kwiken.allocator.packing import (
 )
 from kwiken.allocator.packing.drains import straightened
 from kwiken.allocator.packing.later_moments import later_use
-from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, use_of
+from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, plain_cluster, use_of
+from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.base.arrays import Floats, Ints
 from tests.support.allocation.packing.clusters import drawn_cluster
 
@@ -185,6 +186,36 @@ def test_taken_steps_move_what_the_drains_moved_at_no_more_risk(seed: int) -> No
     assert found.outcome.risk <= chosen.risk + 1e-9
     assert found.outcome.worst <= chosen.worst + 1e-9
     assert np.array_equal(found.node, after(packed.node, found.taken))
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_a_higher_dial_takes_no_fewer_nodes_and_no_more_risk(seed: int) -> None:
+    packed, series = drawn_cluster(seed)
+    found = [repack(packed, series, RepackSettings(dial=dial)) for dial in (0.0, 3.0, 5.0, 7.0, 10.0)]
+    chosen = [one.states[one.chosen] for one in found]
+    assert [one.nodes for one in chosen] == sorted(one.nodes for one in chosen)
+    assert [one.risk for one in chosen] == sorted((one.risk for one in chosen), reverse=True)
+
+
+def test_settling_before_the_choice_frees_more_nodes_within_a_wish() -> None:
+    rng = np.random.default_rng(17)
+    nodes, tasks = 60, 240
+    level, spread = rng.uniform(0.05, 0.6, (tasks, 1)), rng.choice([0.02, 0.3], (tasks, 1))
+    cores = np.clip(level + spread * rng.standard_normal((tasks, 192)), 0.0, 1.0)
+    series = UsageSeries(np.arange(192, dtype=np.float64) * 300, cores, np.full(cores.shape, 0.1))
+    names = tuple(f"t{task}" for task in range(tasks))
+    cluster = Cluster(
+        (NodeClass(name="n", cores=4.0, memory_gb=64.0),), tuple(Node(f"n{at}", "n") for at in range(nodes))
+    )
+    packed = plain_cluster(
+        cluster, names, names, np.ones(tasks), np.full(tasks, 0.1), np.arange(tasks) % nodes
+    )
+    early, late = (
+        repack(packed, series, RepackSettings(risk=0.001, settled_states=states)) for states in (40, 0)
+    )
+    assert early.outcome.share <= 0.001
+    assert early.outcome.nodes < late.outcome.nodes
 
 
 def test_nothing_is_settled_where_nothing_may_move() -> None:
