@@ -112,7 +112,7 @@ class JobRoom:
             min(memory_gb, float(ledger.free_memory_gb[index])),
             _pressure(caused),
         )
-        ledger.take(draw)
+        ledger.take(draw, oversell=True)  # the node may have been sold beyond its cores by use
         self._draws[job] = draw
 
     def release(self, job: str) -> None:

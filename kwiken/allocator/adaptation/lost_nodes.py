@@ -62,9 +62,8 @@ class LostNodes:
         self._replicas.unblock(node)
         reason = f"node {node} is back"
         actions: list[Action] = []
-        for name, sizing in self._replicas.sizings.items():
-            if not self._replicas.is_best_effort(name) and not sizing.forecast().met:
-                actions += self._measures.fit(name, reason)
+        for name in self._replicas.sizings:
+            actions += self._measures.fit(name, reason)  # nothing for best-effort work, which needs nothing
         return actions + self._measures.fill(reason)
 
     def _removed(self, nodes: Sequence[str]) -> list[str]:

@@ -177,7 +177,7 @@ class Measures:
                 stop = Stop(workload=name, key=key, node=source, reason=f"moved: {reason}", after=new)
                 return [*started, stop]
             sizing.clear(count)
-        replicas.restore(name, key, gone, oversell=True)
+        replicas.restore(name, key, gone)
         return []
 
     def _room_by_use(self, name: str, replica: SizedReplica, node: int) -> bool:

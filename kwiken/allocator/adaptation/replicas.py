@@ -93,16 +93,12 @@ class Replicas:
         room = self.ledger.fits(replica.node, cores, float(request.memory_gb[replica.size]))
         if not (room and self.ledger.bears(replica.node, request.all_caused)):
             return False
-        self.restore(name, key, replica, oversell=oversell)
+        self.restore(name, key, replica)
         return True
 
-    def restore(self, name: str, key: str, replica: SizedReplica, *, oversell: bool = False) -> None:
-        """Put a replica back under its key, where its room is known to be free.
-
-        Args:
-            oversell: whether the node may be sold beyond its cores.
-        """
-        self.sizings[name].add(replica.node, replica.size, oversell=oversell)
+    def restore(self, name: str, key: str, replica: SizedReplica) -> None:
+        """Put a replica back under its key where its room is free, or was sold beyond the node's cores."""
+        self.sizings[name].add(replica.node, replica.size, oversell=True)
         self._keys[name].append(key)
 
     def started(self, name: str, kept: int, reason: str) -> list[Start]:
@@ -200,7 +196,7 @@ class Replicas:
             float(ledger.free_memory_gb[index]),
             0.0 * ledger.pressure[:, index],
         )
-        ledger.take(draw)
+        ledger.take(draw, oversell=True)  # a node that is sold beyond its cores is blocked too
         self._blocks[node] = draw
 
     def unblock(self, node: str) -> None:

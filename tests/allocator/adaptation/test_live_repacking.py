@@ -71,12 +71,14 @@ class Machine:
         late: float = 0.0,
         fail: float = 0.0,
         p99_ms: float = 9.0,
+        slow: str = "",
         rng: random.Random | None = None,
     ) -> list[Action]:
-        """One window; starts fail with a probability."""
+        """One window, in which a replica may be slow; starts fail with a probability."""
         self.now_s += WINDOW_S
         rng = rng or random.Random(0)
-        calm = {"front": Observation(requests=500, rate_per_s=100.0, p99_ms=p99_ms)}
+        latency_ms = {key: 50.0 if key == slow else 5.0 for key in self.of("front")}
+        calm = {"front": Observation(requests=500, rate_per_s=100.0, p99_ms=p99_ms, latency_ms=latency_ms)}
         self.apply(self.adaptation.observe(self.now_s, calm), fail, rng)
         self.lines += self.repacking.observe(self.now_s, used, {"echo": LateCount(500, 500 * late)})
         least = len(self.of("front"))
@@ -276,9 +278,13 @@ def test_best_effort_work_never_runs_twice() -> None:
 def test_random_use_failed_starts_and_lost_nodes_lose_nothing(seed: int, dial: float | None) -> None:
     rng = random.Random(seed)
     machine = Machine(rng.choice([4, 6, 8]), dial=dial)
+    slow = ""
     for _ in range(80):
         used = {key: rng.expovariate(2.0) for key in machine.running if rng.random() < 0.95}
-        machine.window(used, late=rng.choice([0.0, 0.0, 0.005, 0.03]), fail=0.1, rng=rng)
+        if rng.random() < 0.1:
+            slow = rng.choice(["", *machine.of("front")])
+        late, p99_ms = rng.choice([0.0, 0.0, 0.005, 0.03]), rng.choice([9.0, 9.0, 9.0, 20.0])
+        machine.window(used, late=late, fail=0.1, p99_ms=p99_ms, slow=slow, rng=rng)
         if rng.random() < 0.03 and len(machine.adaptation.lost) < 1:
             lost = rng.choice(machine.cluster.nodes).name
             for key in [key for key, node in machine.running.items() if node == lost]:
@@ -373,3 +379,74 @@ def test_a_move_that_is_refused_is_not_tried_again_in_its_period(monkeypatch: py
     where = machine.cluster.nodes[node].name
     assert told[0].startswith(f"repack: {name} cannot go to {where} now, since memory, contention,")
     assert told[0].endswith("moves are left")
+
+
+def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_other_has_room() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
+    machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    ledger = machine.adaptation._replicas.ledger
+    before = dict(machine.running)
+    for slow in machine.of("front"):
+        assert ledger.free_cores[ledger.cluster.index_of[before[slow]]] < 0
+        for _ in range(12):
+            assert machine.window(idle(machine), slow=slow) == []
+        assert machine.running == before
+        machine.check()
+
+
+def test_best_effort_work_stays_on_a_node_that_is_sold_beyond_its_cores_where_its_end_wins_nothing() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
+    machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    before = machine.of("nap")
+    for _ in range(4):
+        machine.window(idle(machine), p99_ms=20.0)
+    assert machine.of("nap") == before
+    assert machine.running == {key: node for node, key in machine._placed()}
+
+
+def test_a_move_off_a_crowded_node_that_is_refused_is_no_reason_to_pack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    asked: list[str] = []
+
+    def refuse(name: str, key: str, node: int, reason: str) -> list[Action]:
+        asked.append(reason)
+        return []
+
+    monkeypatch.setattr(machine.adaptation._measures, "move_by_use", refuse)
+    for _ in range(24):
+        assert machine.window(dict.fromkeys(machine.running, 1.9), late=0.05) == []
+    assert asked
+    assert all("has no headroom and late requests" in reason for reason in asked)
+
+
+def test_crowded_nodes_are_relieved_in_the_order_of_their_names() -> None:
+    machine = Machine(4)
+    repacking, occupied = machine.repacking, sorted(machine.nodes_in_use())[:2]
+    repacking.crowded = frozenset(occupied)
+    moves = list(repacking._relief(repacking._tasks()))
+    assert [move.reason.split()[0] for move in moves] == occupied
+    assert not {machine.cluster.nodes[move.node].name for move in moves} & set(occupied)
+
+
+def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_none() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    ledger = machine.adaptation._replicas.ledger
+    beyond = next(at for at in range(6) if ledger.free_cores[at] < 0)
+    before = float(ledger.free_cores[beyond])
+    rooms = machine.adaptation.job_room(dict.fromkeys((one.name for one in machine.cluster.nodes), 1.0))
+    rooms.take("job", machine.cluster.nodes[beyond].name, 1.0, 1.0, {})
+    assert ledger.free_cores[beyond] == before
+    rooms.release("job")
+    machine.check()

@@ -289,3 +289,9 @@ def test_what_an_observation_leaves_out_tells_nothing() -> None:
         0.0,
         {},
     )
+
+
+def test_a_window_tells_nothing_of_what_was_not_measured() -> None:
+    seen = Observation(requests=200, rate_per_s=10.0, p99_ms=5.0)
+    assert (seen.turned_away, seen.arrived, seen.lasted_s, seen.work_ms) == (0.0, 0, 0.0, None)
+    assert seen.latency_ms == {}
