@@ -391,15 +391,12 @@ class Search:
     def _moves(self, stage: int, now: StageSize) -> Iterator[StageSize]:
         """Sizes to try instead of one: more replicas, other nodes, more or fewer copies, some of both."""
         for level in self._levels(stage, now, (-1, 1, 2, 4)):
-            if level != now.level and self._has_copies(stage, now):
+            if level != now.level:
                 yield replace(now, level=level)
         for size in self._resized(stage, now, (1, 2, max(3, now.replicas // 2))):
-            yield size
             first = size.node_class == now.node_class and size.replicas == now.replicas + 1
-            if first and self._has_copies(stage, size):
-                for level in self._levels(stage, now, (1, 3)):
-                    if level != now.level:
-                        yield replace(size, level=level)
+            for level in self._levels(stage, now, (1, 3)) if first else [now.level]:
+                yield replace(size, level=level)
 
     def _downs(self, stage: int, now: StageSize) -> Iterator[StageSize]:
         """Cheaper sizes to try instead of one, with as many copies or some more."""
@@ -424,9 +421,6 @@ class Search:
     def _sound(self, size: StageSize) -> StageSize:
         """The size without copies where there is only one replica, as a copy goes to another."""
         return replace(size, level=0) if size.replicas == 1 else size
-
-    def _has_copies(self, stage: int, size: StageSize) -> bool:
-        return not self.trials.sized(stage) or size.replicas > 1
 
     def _resized(self, stage: int, now: StageSize, steps: Sequence[int]) -> Iterator[StageSize]:
         """Sizes with some replicas more, or on nodes of another class."""

@@ -141,7 +141,7 @@ def _costs(node: int, requests: dict[str, PlacementRequest], ledger: NodeLedger)
         outside = np.maximum(pressure - request.caused, 0.0)
         before = contention_loss(outside[:, None], request.tolerated)[:, 0]
         for by in names:
-            if by == to or not before.any():
+            if by == to:
                 continue
             caused = np.sum([draw.caused for draw in draws if draw.owner == by], axis=0)
             without = contention_loss(np.maximum(outside - caused, 0.0)[:, None], request.tolerated)[:, 0]

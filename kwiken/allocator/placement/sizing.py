@@ -204,7 +204,7 @@ class Sizing:
         extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
         return self.ledger.fits(replica.node, extra_cores, extra_memory_gb)
 
-    def _drawn(self, node: int, size: int, *, oversell: bool = False) -> tuple[Draw, ...]:
+    def _drawn(self, node: int, size: int, *, oversell: bool) -> tuple[Draw, ...]:
         draws = self.request.draws(node, size)
         for draw in draws:
             self.ledger.take(draw, oversell=oversell)
@@ -404,7 +404,7 @@ class SizingTrial(Sizing):
         del self.replicas[keep:], self._classes[keep:]
         self._sums = _Sums()
 
-    def _drawn(self, node: int, size: int, *, oversell: bool = False) -> tuple[Draw, ...]:
+    def _drawn(self, node: int, size: int, *, oversell: bool) -> tuple[Draw, ...]:
         del node, size, oversell
         return ()
 

@@ -400,7 +400,7 @@ def first_columns(
 
 def _first(matrix: Matrix, entries: Entries) -> str:
     """End of the message on too few entries: the columns to measure."""
-    given = np.array(sorted(entries), dtype=np.int64)
+    given = np.array([*entries], dtype=np.int64)
     columns = first_columns(
         matrix.rows, MIN_ENTRIES, level=matrix.level, given=given, deviations=matrix.deviations
     )

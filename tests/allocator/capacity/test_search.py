@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import StageNeed, StageSize
@@ -16,6 +17,7 @@ from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
 from kwiken.tail.queueing.load import QueueSettings, load_model
+from kwiken.tail.queueing.simulator import LogNormal, Station
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.models.stragglers import straggling_profile
@@ -324,3 +326,20 @@ def test_copies_are_charged_by_the_processor_time_that_they_take(search: Search)
     shares = costs(search.trials.model.profile).stages
     assert search.spent(sizes) == pytest.approx(shares[search.trials.names[0]] * policy.fraction)
     assert search.min_gain_ms(sizes) == pytest.approx(search.p99_ms(sizes) / 2000)
+
+
+def test_a_stage_that_only_slow_requests_wait_for_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two stages side by side is quick, but in 15 of 1,000 requests: these make the p99."""
+    stations = (
+        Station(name="steady", work=LogNormal(5.0, 0.5), replicas=3, dispatch="aged"),
+        Station(name="rare", work=LogNormal(5.0, 0.5), replicas=3, dispatch="aged"),
+    )
+    profile = queue_profile(50.0, stations=stations, requests=1000)
+    names = [stage.name for stage in profile.stages]
+    trials = StageTrials(load_model(profile), 50.0, Supply(names, {}), seed=0, requests=500)
+    search = Search(trials, costs(profile), 0.1)
+    steady, rare = np.linspace(20.0, 21.0, 1000), np.ones(1000)
+    rare[::67] = 200.0
+    monkeypatch.setattr(search, "_latencies", lambda sizes: [steady, rare])
+    bounds = search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)
+    assert bounds == {1: pytest.approx(170.0)}

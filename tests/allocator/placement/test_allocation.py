@@ -288,3 +288,16 @@ def test_nodes_are_taken_in_order_of_rank_then_index(speeds: list[float], digits
     walk(sizing, GivenRank(for_cost=False, given=rank))
     expected = [node for node in np.lexsort((np.arange(len(rank)), -rank)).tolist() if rank[node] > 0]
     assert [replica.node for replica in sizing.replicas] == expected
+
+
+def test_a_node_that_adds_nothing_is_offered_once_where_replicas_may_share_nodes() -> None:
+    """Of two replicas, a third of the performance is lost: the second one on a slow node lowers the sum."""
+    nodes = cluster({"top": 1, "low": 1})
+    about = profile({4: 20e3}, {"top": 1.0, "low": 0.1}, efficiency=[1.0, 0.7, 0.6])
+    request = requested(26e3, about, nodes, spread=Spread.NONE)
+    request.cost[:, 1] /= 100  # and so the slow node comes first
+    sizing = Sizing(request, NodeLedger(nodes))
+    sizing.add(0, 0)
+    walk(sizing, by_cost)
+    assert [replica.node for replica in sizing.replicas] == [0, 0]
+    assert sizing.meets()

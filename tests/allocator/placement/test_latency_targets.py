@@ -124,3 +124,11 @@ def test_sizes_that_fit_on_no_node_are_left_out() -> None:
     assert sized.cores.tolist() == [1.0]
     (placed,) = admit_all([sized], NodeLedger(nodes), scheduler("least-loaded"))
     assert len(placed.sizing.replicas) == 2  # and not a replica that no node could take
+
+
+def test_a_workload_that_keeps_no_latency_is_the_same_at_any_load() -> None:
+    one = request(Measure.CAPACITY, 20.0, rate_per_s=1e-6)
+    more = one.at_load(1.0)
+    assert more.required == 1.0
+    assert more.rate.tolist() == one.rate.tolist()
+    assert not more.keeps_latency

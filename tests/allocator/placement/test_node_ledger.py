@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import DrawKind, NodeLedger
+from kwiken.allocator.placement import DrawKind, NodeLedger, Sizing
 from kwiken.allocator.placement.node_ledger import Draw
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Floats
-from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster
+from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, profile, requested
 
 
 def scores(*values: float, rest: float = 0.0) -> Floats:
@@ -69,3 +70,18 @@ def test_any_sequence_equals_a_recomputation(steps: list[tuple[int, bool, int]])
         promised = [one.tolerated - (pressure - one.caused) for one in residents if one.tolerated is not None]
         slack = np.min(promised, axis=0) if promised else np.full(len(SOURCES), np.inf)
         np.testing.assert_allclose(ledger.slack[:, node], slack, atol=1e-12)
+
+
+def test_a_node_is_sold_beyond_its_cores_only_where_that_is_said_and_never_beyond_its_memory() -> None:
+    ledger = NodeLedger(cluster({"top": 1}))
+    with pytest.raises(AssertionError, match="no room for w"):
+        ledger.take(draw(0, scores(), None, cores=CORES + 1))
+    ledger.take(draw(0, scores(), None, cores=CORES + 1), oversell=True)
+    assert ledger.free_cores[0] == -1
+    with pytest.raises(AssertionError, match="no room for w"):
+        ledger.take(Draw(DrawKind.REPLICA, "w", 0, 0.0, MEMORY_GB, scores(), None), oversell=True)
+    sizing = Sizing(requested(1e3, profile({1: 1e3}, {"top": 1.0}), ledger.cluster), ledger)
+    with pytest.raises(AssertionError, match="no room for w"):
+        sizing.add(0, 0)
+    sizing.add(0, 0, oversell=True)
+    assert ledger.free_cores[0] == -2

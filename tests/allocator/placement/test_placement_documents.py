@@ -179,3 +179,18 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for read in (lambda: nodes_from_toml(text, where="x"), lambda: Placement.from_json(text, where="x")):
         with pytest.raises(InputError, match=r"^x"):
             read()
+
+
+def test_what_a_placement_leaves_out_is_nothing() -> None:
+    raw = json.loads(placed().to_json())
+    (workload,) = raw["workloads"] = raw["workloads"][:1]
+    for field in ("service", "stage", "spread", "nearest", "nearest_empty", "evicted"):
+        workload.pop(field, None)
+    for replica in workload["replicas"]:
+        for field in ("reissue_cores", "catch_up_cores"):
+            replica.pop(field, None)
+    (found,) = Placement.from_json(json.dumps(raw), where="p.json").workloads
+    assert (found.service, found.stage, found.spread, found.evicted) == ("", "", "none", {})
+    assert (found.nearest, found.nearest_empty) == (0.0, 0.0)
+    assert found.replicas
+    assert all((one.reissue_cores, one.catch_up_cores) == (0.0, 0.0) for one in found.replicas)

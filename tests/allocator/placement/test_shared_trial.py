@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import DrawKind, NodeLedger, PlacementRequest, SharedNodesTrial, Sizing
+from kwiken.allocator.placement import (
+    DrawKind,
+    NodeLedger,
+    PlacementRequest,
+    SharedNodesTrial,
+    Sizing,
+    SizingTrial,
+)
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.model.nodes import Cluster
 from tests.support.runtime.clusters import cluster, known, profile, requested
@@ -96,3 +104,20 @@ def change(both: tuple[Sizing, Sizing], place: int, size: int | None) -> None:
             one.remove(place)
         else:
             one.resize(place, size)
+
+
+@pytest.mark.parametrize("spread", [Spread.NONE, Spread.NODE])
+def test_a_trial_drops_all_replicas_unless_some_are_to_stay(spread: Spread) -> None:
+    nodes = cluster({"top": 3})
+    request = requested(3e3, profile({1: 1e3}, {"top": 1.0}), nodes, spread=spread)
+    trial = (SharedNodesTrial if spread is Spread.NONE else SizingTrial)(Sizing(request, NodeLedger(nodes)))
+    for keep, left in ((2, 2), (1, 1), (None, 0)):
+        for node in range(len(trial.replicas), 3):
+            trial.add(node, 0)
+        assert trial.forecast().performance == pytest.approx(3e3)
+        if keep is None:
+            trial.clear()
+        else:
+            trial.clear(keep)
+        assert [one.node for one in trial.replicas] == list(range(left))
+        assert trial.forecast().performance == pytest.approx(left * 1e3)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -231,3 +232,26 @@ def test_a_walk_with_a_largest_size_uses_no_larger_one() -> None:
         walk(sizing, by_quality, largest, contention_on(request, sizing.ledger))
         assert len(sizing.replicas) == count
         assert sizing.meets()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_exact_search_ends_after_20_seconds_for_one_workload_and_a_minute_for_several(
+    alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import scipy.optimize
+
+    limits: list[float] = []
+    milp = scipy.optimize.milp
+
+    def limited(*args: Any, options: dict[str, float], **how: Any) -> Any:
+        limits.append(options["time_limit"])
+        return milp(*args, options=options, **how)
+
+    monkeypatch.setattr(scipy.optimize, "milp", limited)
+    nodes = cluster({"top": 2})
+    request = requested(1e3, profile({1: 1e3}, {"top": 1.0}), nodes)
+    if alone:
+        scheduler("exact").place(Sizing(request, NodeLedger(nodes)))
+    else:
+        solve([request], NodeLedger(nodes))
+    assert limits == [20.0 if alone else 60.0]

@@ -9,7 +9,13 @@ from benchmarks.placement.joint.instances import FAMILIES, TRIAL_SEEDS, cluster_
 from kwiken.allocator.placement import Newcomer, NodeLedger, Sizing, admit_all, contention_on
 from kwiken.allocator.schedulers import scheduler, solve
 from kwiken.allocator.schedulers.joint_improvement import improve, put
-from kwiken.allocator.schedulers.priced_choice import priced_choices
+from kwiken.allocator.schedulers.priced_choice import (
+    PRICE_RANGE,
+    PRICES,
+    _candidates,
+    _Options,
+    priced_choices,
+)
 from kwiken.base.arrays import Floats
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
@@ -199,3 +205,26 @@ def test_choices_of_equal_cost_come_in_the_order_of_their_nodes() -> None:
     ordered = sorted(zip(costs, choices, strict=True))
     assert choices == [choice for _, choice in ordered]
     assert all(choice == sorted(choice) for choice in choices)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_candidates_of_a_priced_choice_are_the_cheapest_at_some_price(seed: int) -> None:
+    """At a price every node has one best size, and the nodes of the least cost beyond it are taken."""
+    rng = np.random.default_rng(seed)
+    worth = np.cumsum(rng.uniform(1.0, 5.0, (12, 3)), axis=1)
+    cost = np.cumsum(rng.uniform(1.0, 5.0, (12, 3)), axis=1)
+    some = np.arange(12)
+    options = _Options(some, some, np.ones((12, 3), np.bool_), cost, worth, np.full(8, 30.0))
+    found = _candidates(options)
+    assert found
+    per = cost / worth
+    prices = np.geomspace(PRICE_RANGE[0] * per.min(), PRICE_RANGE[1] * per.max(), PRICES)
+    sets = []
+    for price in prices:
+        beyond = cost - price * worth
+        size = beyond.argmin(axis=1)
+        order = np.argsort(beyond.min(axis=1))
+        sets += [(set(zip(order[:m].tolist(), size[order[:m]].tolist(), strict=True))) for m in range(1, 9)]
+    for places, sizes in found:
+        assert worth[places, sizes].sum() >= 30.0 * (1 - 1e-6)
+        assert set(zip(places.tolist(), sizes.tolist(), strict=True)) in sets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement import NodeLedger, Sizing, contention_on, node_scores
 from kwiken.allocator.placement.quality import FEW_NODES
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, _tolerable
+from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, StatisticalScheduler, _tolerable
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
@@ -110,3 +111,19 @@ def test_few_nodes_and_many_are_scored_alike() -> None:
         found = node_scores(request, large, contention_on(request, large, some))
         assert found.size.tolist() == whole.size[some].tolist()
         assert found.quality == pytest.approx(whole.quality[some])
+
+
+def test_a_statistical_choice_examines_64_nodes_however_large_the_cluster_is() -> None:
+    """So the chosen node is among the best tenth but for one placement in 849."""
+    drawn: list[int] = []
+
+    class Counted(np.random.Generator):
+        def integers(self, *args: Any, **how: Any) -> Any:
+            drawn.append(how["size"])
+            return super().integers(*args, **how)
+
+    nodes = cluster({"top": 300})
+    sizing = Sizing(requested(3e3, profile({1: 1e3}, {"top": 1.0}), nodes), NodeLedger(nodes))
+    StatisticalScheduler(Counted(np.random.PCG64(0))).place(sizing)
+    assert drawn == [64] * 3
+    assert pytest.approx(849, abs=1) == 1 / 0.9**64

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kwiken.allocator.workloads import (
     profiles_to_json,
     workloads_from_toml,
 )
+from kwiken.allocator.workloads.completion import ErrorTails
 from kwiken.allocator.workloads.profile import Correction
 from kwiken.base.errors import InputError
 
@@ -298,3 +300,53 @@ def test_numbers_that_are_none_are_refused_in_toml() -> None:
         measurements_from_text(text, where="m.toml")
     with pytest.raises(InputError, match=r"broken TOML: .*line 1"):
         measurements_from_text("version = \n", where="m.toml")
+
+
+def test_what_a_profile_leaves_out_is_the_usual() -> None:
+    text = json.dumps({"version": 1, "profiles": [known_profile()]})
+    (found,) = profiles_from_json(text, where="p.json")
+    for part in ("up", "out", "het", "tolerated", "caused"):
+        assert getattr(found, part).tails == ErrorTails(freedom=math.inf, narrowing=1.0)
+    assert (found.identity, found.corrections) == ("", ())
+    # At a source that was assumed, everything is borne and nothing is caused.
+    assert (found.tolerated.mean[0], found.caused.mean[0]) == (1.0, 0.0)
+    assert (found.tolerated.deviation[0], found.caused.deviation[0]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("part", ["up", "out", "het"])
+def test_groups_need_no_row_in_a_part_that_the_history_leaves_out(part: str) -> None:
+    raw = document()
+    del raw["history"][part]
+    for workload in raw["workloads"]:
+        workload["runs"] = workload["runs"][:1]
+    raw["history"]["groups"] = {"sort": "a", "merge": "a"}
+    found = measurements_from_text(json.dumps(raw), where="m.json")
+    assert len(getattr(found, part).rows) == 0
+    assert found.tolerated.groups is not None
+
+
+def test_what_a_workload_leaves_out_is_the_usual() -> None:
+    least = '[[workloads]]\nname = "w"\nmemory_gb = 1.0\ntarget = { ips = 1e9 }\n'
+    whole = """best_effort = false
+stateful = false
+priority = 0
+max_replicas = 100
+spread = "none"
+min_nodes = 1
+service = ""
+stage = ""
+command = []
+"""
+    assert workloads_from_toml(least, where="w") == workloads_from_toml(least + whole, where="w")
+
+
+def test_what_measurements_leave_out_is_the_usual() -> None:
+    raw = document()
+    for part in ("up", "out", "het"):
+        raw["history"][part].pop("one_unit", None)
+    raw["workloads"] = raw["workloads"][:1]  # one is enough
+    for run in raw["workloads"][0]["runs"]:
+        run.pop("replicas", None)
+    found = measurements_from_text(json.dumps(raw), where="m.json")
+    assert [getattr(found, part).one_unit for part in ("up", "out", "het")] == [False] * 3
+    assert {run.place.replicas for run in found.workloads[0].runs} == {1}

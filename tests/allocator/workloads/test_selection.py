@@ -110,3 +110,13 @@ def test_any_small_history_gives_finite_predictions(rows: int, columns: int, kin
         assert np.isfinite(found.mean).all()
         assert np.isfinite(found.deviation).all()
         assert (found.covariance.diagonal() >= -1e-6).all()
+
+
+def test_the_mean_of_two_kinds_of_methods_is_that_of_the_best_of_each() -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 1)) @ np.ones((1, 5))
+    rows += 0.01 * np.random.default_rng(1).normal(size=rows.shape)
+    folded = [FoldIn(1, ridge) for ridge in (1e-3, 1e3)]
+    found = choose(rows, np.array([0, 1]), [*folded, ColumnMeans()], level=False, joins=True)
+    good, bad = (one.name for one in folded)
+    assert found.errors[good] < found.errors[bad]
+    assert set(found.errors) == {good, bad, ColumnMeans().name, f"mean of {good}; {ColumnMeans().name}"}

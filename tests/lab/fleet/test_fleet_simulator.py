@@ -442,3 +442,18 @@ def test_every_contestant_plays_every_kind_of_scenario() -> None:
     for name in CONTESTANTS:
         found = simulate(world, name)
         assert np.isfinite(found.finished_s).all(), name
+
+
+def test_nothing_is_noted_of_a_phase_that_ends_before_it_is_looked_at_again() -> None:
+    """The second phase is to take 60 s at its reference, and takes 30 s; the third is too short to be followed."""
+    phases = (
+        Phase(profile("a"), 100.0, 1.0),
+        Phase(profile("a", base=2.0), 60.0, 1.0),
+        Phase(profile("a"), 40.0, 1.0),
+    )
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    found = played(Scenario("phases", cluster(1), (Job(workload, 0.0, phases),)))
+    assert found.finished_s[0] == pytest.approx(170.0)
+    (change,) = found.changes
+    assert (change.before, change.at) == pytest.approx((1.0, 2.0))
+    assert math.isnan(change.later)

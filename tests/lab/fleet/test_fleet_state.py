@@ -141,3 +141,10 @@ def test_room_for_replicas_grows() -> None:
     assert len(set(numbers)) == 3000
     state.settle(range(40), (0,), 0.0)
     assert state.performance[0] == pytest.approx(3000.0)
+
+
+def test_jobs_that_a_change_touches_are_told_in_their_order() -> None:
+    state = filled(0)
+    for job in (3, 0, 4):
+        state.add(job, 0, 1.0, 1.0)
+    assert state.settle((0,), (5, 1), 0.0).tolist() == [0, 1, 3, 4, 5]

@@ -160,7 +160,7 @@ class State:
             now_s: the moment, in seconds.
 
         Returns:
-            (k,) indices of the jobs whose performance may have changed.
+            (k,) indices of the jobs whose performance may have changed, in ascending order.
         """
         numbers = [number for node in set(nodes) for number in self._on_node[node]]
         replicas = np.array(numbers, dtype=np.int64)
