@@ -271,8 +271,9 @@ def _checked(document: _Document, min_workloads: int) -> Measurements:
 def _performance(
     name: str, labels: Sequence[L] | None, table: _Up | _Out | _Het | None, reference: L
 ) -> Matrix:
-    if table is None or labels is None:
+    if table is None:
         return Matrix((reference,), np.empty((0, 1)), level=True)
+    assert labels is not None  # of the table
     field = {"up": "sizes", "out": "replicas", "het": "classes"}[name]
     path = f"history.{name}"
     if reference not in labels:

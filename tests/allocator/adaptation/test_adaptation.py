@@ -393,3 +393,32 @@ def test_a_straggler_stays_where_the_only_other_node_is_worse() -> None:
     for window in range(20):
         assert adaptation.observe(window * WINDOW_S, {"w": slow}) == []
     assert {node for node, _ in where(adaptation).values()} == {"quick-0", "quick-1"}
+
+
+def test_the_stage_with_the_least_room_is_one_with_load_and_with_a_target() -> None:
+    nodes = cluster({"quick": 2})
+    requests = [
+        ask("w", 400, nodes, service="s", stage="a"),
+        ask("idle", 100, nodes, service="s", stage="b"),
+        ask("batch", None, nodes, service="s", max_replicas=1),
+    ]
+    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    stages = {"w": seen(5.0, 390.0), "idle": seen(5.0, 0.0), "batch": seen(5.0, 1e6)}
+    assert adaptation.observe_service("s", 0.0, seen(31.0, 390.0), stages) == []
+    actions = adaptation.observe_service("s", 5.0, seen(31.0, 390.0), stages)
+    assert {action.workload for action in actions} - {"batch"} == {"w"}
+
+
+def test_a_service_waits_for_any_of_its_stages() -> None:
+    nodes = cluster({"quick": 2})
+    requests = [ask("w", 400, nodes, service="s", stage="a"), ask("x", 100, nodes, service="s", stage="b")]
+    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    stages = {"w": seen(5.0, 390.0), "x": seen(5.0, 20.0)}
+    assert adaptation.prepare(0.0, {"x": 300.0})
+    for now_s in (0.0, 5.0, 10.0, 15.0):
+        assert adaptation.observe_service("s", now_s, seen(31.0, 390.0), stages) == []
+    assert adaptation.observe_service("s", 20.0, seen(31.0, 390.0), stages)

@@ -8,10 +8,18 @@ from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Resize, Sh
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.use_record import MAX_SAMPLES, UseRecord
-from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, Sizing, admit_all, document
+from kwiken.allocator.placement import (
+    Caution,
+    Cluster,
+    NodeLedger,
+    PlacementRequest,
+    Sizing,
+    admit_all,
+    document,
+)
 from kwiken.allocator.workloads import Spread
-from tests.allocator.adaptation.test_adaptation import THRIFTY, ask, seen, started, where
-from tests.support.runtime.clusters import cluster
+from tests.allocator.adaptation.test_adaptation import RATES, THRIFTY, ask, seen, started, where
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 
 def test_missing_cores_are_those_that_the_need_takes_beyond_what_is_there() -> None:
@@ -273,3 +281,85 @@ def test_a_need_beyond_the_prediction_is_taken_back_by_15_percent_a_minute() -> 
             needs.append(adaptation.performance("w")[1])
     assert needs[1:3] == pytest.approx([needs[0] / 1.15, needs[0] / 1.15**2])
     assert needs[-1] == 200.0
+
+
+def test_best_effort_work_makes_room_for_a_workload_that_stays_short_where_it_wins_enough() -> None:
+    nodes = cluster({"quick": 2})
+    batch = ask("batch", None, nodes, spread=Spread.NODE, max_replicas=1)
+    adaptation = started(nodes, ask("w", 800, nodes, spread=Spread.NODE), batch)
+    assert adaptation.keys["batch"]
+    actions = adaptation.prepare(0.0, {"w": 3000.0})
+    assert [(type(one), one.workload) for one in actions] == [
+        (Stop, "batch"),
+        (Start, "w"),
+        (Shortage, "w"),
+    ]
+    assert adaptation.performance("w")[0] == pytest.approx(1600.0)
+
+
+def test_a_replica_is_not_moved_by_use_to_where_its_target_would_be_missed() -> None:
+    nodes = cluster({"quick": 2, "slow": 1})
+    adaptation = started(nodes, ask("w", 400, nodes))
+    ((key, (node, _)),) = where(adaptation).items()
+    other = "quick-1" if node == "quick-0" else "quick-0"
+    measures, place = adaptation._measures, nodes.index_of
+    assert measures.move_by_use("w", key, place["slow-0"], "less is used") == []
+    assert where(adaptation) == {key: (node, 4.0)}
+    start, stop = measures.move_by_use("w", key, place[other], "less is used")
+    assert (start.node, stop.node) == (other, node)
+
+
+def test_the_replica_of_the_least_performance_moves() -> None:
+    nodes = cluster({"quick": 2, "slow": 1}, cores=2)
+    request = ask("w", 150, nodes, spread=Spread.NODE, max_replicas=2)
+    measures, replicas = measured(nodes, request, 1, 1)
+    sizing = replicas.sizings["w"]
+    (first,) = sizing.replicas
+    assert first.node == 0
+    sizing.add(2, 1)
+    replicas.started("w", 1, "for the test")
+    sizing.renew(ask_more(request))
+    start, stop = measures.grow("w", "it is short")
+    assert (start.node, stop.node) == ("quick-1", "slow-0")
+
+
+def test_the_least_number_of_nodes_is_kept_when_load_falls() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 100, nodes, spread=Spread.NODE, min_nodes=2))
+    assert len(where(adaptation)) == 2
+    for window in range(200):
+        for action in adaptation.observe(window * WINDOW_S, {"w": seen(1.0, 10.0)}):
+            assert isinstance(action, Resize)
+    assert len(where(adaptation)) == 2
+
+
+@pytest.mark.parametrize(("load", "short"), [(373.0, False), (3000.0, True)])
+def test_best_effort_work_makes_room_for_what_meets_the_need_or_wins_much_of_it(
+    load: float, short: bool
+) -> None:
+    """What is needed is 2.5% more than there is; and then eight times as much, of which a half is there."""
+    nodes = cluster({"quick": 1})
+    adaptation = started(nodes, ask("w", 370, nodes), ask("batch", None, nodes, max_replicas=8))
+    evicted, *changes = adaptation.prepare(0.0, {"w": load})
+    assert isinstance(evicted, Stop)
+    assert where(adaptation) == {"w-0": ("quick-0", 8.0)}
+    assert [type(one) for one in changes if one.workload == "w"] == [Resize, *[Shortage] * short]
+
+
+def test_a_move_by_use_is_refused_where_a_workload_of_several_nodes_would_miss_its_target() -> None:
+    """Pressure as high as it tolerates costs it a twentieth on one of its two nodes, which it cannot spare."""
+    nodes = cluster({"quick": 3})
+    caution = Caution(confidence=0.5, later_loss=0.0)
+    quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.4))
+    loud = profile(RATES, {"quick": 1.0}, name="loud", caused=over_sources(0.0, disk=0.4))
+    for rate, moves in ((800.0, False), (700.0, True)):
+        adaptation = started(
+            nodes,
+            requested(rate, quiet, nodes, caution=caution, min_nodes=2, max_replicas=2),
+            requested(100.0, loud, nodes, caution=caution),
+        )
+        sizing = adaptation._sizings["quiet"]
+        assert len(sizing.replicas) == 2
+        ((key, (node, _)),) = where(adaptation, "loud").items()
+        assert node == "quick-2"
+        assert bool(adaptation._measures.move_by_use("loud", key, 0, "less is used")) == moves

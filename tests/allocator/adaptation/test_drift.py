@@ -134,3 +134,17 @@ def test_whatever_the_work_was_steady_work_ends_all_changes(
     performance, needed = run.adaptation.performance("w")
     assert performance > 0
     assert needed >= rate * (1 - 1e-9)
+
+
+def test_what_a_revision_explains_is_not_asked_for_twice() -> None:
+    """The target is missed, so more is needed; then requests turn out to take twice the time."""
+    nodes = cluster({"quick": 4})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for window in range(LEARN + COMPARE):
+        work_ms, p99_ms = (10.0, 50.0 if window < 2 else 9.0) if window < LEARN else (20.0, 9.0)
+        one = Observation(requests=1000, rate_per_s=200.0, p99_ms=p99_ms, work_ms=work_ms)
+        actions = adaptation.observe(window * WINDOW_S, {"w": one})
+        assert adaptation.performance("w")[1] == pytest.approx(
+            200.0 if window in {0, LEARN + COMPARE - 1} else 230.0
+        )
+    assert isinstance(actions[0], Revision)

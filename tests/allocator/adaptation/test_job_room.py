@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kwiken.allocator.adaptation import Adaptation, JobRoom
-from kwiken.allocator.placement import NodeLedger, admit_all, document
+from kwiken.allocator.placement import Cluster, Node, NodeClass, NodeLedger, admit_all, document
 from kwiken.allocator.schedulers import scheduler
 from tests.support.runtime.clusters import cluster as cluster_of, over_sources, profile, requested
+
+THRIFTY = scheduler("thrifty")
 
 
 def adapted(tolerated: float = 1.0) -> tuple[Adaptation, JobRoom, dict[str, float]]:
@@ -106,3 +108,12 @@ def test_quality_is_a_mean_over_all_sources() -> None:
     room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4, "network": 0.9})
     quality = {one.node: one.quality for one in room.rooms()}
     assert quality["slow-0"] == pytest.approx(100 * (11 * 0.5 + 0.1 + 0.0) / 13)
+
+
+def test_one_node_that_could_hold_a_job_is_enough() -> None:
+    classes = NodeClass(name="large", cores=8, memory_gb=8), NodeClass(name="small", cores=2, memory_gb=16)
+    nodes = Cluster(classes, (Node("a", "large"), Node("b", "small")))
+    room = Adaptation([], nodes, document(nodes, [], scheduler="t", confidence=0.5), THRIFTY).job_room({})
+    assert room.could_hold(8.0, 8.0)
+    assert room.could_hold(2.0, 16.0)
+    assert not room.could_hold(8.0, 16.0)  # of one node

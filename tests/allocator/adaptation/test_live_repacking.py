@@ -20,10 +20,11 @@ from kwiken.allocator.adaptation import (
 )
 from kwiken.allocator.adaptation.use_record import UseRecord
 from kwiken.allocator.packing import LateCount
-from kwiken.allocator.placement import Cluster, NodeLedger, admit_all, document
+from kwiken.allocator.packing.tasks import MIN_SAMPLES
+from kwiken.allocator.placement import Cluster, Node, NodeClass, NodeLedger, admit_all, document
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Spread
-from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
+from tests.support.runtime.clusters import cluster as cluster_of, over_sources, profile, requested
 
 WINDOW_S, EVERY_S = 5.0, 60.0
 RATES: dict[float, float] = {1: 50.0, 2: 100.0}
@@ -34,7 +35,15 @@ NAP = ("sleep", "600")
 class Machine:
     """Upkeep without processes: carries actions out, and knows which replicas run where."""
 
-    def __init__(self, nodes: int, *, dial: float | None = 5.0, rate: float = 180.0, naps: int = 4) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        dial: float | None = 5.0,
+        rate: float = 180.0,
+        naps: int = 4,
+        every_s: float = EVERY_S,
+    ) -> None:
         self.cluster: Cluster = cluster_of({"quick": nodes}, cores=4)
         of: dict[str, Any] = {"service": "echo", "stage": "first", "spread": Spread.NODE, "min_nodes": 2}
         requests = [
@@ -51,7 +60,7 @@ class Machine:
         admissions = admit_all(requests, NodeLedger(self.cluster), scheduler("thrifty"))
         placement = document(self.cluster, admissions, scheduler="thrifty", confidence=0.5)
         self.adaptation = Adaptation(requests, self.cluster, placement, scheduler("thrifty"), {"echo": 50.0})
-        chosen = LiveRepackSettings(every_s=EVERY_S, dial=dial, movable=frozenset({"front", "nap"}))
+        chosen = LiveRepackSettings(every_s=every_s, dial=dial, movable=frozenset({"front", "nap"}))
         self.repacking: LiveRepacking = self.adaptation.repacking(chosen, 0.0)
         self.now_s = 0.0
         self.running = {key: node for node, key in self._placed()}
@@ -226,6 +235,8 @@ def test_a_dial_that_is_set_stays() -> None:
     for _ in range(40):
         machine.window(idle(machine), late=0.05)
     assert machine.repacking.dial == 3
+    assert machine.lines
+    assert not any(line.startswith("repack: dial 3 to") for line in machine.lines)
 
 
 def test_a_node_without_headroom_is_told_and_told_again_when_it_has_some() -> None:
@@ -347,17 +358,19 @@ def test_a_dial_that_is_left_out_begins_in_the_middle_and_periods_have_their_len
 
 
 def test_jobs_stay_where_they_are_and_use_what_they_draw() -> None:
-    machine = Machine(3)
-    free = {node.name for node in machine.cluster.nodes} - machine.nodes_in_use()
-    node = min(free or machine.nodes_in_use())
+    machine = Machine(8, dial=0.0)
+    node = min({node.name for node in machine.cluster.nodes} - machine.nodes_in_use())
     rooms = machine.adaptation.job_room(dict.fromkeys((one.name for one in machine.cluster.nodes), 1.0))
-    left = {one.node: one.cores for one in rooms.rooms()}.get(node, 0.0)
-    if left:
-        rooms.take("job", node, left, 1.0, {})
-    for _ in range(24):
-        machine.window(dict.fromkeys(machine.running, 0.0))
-        assert machine.repacking.crowded <= {node}
-    assert rooms.nodes == ({node} if left else set())
+    rooms.take("job", node, 4.0, 1.0, {})
+    for _ in range(48):
+        machine.window(idle(machine))
+    assert machine.repacking.crowded == {node}
+    assert machine.moves
+    assert rooms.nodes == {node}
+    tasks = machine.repacking._tasks()
+    at = tasks.keys.index("job job")
+    assert tasks.packed.stays[at] == "a job runs where it began"
+    assert not tasks.packed.movable[at]
 
 
 def test_a_move_that_is_refused_is_not_tried_again_in_its_period(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,3 +463,76 @@ def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_n
     assert ledger.free_cores[beyond] == before
     rooms.release("job")
     machine.check()
+
+
+def test_nothing_is_packed_before_there_are_as_many_samples_as_a_packing_needs() -> None:
+    """Periods have two windows; the eighth sample ends after 45 s."""
+    machine = Machine(6, every_s=10.0)
+    moments = [machine.now_s for _ in range(24) if machine.window(idle(machine))]
+    assert MIN_SAMPLES == 8
+    assert moments[0] == 50.0
+
+
+def unused(every_s: float) -> LiveRepacking:
+    """Repacking of two nodes on which nothing runs."""
+    nodes = cluster_of({"quick": 2}, cores=4)
+    request = requested(None, profile({2: 1.0}, SPEEDS, name="nap"), nodes, command=NAP, max_replicas=1)
+    placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation([request], nodes, placement, scheduler("thrifty"))
+    return adaptation.repacking(LiveRepackSettings(every_s=every_s, dial=0.0, movable=frozenset()), 0.0)
+
+
+def test_a_cluster_without_replicas_is_not_packed() -> None:
+    repacking = unused(10.0)
+    for window in range(1, 24):
+        assert repacking.observe(5.0 * window, {}, {}) == []
+        assert repacking.step(5.0 * window) == ([], [])
+
+
+@pytest.mark.parametrize(("every_s", "sample_s"), [(60.0, 5.0), (300.0, 5.0), (3600.0, 60.0)])
+def test_a_period_has_sixty_samples_and_none_shorter_than_a_window(every_s: float, sample_s: float) -> None:
+    repacking = unused(every_s)
+    for window in range(241):
+        repacking.observe(5.0 * window, {}, {})
+    assert repacking._record.series([]).times_s.size == 1200.0 / sample_s
+
+
+def test_a_node_is_allowed_where_its_residents_bear_the_pressure_at_every_source() -> None:
+    nodes = cluster_of({"quick": 2}, cores=4)
+    loud = profile(RATES, SPEEDS, name="loud", caused=over_sources(0.0, disk=0.5))
+    quiet = profile(RATES, SPEEDS, name="quiet", tolerated=over_sources(1.0, disk=0.2))
+    requests = [requested(90.0, one, nodes) for one in (loud, quiet)]
+    admissions = admit_all(requests, NodeLedger(nodes), scheduler("thrifty"))
+    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, scheduler("thrifty"))
+    of = {name: places[0][1] for name, places in adaptation.keys.items()}
+    assert of["loud"] != of["quiet"]
+    chosen = LiveRepackSettings(every_s=60.0, dial=0.0, movable=frozenset({"loud", "quiet"}))
+    allowed = adaptation.repacking(chosen, 0.0)._allowed("loud")
+    assert {node.name: bool(fine) for node, fine in zip(nodes.nodes, allowed, strict=True)} == {
+        of["loud"]: True,
+        of["quiet"]: False,
+    }
+
+
+def test_a_node_is_allowed_where_it_is_as_large_as_the_largest_replica() -> None:
+    classes = tuple(NodeClass(name=name, cores=cores, memory_gb=64) for name, cores in (("a", 4), ("b", 2)))
+    nodes = Cluster(classes, (Node("a-0", "a"), Node("a-1", "a"), Node("b-0", "b")))
+    request = requested(100.0, profile({1: 50.0, 4: 200.0}, {"a": 1.0, "b": 1.0}), nodes)
+    placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation([request], nodes, placement, scheduler("thrifty"))
+    chosen = LiveRepackSettings(every_s=60.0, dial=0.0, movable=frozenset({"w"}))
+    repacking, sizing = adaptation.repacking(chosen, 0.0), adaptation._replicas.sizings["w"]
+    sizing.add(0, 0)
+    assert repacking._allowed("w").tolist() == [True, True, True]
+    sizing.add(1, 1)
+    assert repacking._allowed("w").tolist() == [True, True, False]
+
+
+def test_replicas_of_a_stage_have_one_owner_and_best_effort_work_stands_for_itself() -> None:
+    tasks = Machine(6).repacking._tasks()
+    owners: dict[str, set[int]] = {"front": set(), "nap": set()}
+    for name, owner in zip(tasks.workloads, tasks.packed.owner_numbers.tolist(), strict=True):
+        owners[name].add(owner)
+    assert len(owners["front"]) == 1
+    assert len(owners["nap"]) == tasks.workloads.count("nap") == 4

@@ -57,3 +57,19 @@ def test_a_target_is_met_in_place_of_best_effort_work_which_gets_what_is_left() 
         (Start, "batch"),
     ]
     assert adaptation.performance("w")[0] >= 200
+
+
+def test_a_lost_node_offers_neither_cores_nor_memory() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 400, nodes))
+    adaptation.nodes_lost(["quick-0"], 0.0)
+    ledger = adaptation._replicas.ledger
+    assert (ledger.free_cores[0], ledger.free_memory_gb[0]) == (0.0, 0.0)
+
+
+def test_too_few_nodes_are_told_only_where_performance_is_enough() -> None:
+    nodes = cluster({"quick": 2})
+    for rate, words in ((700.0, "can give 800/s, but on too few nodes"), (1500.0, "can give 800/s")):
+        adaptation = started(nodes, ask("w", rate, nodes, spread=Spread.NODE, min_nodes=2))
+        (short,) = [one for one in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(one, Shortage)]
+        assert short.line.endswith(words)

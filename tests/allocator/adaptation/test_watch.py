@@ -295,3 +295,11 @@ def test_a_window_tells_nothing_of_what_was_not_measured() -> None:
     seen = Observation(requests=200, rate_per_s=10.0, p99_ms=5.0)
     assert (seen.turned_away, seen.arrived, seen.lasted_s, seen.work_ms) == (0.0, 0, 0.0, None)
     assert seen.latency_ms == {}
+
+
+def test_a_window_that_turns_requests_away_is_not_a_quiet_one() -> None:
+    """Every other window is full, and the answers that are given are quick."""
+    watch = WorkloadWatch(10.0)
+    for window in range(100):
+        seen = Observation(requests=500, rate_per_s=100.0, p99_ms=1.0, turned_away=0.5 * (window % 2))
+        assert watch.observe(window * WINDOW_S, seen) is Need.NOTHING

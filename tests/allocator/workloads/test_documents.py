@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from kwiken.allocator.workloads import (
     workloads_from_toml,
 )
 from kwiken.allocator.workloads.completion import ErrorTails
-from kwiken.allocator.workloads.profile import Correction
+from kwiken.allocator.workloads.profile import MAX_FREEDOM, Correction
 from kwiken.base.errors import InputError
 
 WORKLOADS = """
@@ -350,3 +351,21 @@ def test_what_measurements_leave_out_is_the_usual() -> None:
     found = measurements_from_text(json.dumps(raw), where="m.json")
     assert [getattr(found, part).one_unit for part in ("up", "out", "het")] == [False] * 3
     assert {run.place.replicas for run in found.workloads[0].runs} == {1}
+
+
+@pytest.mark.parametrize(("freedom", "read"), [(3.5, 3.5), (1e9, MAX_FREEDOM), (math.inf, math.inf)])
+def test_tails_of_errors_survive_a_round_trip(freedom: float, read: float) -> None:
+    profile = drawn_profile(5, "w", "")
+    tails = ErrorTails(freedom=freedom, narrowing=0.7)
+    parts = {name: replace(getattr(profile, name), tails=tails) for name in ("up", "out", "het", "caused")}
+    (again,) = profiles_from_json(profiles_to_json((replace(profile, **parts),)), where="p.json")
+    for name in parts:
+        assert getattr(again, name).tails == ErrorTails(freedom=read, narrowing=0.7)
+    assert again.tolerated.tails == ErrorTails(freedom=math.inf, narrowing=1.0)
+
+
+def test_one_infinite_performance_of_a_row_is_refused() -> None:
+    text = EXAMPLE.read_text()
+    assert "sort = [101, 80.8," in text
+    with pytest.raises(InputError, match=r"history\.het\.rows\.sort: performance must be finite and above 0"):
+        measurements_from_text(text.replace("sort = [101, 80.8,", "sort = [101, inf,"), where="m.toml")

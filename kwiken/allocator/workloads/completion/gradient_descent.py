@@ -102,7 +102,7 @@ class DescentModel:
                 row, place = entries[entry]
                 squares += found.step(row, place, settings)
             error = float(np.sqrt(squares))
-            if abs(last - error) <= settings.tolerance * max(error, np.finfo(float).tiny):
+            if abs(last - error) <= settings.tolerance * error:
                 break
             last = error
         predicted = found.new_rows()
