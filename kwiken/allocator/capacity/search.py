@@ -428,7 +428,7 @@ class Search:
             return
         limit = self.supply.limit[stage]
         if self.levers.replicas:
-            for count in sorted({now.replicas + step for step in steps}):
+            for count in (now.replicas + step for step in steps):
                 if 1 <= count <= limit[now.node_class]:
                     yield replace(now, replicas=count)
         if self.levers.classes:

@@ -306,6 +306,8 @@ def test_a_replica_is_not_moved_by_use_to_where_its_target_would_be_missed() -> 
     assert measures.move_by_use("w", key, place["slow-0"], "less is used") == []
     assert where(adaptation) == {key: (node, 4.0)}
     start, stop = measures.move_by_use("w", key, place[other], "less is used")
+    assert isinstance(start, Start)
+    assert isinstance(stop, Stop)
     assert (start.node, stop.node) == (other, node)
 
 
@@ -320,6 +322,8 @@ def test_the_replica_of_the_least_performance_moves() -> None:
     replicas.started("w", 1, "for the test")
     sizing.renew(ask_more(request))
     start, stop = measures.grow("w", "it is short")
+    assert isinstance(start, Start)
+    assert isinstance(stop, Stop)
     assert (start.node, stop.node) == ("quick-1", "slow-0")
 
 

@@ -312,3 +312,13 @@ def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pyt
     assert found is not None
     assert found.sizes[0].level > 0
     assert found.sizes[1] == StageSize(4, LARGE, 5 - found.sizes[0].level)
+
+
+def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of().only(SizeLevers(reissues=False, classes=False))
+    start = (StageSize(4, LARGE), StageSize(4, LARGE))
+    monkeypatch.setattr(
+        search, "p99_ms", lambda sizes: 100.0 + 20.0 * (4 - sizes[0].replicas) + 5.0 * (4 - sizes[1].replicas)
+    )
+    savings = [tuple(size.replicas for size in sizes) for sizes in search._savings(search.found(start))]
+    assert savings == [(4, 3), (4, 2), (3, 4), (2, 4)]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageNeed, StageSize
+from kwiken.allocator.capacity import StageNeed, StageSize, search as capacity_search, verification
+from kwiken.allocator.capacity.lone_replicas import LonePauses
 from kwiken.allocator.capacity.search import Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
 from kwiken.tail.queueing.load import QueueSettings, load_model
@@ -343,3 +346,52 @@ def test_a_stage_that_only_slow_requests_wait_for_is_tried(monkeypatch: pytest.M
     monkeypatch.setattr(search, "_latencies", lambda sizes: [steady, rare])
     bounds = search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)
     assert bounds == {1: pytest.approx(170.0)}
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_of_many_stages_those_that_slow_requests_wait_for_most_are_tried(
+    slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of()
+    monkeypatch.setattr(capacity_search, "MAX_STAGES_TRIED", 1)
+    latencies = [np.linspace(1.0, 1.1, 1000), np.linspace(1.0, 1.1, 1000)]
+    latencies[slow][::67] = 200.0
+    latencies[1 - slow][::67] = 100.0
+    monkeypatch.setattr(search, "_latencies", lambda sizes: latencies)
+    assert list(search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)) == [slow]
+
+
+def test_what_cannot_be_the_best_move_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica of the first stage wins 60 ms; one of the second wins 2 ms at the most, for as much."""
+    search = search_of().only(SizeLevers(reissues=False))
+    start, asked = (StageSize(2), StageSize(2)), []
+
+    def p99_ms(sizes: Sizes) -> float:
+        asked.append(sizes)
+        return 40.0 if sizes[0].replicas > 2 else 98.0 if sizes[1].replicas > 2 else 100.0
+
+    monkeypatch.setattr(search, "p99_ms", p99_ms)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {1: 2.0, 0: 60.0})
+    best = search._best_move(search.found(start), 10.0, math.inf)
+    assert best is not None
+    assert [size.replicas for size in best.sizes] == [3, 2]
+    assert all(sizes[1] == StageSize(2) for sizes in asked)
+
+
+def test_pauses_of_a_single_replica_are_left_out_where_there_are_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search = search_of()
+    alone: list[str] = []
+
+    class Pauses(LonePauses):
+        def added(self, work: Floats, rest: Floats) -> tuple[Floats, Floats]:
+            alone.append("added")
+            return super().added(work, rest)
+
+    monkeypatch.setattr(verification, "LonePauses", Pauses)
+    assert verify(search.trials, (StageSize(3), StageSize(3)), seed=1) is not None
+    assert alone == []
+    slow = search_of(rate_per_s=20.0)
+    assert verify(slow.trials, (StageSize(1), StageSize(3)), seed=1) is not None
+    assert alone == ["added"]

@@ -11,7 +11,7 @@ import pytest
 
 from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.supply import Supply
-from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, AtSpeed, StageTrials
+from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, AtSpeed, StageTrials, Trial, _policies
 from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.service import Reissue
 from kwiken.tail.queueing.load import QueueSettings, load_model
@@ -182,3 +182,13 @@ def test_another_seed_draws_other_requests() -> None:
     found = [trials_of(seed=seed).trial(1, StageSize(2)) for seed in (0, 0, 1)]
     latencies = [one.latency_ms.tolist() for one in found if one is not None]
     assert latencies[0] == latencies[1] != latencies[2]
+
+
+def test_requests_with_fewer_calls_than_others_count_for_a_policy() -> None:
+    """Of up to two calls, half of the requests make the first alone, and the others the second alone."""
+    rng = np.random.default_rng(0)
+    calls_ms = np.full((4000, 2), np.nan)
+    calls_ms[np.arange(4000), np.arange(4000) % 2] = rng.lognormal(1.0, 1.0, 4000)
+    found = _policies(Trial(np.nanmax(calls_ms, axis=1), None, 0.0, 0.0, 0.5, calls_ms))
+    assert found[0] is None
+    assert all(policy is not None for policy in found[1:])
