@@ -88,7 +88,7 @@ class PlacementRequest:
     count_deviation: Floats
     tolerated: Floats
     caused: Floats
-    spare: float = 0.0
+    spare: float
     corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
     reserved: int | None = None

@@ -192,3 +192,13 @@ def test_requests_with_fewer_calls_than_others_count_for_a_policy() -> None:
     found = _policies(Trial(np.nanmax(calls_ms, axis=1), None, 0.0, 0.0, 0.5, calls_ms))
     assert found[0] is None
     assert all(policy is not None for policy in found[1:])
+
+
+def test_only_stages_whose_calls_may_be_repeated_get_copies() -> None:
+    profile = straggling_profile(requests=500)
+    first, second = profile.stages
+    changed = replace(profile, stages=(replace(first, reissuable=False), second))
+    trials = StageTrials(load_model(changed), RATE, Supply(NAMES, {}), seed=0, requests=500)
+    assert [trials.reissuable(stage) for stage in range(2)] == [False, True]
+    assert trials.policy(0, StageSize(3, level=4)) is None
+    assert trials.policy(1, StageSize(3, level=4)) is not None

@@ -146,3 +146,16 @@ def test_forecasts_follow_every_change_of_the_replicas(seed: int) -> None:
             ) < len(request.efficiency):
                 sizing.add(node, size)
         assert sizing.forecast().performance == pytest.approx(plain.performance(sizing))
+
+
+@pytest.mark.parametrize("name", ["sampled", "paragon-statistical", "hashed"])
+def test_a_scheduler_without_a_seed_draws_as_with_seed_0(name: str) -> None:
+    nodes = cluster({"top": 400, "low": 400})
+    request = drawn(np.random.default_rng(1), nodes, 0, 0.5)
+    chosen = []
+    for one in (scheduler(name), scheduler(name, seed=0), scheduler(name, seed=1)):
+        sizing = Sizing(request, NodeLedger(nodes))
+        one.place(sizing)
+        chosen.append([(replica.node, replica.size) for replica in sizing.replicas])
+    assert chosen[0] == chosen[1]
+    assert chosen[0] != chosen[2] or name == "hashed"  # which looks among all nodes in the end

@@ -25,8 +25,8 @@ class Manager:
     name: str
     scheduler: Scheduler
     caution: Caution
-    follows: bool = False
-    chooses_sizes: bool = False
+    follows: bool
+    chooses_sizes: bool
     detection_s: float = DETECTION_S
 
     @property

@@ -38,7 +38,7 @@ class JobRun:
     truth: Truth | None = None
     sizing: Sizing | None = None
     request: PlacementRequest | None = None
-    known_phase: int = 0  # phase of which the manager knows the behaviour
+    known_phase: int | None = None  # phase of which the manager knows the behaviour
     again: bool = False  # whether it has measured the job again in that phase
     factor: float = 1.0  # of load
     replicas: dict[SizedReplica, int] = field(default_factory=dict)  # with their number in the true state
