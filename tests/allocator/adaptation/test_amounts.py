@@ -330,6 +330,7 @@ def test_the_replica_of_the_least_performance_moves() -> None:
 def test_the_least_number_of_nodes_is_kept_when_load_falls() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 100, nodes, spread=Spread.NODE, min_nodes=2))
+    adaptation.prepare(0.0, {"w": 700.0})
     assert len(where(adaptation)) == 2
     for window in range(200):
         for action in adaptation.observe(window * WINDOW_S, {"w": seen(1.0, 10.0)}):

@@ -440,6 +440,7 @@ def test_a_move_off_a_crowded_node_that_is_refused_is_no_reason_to_pack(
         assert machine.window(dict.fromkeys(machine.running, 1.9), late=0.05) == []
     assert asked
     assert all("has no headroom and late requests" in reason for reason in asked)
+    assert not any("cannot go to" in line for line in machine.lines)
 
 
 def test_crowded_nodes_are_relieved_in_the_order_of_their_names() -> None:
@@ -536,3 +537,24 @@ def test_replicas_of_a_stage_have_one_owner_and_best_effort_work_stands_for_itse
         owners[name].add(owner)
     assert len(owners["front"]) == 1
     assert len(owners["nap"]) == tasks.workloads.count("nap") == 4
+
+
+def test_requests_do_not_stand_for_a_use_that_will_be_known_soon() -> None:
+    """By what they request, two replicas would go onto one node at once."""
+    nodes = cluster_of({"quick": 2}, cores=4)
+    request = requested(
+        None, profile({2: 1.0}, SPEEDS, name="nap"), nodes, max_replicas=2, spread=Spread.NONE
+    )
+    placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation([request], nodes, placement, scheduler("thrifty"))
+    for node in (0, 1):
+        adaptation._replicas.sizings["nap"].add(node, 0)
+    keys = [start.key for start in adaptation._replicas.started("nap", 0, "for the test")]
+    chosen = LiveRepackSettings(every_s=10.0, dial=0.0, movable=frozenset({"nap"}))
+    repacking = adaptation.repacking(chosen, 0.0)
+    moments = []
+    for window in range(1, 24):
+        repacking.observe(5.0 * window, dict.fromkeys(keys, 0.1), {})
+        if repacking.step(5.0 * window)[0]:
+            moments.append(5.0 * window)
+    assert moments == [50.0]

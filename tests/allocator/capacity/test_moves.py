@@ -20,6 +20,7 @@ from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
+from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
 from kwiken.tail.queueing.load import load_model
 from tests.support.models.stragglers import straggling_profile
@@ -322,3 +323,17 @@ def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatc
     )
     savings = [tuple(size.replicas for size in sizes) for sizes in search._savings(search.found(start))]
     assert savings == [(4, 3), (4, 2), (3, 4), (2, 4)]
+
+
+@pytest.mark.parametrize(("count", "reached"), [(5, False), (6, True), (7, True), (8, True), (9, False)])
+def test_on_other_nodes_about_as_much_capacity_is_tried(count: int, reached: bool) -> None:
+    """Four replicas do as much as six and two thirds at a speed of 0.6."""
+    search = search_of(nodes=NODES.replace("speed = 0.5", "speed = 0.6"))
+    assert goes(search, StageSize(4, LARGE), StageSize(count, SMALL), "up") == reached
+
+
+def test_an_error_names_the_fewest_replicas_on_any_class() -> None:
+    search = search_of(most=1, rate_per_s=400.0)
+    assert [search.trials.fewest(0, place) for place in (LARGE, SMALL)] == [2, 4]
+    with pytest.raises(InputError, match="stage 'fetch' needs 2 or more replicas of one core"):
+        search.cheapest_start()

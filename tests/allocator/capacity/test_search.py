@@ -408,3 +408,13 @@ def test_the_more_calls_a_request_makes_the_fewer_requests_are_verified(
         found = verify(search.trials, (StageSize(3), StageSize(3)), seed=1)
         assert found is not None
         assert len(found.latency_ms) == requests
+
+
+def test_a_stage_that_may_not_be_repeated_still_gets_replicas() -> None:
+    profile = straggling_profile(seed=1)
+    first, second = profile.stages
+    changed = replace(profile, stages=(replace(first, reissuable=False), second))
+    names = [stage.name for stage in profile.stages]
+    trials = StageTrials(load_model(changed), RATE, Supply(names, {}), seed=0, requests=1000)
+    search = Search(trials, costs(changed), 0.1)
+    assert 0 in search._bounds(search.found(search.cheapest_start()), 1.0)
