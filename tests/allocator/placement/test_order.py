@@ -18,6 +18,7 @@ from kwiken.allocator.placement import (
     Sizing,
     admit_all,
     document,
+    order,
     resume,
     take,
     total_cost,
@@ -313,3 +314,34 @@ def test_trimming_looks_at_every_replica_unless_some_are_to_stay() -> None:
         else:
             trim(sizing)
         assert [one.size for one in sizing.replicas] == sizes
+
+
+@pytest.mark.parametrize("priorities", [(0, 5), (5, 0)])
+def test_of_best_effort_work_the_highest_priority_gets_the_room_that_is_left(
+    priorities: tuple[int, int],
+) -> None:
+    nodes = cluster({"top": 1}, cores=8)
+    asked = [
+        requested(None, profile({8: 20e3}, SPEEDS, name=f"of-{one}"), nodes, priority=one, max_replicas=1)
+        for one in priorities
+    ]
+    found = admit_all(asked, NodeLedger(nodes), QUASAR)
+    assert [one.request.name for one in found if one.sizing.replicas] == ["of-5"]
+    assert [one.request.name for one in found] == [one.name for one in asked]
+
+
+@pytest.mark.parametrize("best", ["a", "b"])
+def test_of_many_classes_of_new_nodes_those_that_perform_most_for_their_cost_are_tried(
+    best: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order, "MAX_CLASSES_TRIED", 1)
+    classes = tuple(
+        NodeClass(name=name, cores=8, memory_gb=64, cost_per_hour=1.0 if name == best else 2.0)
+        for name in ("a", "b")
+    )
+    nodes = Cluster(classes, (Node("a-0", "a"),))
+    request = requested(70e3, profile(RATES, {"a": 1.0, "b": 1.0}), nodes)
+    (waiting,) = admit_all([request], NodeLedger(nodes), QUASAR)
+    added = nodes_to_add(waiting, QUASAR, [])
+    assert added is not None
+    assert added.node_class == best

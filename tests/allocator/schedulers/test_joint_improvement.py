@@ -12,10 +12,12 @@ from kwiken.allocator.schedulers.joint_improvement import improve, put
 from kwiken.allocator.schedulers.priced_choice import (
     PRICE_RANGE,
     PRICES,
+    _bearable,
     _candidates,
     _Options,
     priced_choices,
 )
+from kwiken.allocator.workloads import Spread
 from kwiken.base.arrays import Floats
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
@@ -228,3 +230,31 @@ def test_the_candidates_of_a_priced_choice_are_the_cheapest_at_some_price(seed: 
     for places, sizes in found:
         assert worth[places, sizes].sum() >= 30.0 * (1 - 1e-6)
         assert set(zip(places.tolist(), sizes.tolist(), strict=True)) in sets
+
+
+def test_a_priced_choice_stands_on_as_many_nodes_as_are_asked_for() -> None:
+    nodes = cluster({"top": 4})
+    request = requested(1e3, profile({1: 1e3, 2: 2e3}, {"top": 1.0}), nodes, min_nodes=3)
+    sizing = Sizing(request, NodeLedger(nodes))
+    choices = priced_choices(sizing, contention_on(request, sizing.ledger))
+    assert choices
+    assert all(len({node for node, _ in choice}) >= 3 for choice in choices)
+
+
+def test_no_more_replicas_share_a_node_than_bear_one_another_at_any_source() -> None:
+    """Each causes 0.3 at one source, and tolerates 0.5 there; so two may stand together, and not three.
+
+    A resident bears 0.35 there, which is one of them.
+    """
+    nodes = cluster({"top": 2})
+    about = profile(
+        {1: 1e3},
+        {"top": 1.0},
+        caused=over_sources(0.0, disk=0.3, network=0.1),
+        tolerated=over_sources(1.0, disk=0.5, network=0.9),
+    )
+    request = requested(4e3, about, nodes, spread=Spread.NONE)
+    ledger = NodeLedger(nodes)
+    delicate = profile({1: 1e3}, {"top": 1.0}, name="there", tolerated=over_sources(1.0, disk=0.35))
+    Sizing(requested(1e3, delicate, nodes), ledger).add(1, 0)
+    assert _bearable(Sizing(request, ledger), np.arange(2)).tolist() == [2.0, 1.0]
