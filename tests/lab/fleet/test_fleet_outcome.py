@@ -39,6 +39,9 @@ def test_shares_of_cores_are_means_over_a_window() -> None:
     assert found.shares(0.0, 40.0) == pytest.approx(((20 + 60 + 200) / 400, (10 + 60 + 100) / 400))
     assert found.shares(5.0, 15.0) == pytest.approx(((10 + 30) / 100, (5 + 30) / 100))
     assert found.shares(30.0, 60.0) == pytest.approx((100 / 300, 50 / 300))
+    steady = outcome(performance=[1.0])
+    steady.note(5.0, 8.0, 4.0)
+    assert steady.shares(0.0, 10.0) == pytest.approx((0.4, 0.2))
     moments, had_cores, worked_cores = found.series()
     assert (len(moments), moments[0], moments[-1]) == (200, 0.0, 40.0)
     for moment, had, worked in zip(moments, had_cores, worked_cores, strict=True):

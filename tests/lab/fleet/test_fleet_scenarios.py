@@ -231,3 +231,12 @@ def test_nodes_fail_for_good_in_the_middle_half() -> None:
     assert 250 <= down_s.min() < 260
     assert 740 < down_s.max() <= 750
     assert all(math.isinf(outage.up_s) for outage in found)
+
+
+@pytest.mark.parametrize(("phases", "mean"), [(1, 1 / 2), (3, 3 / 4)])
+def test_a_job_of_several_applications_has_the_memory_of_the_largest(phases: int, mean: float) -> None:
+    """Memory for each core is log-uniform from 0.25 to 2 GB, and the largest of three is so on average."""
+    sizes = [job.reserved.size for job in local(phases=phases).scenario.jobs if job.reserved is not None]
+    assert len(sizes) == 400
+    shares = [math.log(one.memory_gb / one.cores / 0.25) / math.log(8) for one in sizes]
+    assert np.mean(shares) == pytest.approx(mean, abs=0.05)

@@ -457,3 +457,26 @@ def test_nothing_is_noted_of_a_phase_that_ends_before_it_is_looked_at_again() ->
     (change,) = found.changes
     assert (change.before, change.at) == pytest.approx((1.0, 2.0))
     assert math.isnan(change.later)
+
+
+def test_a_workload_is_measured_again_in_a_phase_only_after_it_was_measured_there_once() -> None:
+    """The first measurement of the second phase misses that it likes the slow node, and the second does not."""
+    first, second = profile("a", slow=0.2), better_on_slow("a")
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    job = Job(workload, 0.0, (Phase(first, 100.0, 1.0), Phase(second, 100.0, 1.0)))
+    found = played(Scenario("phases", cluster(1, 1), (job,)), follows=True, told=first)
+    assert found.moves[0] == 1
+    late_s = DETECTION_S + COOL_DOWN_S
+    assert found.finished_s[0] == pytest.approx(100 + late_s + 3 + (100 - 0.2 * late_s))
+
+
+def test_a_job_that_begins_anew_is_placed_by_how_it_behaves_then() -> None:
+    """In its second phase it moved to a slow node, which fails; its first phase likes the fast one."""
+    first, second = profile("a", slow=0.2), better_on_slow("a")
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
+    job = Job(workload, 0.0, (Phase(first, 100.0, 1.0), Phase(second, 100.0, 1.0)))
+    scenario = Scenario("phases", cluster(1, 2), (job,), (Outage(1, 150.0),))
+    found = played(scenario, follows=True)
+    assert (found.moves[0], found.restarts[0]) == (2, 1)
+    helped_s = DETECTION_S + 3 + (100 - 0.2 * DETECTION_S)
+    assert found.finished_s[0] == pytest.approx(150 + 100 + helped_s)

@@ -141,7 +141,7 @@ class FleetOutcome:
             until_s: end of the window, in seconds, above `from_s`.
         """
         times, cores, used = np.array(self._times).T
-        edges = np.clip(np.append(times, max(until_s, times[-1])), from_s, until_s)
+        edges = np.clip(np.append(times, until_s), from_s, until_s)
         spans = np.diff(edges)
         whole = self.capacity * (until_s - from_s)
         return float(spans @ cores / whole), float(spans @ used / whole)
