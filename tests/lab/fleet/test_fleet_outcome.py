@@ -61,7 +61,7 @@ def test_a_summary_counts_by_its_bounds() -> None:
     found = outcome(
         performance=[0.95, 0.949, 0.90, 0.899, 0.80, 0.799, 1.2, 0.5],
         alone=[0.95, 0.949, 1.0, 1.0, 1.0, 1.0, 1.0, 0.2],
-        contention=[0.05, 0.051, 0.199, 0.21, 0.0, 0.0, 0.0, 0.9],
+        contention=[1 - 0.95, 0.051, 1 - 0.8, 0.21, 0.0, 0.0, 0.0, 0.9],
         from_arrival=[1.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
         kept=[0.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
         arrival_s=[float(10 * n) for n in range(8)],
@@ -80,7 +80,7 @@ def test_a_summary_counts_by_its_bounds() -> None:
         "mean performance, at most 1, %": 100 * (0.95 + 0.949 + 0.9 + 0.899 + 0.8 + 0.799 + 1.0 + 0.5) / 8,
         "mean performance from arrival, at most 1, %": 100 * 4.5 / 8,
         "time with QoS kept, %": 50.0,
-        "mean loss by contention, %": 100 * (0.05 + 0.051 + 0.199 + 0.21 + 0.9) / 8,
+        "mean loss by contention, %": 100 * (0.05 + 0.051 + 0.2 + 0.21 + 0.9) / 8,
         "mean performance without contention, %": 100 * (0.95 + 0.949 + 5.0 + 0.2) / 8,
         "platform within 5% of the best, %": 75.0,
         "loss by contention below 5%, %": 50.0,

@@ -480,3 +480,17 @@ def test_a_job_that_begins_anew_is_placed_by_how_it_behaves_then() -> None:
     assert (found.moves[0], found.restarts[0]) == (2, 1)
     helped_s = DETECTION_S + 3 + (100 - 0.2 * DETECTION_S)
     assert found.finished_s[0] == pytest.approx(150 + 100 + helped_s)
+
+
+def test_a_service_that_starts_again_after_a_failure_ends_when_it_was_to_end() -> None:
+    scenario = Scenario("failed", cluster(2), (service("s", 1.0, 300.0, most=1),), (Outage(0, 100.0),))
+    found = played(scenario, "quasar", chooses_sizes=True)
+    assert (found.restarts[0], found.started_s[0], found.finished_s[0]) == (1, 0.0, 300.0)
+
+
+def test_a_job_waits_for_what_an_empty_cluster_would_give_although_that_is_too_little() -> None:
+    """It needs three nodes of two, one of which is free at first."""
+    jobs = (batch("a", 0.0, 50.0), batch("b", 1.0, 20.0, need=3.0, most=3))
+    found = played(Scenario("best", cluster(2), jobs), "quasar", chooses_sizes=True)
+    assert found.started_s.tolist() == [0.0, 50.0]
+    assert found.finished_s[1] == 60.0
