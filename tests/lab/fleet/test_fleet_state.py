@@ -148,3 +148,20 @@ def test_jobs_that_a_change_touches_are_told_in_their_order() -> None:
     for job in (3, 0, 4):
         state.add(job, 0, 1.0, 1.0)
     assert state.settle((0,), (5, 1), 0.0).tolist() == [0, 1, 3, 4, 5]
+
+
+def test_a_job_that_stands_still_uses_nothing_and_has_no_end() -> None:
+    state = State(CLUSTER, 1)
+    state.tolerated[:] = 1.0
+    state.remaining[0], state.demand[0] = 10.0, 1.0
+    state.start(0, 0.0)
+    state.add(0, 0, 2.0, 4.0)
+    state.settle((0,), (0,), 0.0)
+    assert (state.total_used, state.finish_s[0]) == (4.0, 5.0)
+    state.paused[0] = True
+    state.settle((), (0,), 1.0)
+    assert (state.performance[0], state.used[0], state.total_used) == (0.0, 0.0, 0.0)
+    assert np.isinf(state.finish_s[0])
+    state.paused[0] = False
+    state.settle((), (0,), 3.0)
+    assert (state.used[0], state.finish_s[0]) == (4.0, 7.0)
