@@ -162,7 +162,7 @@ def measured(nodes: Cluster, request: PlacementRequest, *chosen: int) -> tuple[M
     return Measures(replicas, PutOn(*chosen)), replicas
 
 
-@pytest.mark.parametrize(("speed", "moves"), [(0.94, False), (0.96, True), (1.0, True)])
+@pytest.mark.parametrize(("speed", "moves"), [(0.94, False), (0.95, True), (0.96, True), (1.0, True)])
 def test_a_straggler_moves_where_at_least_95_percent_are_predicted(speed: float, moves: bool) -> None:
     nodes = cluster({"quick": 1, "slow": 1})
     request = ask("w", 150, nodes)
@@ -173,7 +173,7 @@ def test_a_straggler_moves_where_at_least_95_percent_are_predicted(speed: float,
     assert {node for _, node, _ in replicas.places()["w"]} == {"slow-0" if moves else "quick-0"}
 
 
-@pytest.mark.parametrize(("speed", "moves"), [(1.04, False), (1.06, True)])
+@pytest.mark.parametrize(("speed", "moves"), [(1.04, False), (1.05, True), (1.06, True)])
 def test_a_workload_that_is_short_moves_where_5_percent_are_won(speed: float, moves: bool) -> None:
     nodes = cluster({"quick": 1, "slow": 1}, cores=2)
     request = ask("w", 150, nodes, max_replicas=1)

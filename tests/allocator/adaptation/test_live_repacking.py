@@ -558,3 +558,11 @@ def test_requests_do_not_stand_for_a_use_that_will_be_known_soon() -> None:
         if repacking.step(5.0 * window)[0]:
             moments.append(5.0 * window)
     assert moments == [50.0]
+
+
+def test_an_allowance_that_is_used_up_and_no_more_does_not_burn() -> None:
+    for late, burns in ((0.01, False), (0.012, True)):
+        machine = Machine(6, dial=5.0)
+        for _ in range(12):
+            machine.window(idle(machine), late=late)
+        assert any("no packing" in line for line in machine.lines) == burns

@@ -69,7 +69,7 @@ def test_a_lost_node_offers_neither_cores_nor_memory() -> None:
 
 def test_too_few_nodes_are_told_only_where_performance_is_enough() -> None:
     nodes = cluster({"quick": 2})
-    for rate, words in ((700.0, "can give 800/s, but on too few nodes"), (1500.0, "can give 800/s")):
+    for rate, words in ((800.0, "can give 800/s, but on too few nodes"), (1500.0, "can give 800/s")):
         adaptation = started(nodes, ask("w", rate, nodes, spread=Spread.NODE, min_nodes=2))
         (short,) = [one for one in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(one, Shortage)]
         assert short.line.endswith(words)

@@ -159,3 +159,17 @@ def test_a_scheduler_without_a_seed_draws_as_with_seed_0(name: str) -> None:
         chosen.append([(replica.node, replica.size) for replica in sizing.replicas])
     assert chosen[0] == chosen[1]
     assert chosen[0] != chosen[2] or name == "hashed"  # which looks among all nodes in the end
+
+
+RESERVING = ("sampled", "hashed", "paragon", "paragon-statistical", "least-loaded", "reservation")
+
+
+@pytest.mark.parametrize("name", RESERVING)
+def test_a_reservation_is_satisfied_by_as_many_replicas_as_it_has(name: str) -> None:
+    for count, satisfied in ((6, True), (1, False)):
+        nodes = cluster({"top": count})
+        request = replace(requested(3e3, profile({1: 1e3}, {"top": 1.0}), nodes), reserved=3)
+        one, sizing = scheduler(name), Sizing(request, NodeLedger(nodes))
+        one.place(sizing)
+        assert len(sizing.replicas) == min(3, count) or name == "reservation"
+        assert one.satisfied(sizing) is satisfied
