@@ -211,7 +211,6 @@ class LiveRepacking:
             self._auto.dial = self._settings.dial
         if self.dial != before and burn is not None:
             lines.append(f"repack: dial {before:g} to {self.dial:g}: the allowance burns at {burn:.3g}")
-        self._planned.clear()
         self._refused.clear()
         self._moved.clear()
         tasks = self._tasks()

@@ -368,3 +368,13 @@ def test_a_move_by_use_is_refused_where_a_workload_of_several_nodes_would_miss_i
         ((key, (node, _)),) = where(adaptation, "loud").items()
         assert node == "quick-2"
         assert bool(adaptation._measures.move_by_use("loud", key, 0, "less is used")) == moves
+
+
+def test_a_node_could_fit_what_best_effort_work_there_would_leave() -> None:
+    nodes = cluster({"quick": 1})
+    batch = ask("batch", None, nodes, max_replicas=1, memory_gb=60)
+    replicas = started(nodes, batch)._replicas
+    assert replicas.ledger.free_memory_gb[0] == 4.0
+    assert replicas.could_fit(0, 8.0, 64.0)
+    assert not replicas.could_fit(0, 8.1, 64.0)
+    assert not replicas.could_fit(0, 8.0, 64.1)

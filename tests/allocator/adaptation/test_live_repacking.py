@@ -566,3 +566,15 @@ def test_an_allowance_that_is_used_up_and_no_more_does_not_burn() -> None:
         for _ in range(12):
             machine.window(idle(machine), late=late)
         assert any("no packing" in line for line in machine.lines) == burns
+
+
+def test_a_replica_stays_for_the_rest_of_the_period_in_which_it_was_moved() -> None:
+    machine = Machine(6, dial=0.0)
+    staying: list[bool] = []
+    for _ in range(36):
+        moved = any(isinstance(one, Start) for one in machine.window(idle(machine)))
+        stays = machine.repacking._tasks().packed.stays.values()
+        staying.append("it was moved in this period" in stays)
+        assert staying[-1] or not moved
+    assert any(staying)
+    assert not staying[-1]

@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Caution, NodeLedger, Sizing, by_quality, walk
-from kwiken.allocator.workloads import ErrorTails
-from tests.support.runtime.clusters import cluster, profile, requested
+from kwiken.allocator.placement import (
+    SOURCE_CAUTION,
+    Caution,
+    NodeLedger,
+    Sizing,
+    by_quality,
+    contention_on,
+    walk,
+)
+from kwiken.allocator.workloads import ErrorTails, Estimate
+from kwiken.allocator.workloads.profile import Correction
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 SIGMA = 0.085
 
@@ -82,3 +91,46 @@ def test_placed_workloads_meet_targets_as_often_as_promised() -> None:
             truth = sizing.forecast().performance * np.exp(rng.normal(0, SIGMA))
             met.append(truth >= rate)
         assert low <= np.mean(met) <= high
+
+
+def test_only_parts_that_are_uncertain_tell_the_tails_also_where_one_entry_is_certain() -> None:
+    nodes = cluster({"top": 1})
+    heavy = ErrorTails(freedom=3.0, narrowing=1.0)
+    about = profile({1: 1e3, 2: 2e3}, {"top": 1.0})
+    partly = Estimate(about.up.mean, np.array([0.0, 0.2]), heavy)
+    assert requested(1e3, replace(about, up=partly), nodes).caution.tails == heavy
+    certain = Estimate(about.up.mean, np.zeros(2), heavy)
+    assert requested(1e3, replace(about, up=certain), nodes).caution.tails != heavy
+
+
+def test_corrections_of_other_sizes_and_classes_are_left_out() -> None:
+    nodes = cluster({"top": 1})
+    about = profile({1: 1e3, 2: 2e3}, {"top": 1.0, "elsewhere": 1.0})
+    few, many = about.sizes
+    given = tuple(
+        Correction(size=size, replicas=1, node_class=name, mean=0.1)
+        for size, name in ((many, "top"), (few, "elsewhere"))
+    )
+    found = requested(1e3, replace(about, corrections=given), nodes)
+    assert found.corrections == {(1, 1, 0): 0.1}
+    small = requested(1e3, replace(about, corrections=given), cluster({"top": 1}, cores=1))
+    assert small.corrections == {}  # where two cores fit nowhere
+
+
+def test_sizes_are_nested_where_cores_and_memory_never_fall() -> None:
+    one = requested(1e3, profile({1: 1e3, 2: 2e3, 4: 3e3}, {"top": 1.0}), cluster({"top": 1}))
+    assert one.nested
+    assert not replace(one, cores=np.array([1.0, 4.0, 2.0])).nested
+    assert not replace(one, memory_gb=np.array([1.0, 4.0, 2.0])).nested
+
+
+def test_full_pressure_at_a_source_that_is_tolerated_refuses_nobody_whatever_others_tolerate() -> None:
+    nodes = cluster({"top": 1})
+    ledger = NodeLedger(nodes)
+    for name in ("a", "b"):
+        loud = profile({1: 1e3}, {"top": 1.0}, name=name, caused=over_sources(0.0, network=0.8))
+        Sizing(requested(None, loud, nodes), ledger).add(0, 0)
+    quiet = profile({1: 1e3}, {"top": 1.0}, tolerated=over_sources(1.0, disk=0.5))
+    found = contention_on(requested(1e3, quiet, nodes), ledger)
+    assert not found.refused[0]
+    assert found.loss[0] == pytest.approx(0.05)

@@ -345,3 +345,16 @@ def test_of_many_classes_of_new_nodes_those_that_perform_most_for_their_cost_are
     added = nodes_to_add(waiting, QUASAR, [])
     assert added is not None
     assert added.node_class == best
+
+
+def test_best_effort_work_makes_room_also_where_other_such_work_has_no_replica() -> None:
+    nodes = cluster({"top": 1})
+    ledger = NodeLedger(nodes)
+    full, none = (
+        Sizing(requested(None, profile({8: 20e3}, SPEEDS, name=name), nodes, max_replicas=1), ledger)
+        for name in ("full", "none")
+    )
+    full.add(0, 0)
+    (placed,) = admit_all([ask("new", 5e3, nodes)], ledger, QUASAR, [full, none])
+    assert placed.status is PlacingStatus.MET
+    assert [name for name, _ in placed.evicted] == ["full"]

@@ -14,7 +14,9 @@ from kwiken.allocator.schedulers.priced_choice import (
     PRICES,
     _bearable,
     _candidates,
+    _first_of_groups,
     _Options,
+    _options,
     priced_choices,
 )
 from kwiken.allocator.workloads import Spread
@@ -227,6 +229,8 @@ def test_the_candidates_of_a_priced_choice_are_the_cheapest_at_some_price(seed: 
         size = beyond.argmin(axis=1)
         order = np.argsort(beyond.min(axis=1))
         sets += [(set(zip(order[:m].tolist(), size[order[:m]].tolist(), strict=True))) for m in range(1, 9)]
+    enough = [one for one in sets if sum(worth[at] for at in one) >= 30.0]
+    assert cost[found[0]].sum() == pytest.approx(min(sum(cost[at] for at in one) for one in enough))
     for places, sizes in found:
         assert worth[places, sizes].sum() >= 30.0 * (1 - 1e-6)
         assert set(zip(places.tolist(), sizes.tolist(), strict=True)) in sets
@@ -258,3 +262,24 @@ def test_no_more_replicas_share_a_node_than_bear_one_another_at_any_source() -> 
     delicate = profile({1: 1e3}, {"top": 1.0}, name="there", tolerated=over_sources(1.0, disk=0.35))
     Sizing(requested(1e3, delicate, nodes), ledger).add(1, 0)
     assert _bearable(Sizing(request, ledger), np.arange(2)).tolist() == [2.0, 1.0]
+
+
+def test_of_each_group_the_node_that_comes_first_stays_in_its_place() -> None:
+    order, groups = np.array([3, 1, 0, 2, 4]), np.array([0, 0, 1, 1, 2])
+    assert _first_of_groups(order, groups).tolist() == [3, 1, 4]
+
+
+def test_a_node_is_listed_for_as_many_replicas_of_the_smallest_size_as_it_takes() -> None:
+    nodes = cluster({"top": 1}, cores=8)
+    request = requested(8e3, profile({1: 1e3, 8: 9e3}, {"top": 1.0}), nodes, spread=Spread.NONE)
+    sizing = Sizing(request, NodeLedger(nodes))
+    assert _options(sizing, contention_on(request, sizing.ledger), None).nodes.tolist() == [0] * 8
+
+
+def test_nothing_is_priced_for_best_effort_work_or_beyond_the_most_replicas() -> None:
+    nodes = cluster({"top": 3})
+    for rate, most in ((None, 2), (3e3, 1)):
+        request = requested(rate, profile({1: 1e3}, {"top": 1.0}), nodes, max_replicas=most)
+        sizing = Sizing(request, NodeLedger(nodes))
+        sizing.add(0, 0)
+        assert priced_choices(sizing, contention_on(request, sizing.ledger)) == []

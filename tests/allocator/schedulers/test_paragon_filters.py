@@ -127,3 +127,7 @@ def test_a_statistical_choice_examines_64_nodes_however_large_the_cluster_is() -
     StatisticalScheduler(Counted(np.random.PCG64(0))).place(sizing)
     assert drawn == [64] * 3
     assert pytest.approx(849, abs=1) == 1 / 0.9**64
+
+
+def test_of_no_nodes_none_passes() -> None:
+    assert _tolerable(np.zeros((2, 0)), np.ones(2)).tolist() == []

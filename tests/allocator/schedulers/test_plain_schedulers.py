@@ -173,3 +173,8 @@ def test_a_reservation_is_satisfied_by_as_many_replicas_as_it_has(name: str) -> 
         one.place(sizing)
         assert len(sizing.replicas) == min(3, count) or name == "reservation"
         assert one.satisfied(sizing) is satisfied
+
+
+def test_the_first_none_of_some_places_are_none() -> None:
+    assert first_places((np.array([3.0, 1.0, 2.0]),), 0).tolist() == []
+    assert first_places((np.array([3.0, 1.0, 2.0]),), 5).tolist() == [1, 2, 0]

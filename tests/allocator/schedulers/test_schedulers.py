@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -255,3 +257,10 @@ def test_a_workload_whose_need_has_fallen_keeps_its_replicas_on_a_full_cluster(n
     sizing.renew(requested(1e3, about, nodes))
     scheduler(name).place(sizing)
     assert len(sizing.replicas) == 3
+
+
+def test_a_reservation_of_a_user_is_at_most_what_the_workload_may_have() -> None:
+    about = profile({1: 1e3}, {"top": 1.0})
+    request = requested(5e3, about, cluster({"top": 4}), max_replicas=2)
+    for reserved, count in ((1, 1), (2, 2), (5, 2)):
+        assert reservation(replace(request, reserved=reserved)).count == count

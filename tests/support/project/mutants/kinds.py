@@ -1,7 +1,8 @@
 """Mutants of a source file: small changes of meaning that tests of behaviour should notice.
 
 Left alone is what has no behaviour of its own: annotations, decorators, bases of classes, imports, assertions
-(they narrow types), the words of an error, and numbers below the tolerances of rounding.
+(they narrow types), `strict` of a `zip` (it asserts equal lengths), the words of an error, and numbers below the
+tolerances of rounding.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     if isinstance(node, ast.Assert | ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom):
         return
     if isinstance(node, ast.If) and _only_for_types(node):
+        return
+    if isinstance(node, ast.keyword) and node.arg == "strict":
         return
     left_out = {"annotation", "returns", "decorator_list", "bases"}
     if isinstance(node, ast.ClassDef):
