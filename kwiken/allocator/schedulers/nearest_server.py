@@ -38,7 +38,7 @@ class NearestServerScheduler:
         exact: whether all servers of a class are looked at before the next class is tried.
     """
 
-    seed: int = 0
+    seed: int
     exact: bool = True
     name: str = "hashed"
     _servers: _Servers | None = None

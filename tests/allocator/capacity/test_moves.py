@@ -164,6 +164,7 @@ def test_no_step_goes_beyond_the_most_replicas_or_below_what_serves_the_calls() 
     assert fewest == 4
     assert goes(busy, StageSize(2, LARGE, 0), StageSize(4, SMALL, 0), "up")
     assert not goes(busy, StageSize(2, LARGE, 0), StageSize(3, SMALL, 0), "up")
+    assert not goes(busy, StageSize(2, LARGE, 0), StageSize(2, SMALL, 0), "up")
 
 
 def test_the_move_of_most_gain_for_its_cost_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,3 +338,10 @@ def test_an_error_names_the_fewest_replicas_on_any_class() -> None:
     assert [search.trials.fewest(0, place) for place in (LARGE, SMALL)] == [2, 4]
     with pytest.raises(InputError, match="stage 'fetch' needs 2 or more replicas of one core"):
         search.cheapest_start()
+
+
+@pytest.mark.parametrize("name", ["target_p99_ms", "rate_per_s"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_a_target_and_a_rate_are_finite_and_above_0(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name}: must be a finite number above 0"):
+        settings(**{name: value})

@@ -226,3 +226,10 @@ def test_pauses_occupy_a_replica_only_where_it_is_the_only_one(monkeypatch: pyte
     assert not alone
     assert quiet.trial(0, StageSize(1)) is not None
     assert alone
+
+
+def test_a_size_whose_calls_cannot_be_served_has_no_trial(
+    trials: StageTrials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwiken.allocator.capacity.trials._serve", lambda *_: None)
+    assert trials.trial(0, StageSize(7)) is None

@@ -16,6 +16,7 @@ from kwiken.allocator.placement import (
     NodeClass,
     NodeLedger,
     Placement,
+    Sizing,
     admit_all,
     document,
     nodes_from_toml,
@@ -194,3 +195,19 @@ def test_what_a_placement_leaves_out_is_nothing() -> None:
     assert (found.nearest, found.nearest_empty) == (0.0, 0.0)
     assert found.replicas
     assert all((one.reissue_cores, one.catch_up_cores) == (0.0, 0.0) for one in found.replicas)
+
+
+def test_a_placement_tells_how_many_replicas_of_each_workload_made_room() -> None:
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    small, large = (
+        Sizing(requested(None, profile({cores: 1e3}, {"top": 1.0}, name=name), nodes), ledger)
+        for name, cores in (("small", 4), ("large", 8))
+    )
+    for sizing, nodes_of in ((small, (0, 0)), (large, (1,))):
+        for node in nodes_of:
+            sizing.add(node, 0)
+    new = requested(30e3, profile({8: 20e3}, {"top": 1.0}, name="new"), nodes)
+    found = admit_all([new], ledger, scheduler("quasar"), [small, large])
+    (told,) = document(nodes, found, scheduler="quasar", confidence=0.5).workloads
+    assert told.evicted == {"small": 2, "large": 1}

@@ -39,17 +39,17 @@ def test_the_published_server_takes_what_just_fits_and_no_more() -> None:
     assert 1 - one.pressure[disk, 0] == pytest.approx(0.4)
     assert one.slack[disk, 0] == pytest.approx(0.3)
     fits = need(one, 3, over_sources(1.0, disk=0.6), over_sources(0.0, disk=0.3))
-    assert place(fits, one, NearestServerScheduler()) == [0]
+    assert place(fits, one, NearestServerScheduler(0)) == [0]
     for tolerates, causes in ((0.6 - 1e-6, 0.3), (0.6, 0.3 + 1e-6)):
         other = ledger()
         request = need(other, 3, over_sources(1.0, disk=tolerates), over_sources(0.0, disk=causes))
-        assert place(request, other, NearestServerScheduler()) == []
+        assert place(request, other, NearestServerScheduler(0)) == []
 
 
 def test_an_empty_server_takes_anybody() -> None:
     ledger = NodeLedger(cluster({"top": 1}))
     assert place(
-        need(ledger, 0, over_sources(0.01), over_sources(1.0)), ledger, NearestServerScheduler()
+        need(ledger, 0, over_sources(0.01), over_sources(1.0)), ledger, NearestServerScheduler(0)
     ) == [0]
 
 
@@ -58,7 +58,7 @@ def test_the_tightest_server_of_the_best_class_is_taken() -> None:
     for node, causes in ((1, 0.1), (2, 0.3)):
         Sizing(need(ledger, node, over_sources(0.9), over_sources(0.0, disk=causes)), ledger).add(node, 0)
     request = need(ledger, 9, over_sources(1.0, disk=0.5), over_sources(0.1))
-    assert place(request, ledger, NearestServerScheduler())[0] == 2
+    assert place(request, ledger, NearestServerScheduler(0))[0] == 2
 
 
 @settings(max_examples=25)
@@ -95,7 +95,7 @@ def test_the_walk_alone_finds_no_more_than_the_walk_with_a_last_look_at_all() ->
     for exact in (True, False):
         rng = np.random.default_rng(8)
         ledger = NodeLedger(cluster({"top": 10}))
-        hashed = NearestServerScheduler(exact=exact)
+        hashed = NearestServerScheduler(0, exact=exact)
         placed[exact] = sum(
             len(
                 place(

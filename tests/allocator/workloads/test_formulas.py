@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,11 +18,13 @@ from kwiken.allocator.workloads import (
     ColumnMeans,
     CompletionKind,
     FoldIn,
+    Measurements,
     NearestRows,
     candidates,
     first_columns,
     spare_within,
 )
+from kwiken.allocator.workloads.classification import _mean_square
 from kwiken.allocator.workloads.completion import (
     BayesianRows,
     EntryErrors,
@@ -448,3 +452,14 @@ def test_one_call_in_a_hundred_is_slower(
     used = rate_per_s / (rate_per_s + found)
     waits = used * np.exp(-2 * found * np.maximum(left_s, 0.0) / (1 + variation**2))
     assert np.where(left_s > 0, waits, 1.0).mean() == pytest.approx(0.01, rel=0.04)
+
+
+def test_the_weighted_mean_square_of_the_places_is_a_form_of_the_joint_vector() -> None:
+    rng = np.random.default_rng(0)
+    parts = {"up": range(2), "out": range(3), "het": range(4)}
+    known = SimpleNamespace(**{name: SimpleNamespace(labels=labels) for name, labels in parts.items()})
+    weights, vector = rng.random((2, 3, 4)), rng.normal(size=10)
+    base, up, out, het = vector[0], vector[1:3], vector[3:6], vector[6:]
+    whole = base + up[:, None, None] + out[None, :, None] + het[None, None, :]
+    expected = float((weights / weights.sum() * whole**2).sum())
+    assert vector @ _mean_square(cast("Measurements", known), weights) @ vector == pytest.approx(expected)
