@@ -17,7 +17,7 @@ from kwiken.allocator.capacity.marginals import Marginal
 from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
-from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
+from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
@@ -345,3 +345,22 @@ def test_an_error_names_the_fewest_replicas_on_any_class() -> None:
 def test_a_target_and_a_rate_are_finite_and_above_0(name: str, value: float) -> None:
     with pytest.raises(InputError, match=f"{name}: must be a finite number above 0"):
         settings(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "near"), [(1, {1, 2}), (4, {3, 4, 5}), (len(LEVELS) - 1, {len(LEVELS) - 2, len(LEVELS) - 1})]
+)
+def test_beside_a_given_policy_none_and_those_of_about_as_many_copies_are_tried(
+    given: int, near: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of()
+    monkeypatch.setattr(search.trials, "given_level", lambda stage: given)
+    levels = search._levels(0, StageSize(3, level=FIXED_LEVEL), (1, 2))
+    assert sorted(levels) == sorted({FIXED_LEVEL, 0, *near})
+
+
+def test_what_just_meets_the_target_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of().only(SizeLevers(reissues=False, classes=False))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    found = search.trim(search.found((StageSize(4), StageSize(4))), 50.0)
+    assert found.sizes == (StageSize(1), StageSize(1))

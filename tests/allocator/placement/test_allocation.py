@@ -18,6 +18,7 @@ from kwiken.allocator.placement import (
     by_cost,
     by_quality,
     contention_on,
+    trim,
     walk,
 )
 from kwiken.allocator.placement.quality import NodeScores, contention_loss
@@ -310,3 +311,19 @@ def test_a_node_that_took_a_replica_keeps_its_rank_by_cost_for_the_next_one() ->
     sizing = Sizing(request, NodeLedger(nodes))
     walk(sizing, by_cost)
     assert [replica.node for replica in sizing.replicas] == [1, 1]
+
+
+def test_the_last_replica_is_never_trimmed_away() -> None:
+    nodes = cluster({"top": 1})
+    sizing = Sizing(requested(None, profile({8: 20e3}, SPEEDS), nodes), NodeLedger(nodes))
+    sizing.add(0, 0)
+    trim(sizing)
+    assert len(sizing.replicas) == 1
+
+
+def test_a_replica_that_adds_nothing_is_not_placed() -> None:
+    nodes = cluster({"top": 3})
+    about = profile({8: 20e3}, SPEEDS, efficiency=[1.0, 0.5, 0.25])
+    sizing = Sizing(requested(30e3, about, nodes), NodeLedger(nodes))
+    walk(sizing, by_quality)
+    assert len(sizing.replicas) == 1

@@ -134,3 +134,18 @@ def test_full_pressure_at_a_source_that_is_tolerated_refuses_nobody_whatever_oth
     found = contention_on(requested(1e3, quiet, nodes), ledger)
     assert not found.refused[0]
     assert found.loss[0] == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shortfall", "chance"),
+    [
+        (1.0, 0.0, 1.0),
+        (0.999, 0.0, 0.0),
+        (1.5, 0.0, 1.0),
+        (0.95, 0.05, 1.0),
+        (0.94, 0.05, 0.0),
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_a_certain_prediction_meets_its_target_or_not(ratio: float, shortfall: float, chance: float) -> None:
+    assert Caution(shortfall=shortfall).probability(ratio, 0.0) == chance

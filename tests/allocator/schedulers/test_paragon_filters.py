@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement import NodeLedger, Sizing, contention_on, node_scores
 from kwiken.allocator.placement.quality import FEW_NODES
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, StatisticalScheduler, _tolerable
+from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, StatisticalScheduler, _tolerable, _unharmed
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
@@ -131,3 +131,21 @@ def test_a_statistical_choice_examines_64_nodes_however_large_the_cluster_is() -
 
 def test_of_no_nodes_none_passes() -> None:
     assert _tolerable(np.zeros((2, 0)), np.ones(2)).tolist() == []
+
+
+def test_both_sides_have_to_tolerate_each_other() -> None:
+    """The first node has a delicate resident, and the second a noisy one; the third is empty."""
+    nodes = cluster({"top": 3})
+    ledger = NodeLedger(nodes)
+    delicate = profile({1: 1e3}, {"top": 1.0}, name="delicate", tolerated=over_sources(1.0, disk=0.2))
+    noisy = profile({1: 1e3}, {"top": 1.0}, name="noisy", caused=over_sources(0.0, network=0.6))
+    for node, one in enumerate((delicate, noisy)):
+        Sizing(requested(1e3, one, nodes), ledger).add(node, 0)
+    about = profile(
+        {1: 1e3},
+        {"top": 1.0},
+        tolerated=over_sources(1.0, network=0.5),
+        caused=over_sources(0.0, disk=0.3),
+    )
+    sizing = Sizing(requested(1e3, about, nodes), ledger)
+    assert _unharmed(sizing, np.arange(3), 0.0).tolist() == [2]
