@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, study
+from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, outcomes, study
 from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.marginals import Marginal
 from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
@@ -364,3 +364,31 @@ def test_what_just_meets_the_target_is_enough(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
     found = search.trim(search.found((StageSize(4), StageSize(4))), 50.0)
     assert found.sizes == (StageSize(1), StageSize(1))
+
+
+def test_the_second_order_is_tried_where_policies_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    dear, cheap = FoundSizes((StageSize(4),), 90.0, 4.0), FoundSizes((StageSize(3),), 95.0, 3.0)
+    monkeypatch.setattr(outcomes, "replicas_then_reissues", lambda search, goal_ms: dear)
+    monkeypatch.setattr(outcomes, "reissues_then_replicas", lambda search, given, goal_ms: cheap)
+    search = search_of()
+    assert outcomes.in_two_steps(search, None)(100.0) is dear
+    assert outcomes.in_two_steps(search, (StageSize(2),))(100.0) is cheap
+    assert outcomes.in_two_steps(search, (StageSize(2),))(92.0) is dear
+
+
+def test_each_exchange_is_tried_once_and_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three savings, the second leads to cheaper sizes, from which the others are tried again."""
+    search = search_of()
+    options = [(StageSize(count), OTHER) for count in (1, 2, 3)]
+    tried: list[Sizes] = []
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    monkeypatch.setattr(search, "_savings", lambda found: options)
+
+    def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
+        tried.append(less.sizes)
+        return replace(less, cost=than.cost - 1.0 if less.sizes == options[1] else than.cost)
+
+    start = search.found((StageSize(4), OTHER))
+    found = search._exchanged(start, walked, lambda other, than: other.cost < than.cost)
+    assert tried == options
+    assert found.sizes == options[1]
