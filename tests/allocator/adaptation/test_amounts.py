@@ -378,3 +378,34 @@ def test_a_node_could_fit_what_best_effort_work_there_would_leave() -> None:
     assert replicas.could_fit(0, 8.0, 64.0)
     assert not replicas.could_fit(0, 8.1, 64.0)
     assert not replicas.could_fit(0, 8.0, 64.1)
+
+
+def test_of_best_effort_work_only_what_wins_enough_makes_room() -> None:
+    """The workload may have two replicas, and the second eviction would win nothing."""
+    nodes = cluster({"quick": 3})
+    batch = ask("batch", None, nodes, spread=Spread.NODE, max_replicas=2)
+    adaptation = started(nodes, ask("w", 800, nodes, spread=Spread.NODE, max_replicas=2), batch)
+    assert len(adaptation.keys["batch"]) == 2
+    actions = adaptation.prepare(0.0, {"w": 3000.0})
+    assert [(type(one), one.workload) for one in actions] == [
+        (Stop, "batch"),
+        (Start, "w"),
+        (Shortage, "w"),
+    ]
+    assert len(adaptation.keys["batch"]) == 1
+    assert adaptation.performance("w")[0] == pytest.approx(1600.0)
+
+
+def test_a_move_of_an_earlier_window_is_over() -> None:
+    """The new replica ends later, and the one that it replaced does not come back."""
+    nodes = cluster({"quick": 3})
+    adaptation = started(nodes, ask("w", 1600, nodes, spread=Spread.NODE, max_replicas=2))
+    for window in range(3):
+        latency = {key: 5.0 * (1 + 2 * (place == 0)) for place, key in enumerate(sorted(where(adaptation)))}
+        actions = adaptation.observe(WINDOW_S * window, {"w": seen(9.0, latency_ms=latency)})
+    start, stop = actions
+    assert isinstance(start, Start)
+    assert isinstance(stop, Stop)
+    adaptation.observe(15.0, {"w": seen(9.0)})
+    assert adaptation.start_failed("w", start.key, 16.0) == []
+    assert stop.key not in where(adaptation)

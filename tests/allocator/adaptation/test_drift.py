@@ -148,3 +148,13 @@ def test_what_a_revision_explains_is_not_asked_for_twice() -> None:
             200.0 if window in {0, LEARN + COMPARE - 1} else 230.0
         )
     assert isinstance(actions[0], Revision)
+
+
+def test_a_revision_takes_the_load_of_now_into_account() -> None:
+    """The load is half as high again as the target's, and a tenth of room is kept over it."""
+    nodes = cluster({"quick": 4})
+    run = Operation(started(nodes, ask("w", 200, nodes)), rate=300.0)
+    assert run.windows(LEARN, 10.0) == []
+    assert run.adaptation.performance("w")[1] == pytest.approx(200.0)
+    assert run.windows(COMPARE, 15.0)
+    assert run.adaptation.performance("w")[1] == pytest.approx(330.0)

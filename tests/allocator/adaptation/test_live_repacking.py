@@ -578,3 +578,42 @@ def test_a_replica_stays_for_the_rest_of_the_period_in_which_it_was_moved() -> N
         assert staying[-1] or not moved
     assert any(staying)
     assert not staying[-1]
+
+
+def test_best_effort_work_moves_one_replica_at_a_time() -> None:
+    machine, moved = Machine(10, dial=0.0, naps=12), 0
+    for _ in range(60):
+        starts = [one for one in machine.window(idle(machine)) if isinstance(one, Start)]
+        naps = sum(one.workload == "nap" for one in starts)
+        assert naps <= 1
+        moved += naps
+    assert moved > 1
+
+
+def test_what_was_not_started_here_stays() -> None:
+    nodes = cluster_of({"quick": 3}, cores=4)
+    requests = [requested(None, profile({2: 1.0}, SPEEDS, name=name), nodes) for name in ("ours", "theirs")]
+    placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation(requests, nodes, placement, scheduler("thrifty"))
+    for node, name in enumerate(("ours", "theirs")):
+        adaptation._replicas.sizings[name].add(node, 0)
+        adaptation._replicas.started(name, 0, "for the test")
+    chosen = LiveRepackSettings(every_s=60.0, dial=0.0, movable=frozenset({"ours"}))
+    tasks = adaptation.repacking(chosen, 0.0)._tasks()
+    assert dict(zip(tasks.workloads, tasks.packed.movable.tolist(), strict=True)) == {
+        "ours": True,
+        "theirs": False,
+    }
+
+
+def test_a_planned_move_of_a_replica_that_has_gone_is_not_carried_out() -> None:
+    machine = Machine(6, dial=0.0)
+    while not machine.repacking.planned:
+        machine.now_s += WINDOW_S
+        machine.repacking.observe(machine.now_s, idle(machine), {"echo": LateCount(500, 0)})
+        machine.repacking._next_s = machine.now_s
+        machine.repacking._planned += machine.repacking._packing(machine.repacking._tasks())
+    move = machine.repacking._planned[0]
+    replicas = machine.adaptation._replicas
+    replicas.remove(move.workload, replicas.position(move.workload, move.key))
+    assert machine.repacking._carried_out(move) == []
