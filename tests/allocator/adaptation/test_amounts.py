@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Resize, Shortage, Start, Stop
@@ -9,6 +11,7 @@ from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.use_record import MAX_SAMPLES, UseRecord
 from kwiken.allocator.placement import (
+    SOURCE_CAUTION,
     Caution,
     Cluster,
     NodeLedger,
@@ -16,8 +19,9 @@ from kwiken.allocator.placement import (
     Sizing,
     admit_all,
     document,
+    request_for,
 )
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.workloads import Measure, Spread, Target, Workload
 from tests.allocator.adaptation.test_adaptation import RATES, THRIFTY, ask, seen, started, where
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
@@ -409,3 +413,17 @@ def test_a_move_of_an_earlier_window_is_over() -> None:
     adaptation.observe(15.0, {"w": seen(9.0)})
     assert adaptation.start_failed("w", start.key, 16.0) == []
     assert stop.key not in where(adaptation)
+
+
+def test_a_capacity_is_judged_at_the_load_that_is_prepared_for() -> None:
+    """The more load, the larger the share of the capacity that may be in use at the same latency."""
+    nodes = cluster({"quick": 8}, cores=4)
+    about = replace(profile({1: 100.0, 2: 190.0}, {"quick": 1.0}), measure=Measure.CAPACITY)
+    target = Target(p99_ms=100.0, rate_per_s=100.0)
+    request = request_for(Workload(name="w", memory_gb=1.0, target=target), about, nodes, SOURCE_CAUTION)
+    adaptation = started(nodes, request)
+    adaptation.prepare(0.0, {"w": 300.0})
+    judged = adaptation._sizings["w"].request
+    assert judged.required == pytest.approx(330.0)
+    assert judged.rate == pytest.approx(request.at_load(330.0).rate)
+    assert (judged.rate > request.rate).all()
