@@ -136,6 +136,7 @@ def test_a_single_replica_has_no_copies() -> None:
     search = search_of()
     assert goes(search, StageSize(2, LARGE, 2), StageSize(1, LARGE, 0), "down")
     assert not goes(search, StageSize(1, LARGE, 0), StageSize(1, LARGE, 1), "up")
+    assert goes(search, StageSize(1, LARGE, 0), StageSize(1, SMALL, 0), "up")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from kwiken.allocator.workloads import (
     first_columns,
     spare_within,
 )
-from kwiken.allocator.workloads.classification import _mean_square
+from kwiken.allocator.workloads.classification import Classification, _mean_square
 from kwiken.allocator.workloads.completion import (
     BayesianRows,
     EntryErrors,
@@ -463,3 +463,27 @@ def test_the_weighted_mean_square_of_the_places_is_a_form_of_the_joint_vector() 
     whole = base + up[:, None, None] + out[None, :, None] + het[None, None, :]
     expected = float((weights / weights.sum() * whole**2).sum())
     assert vector @ _mean_square(cast("Measurements", known), weights) @ vector == pytest.approx(expected)
+
+
+def test_how_undecided_a_place_is_follows_from_the_variance_of_its_sum() -> None:
+    rng = np.random.default_rng(1)
+    parts = {"up": range(2), "out": range(3), "het": range(2)}
+    root = rng.normal(size=(8, 8))
+    mean, covariance = rng.normal(size=8), root @ root.T
+    known = SimpleNamespace(**{name: SimpleNamespace(labels=labels) for name, labels in parts.items()})
+    told = SimpleNamespace(known=known, mean=mean, covariance=covariance)
+    found = Classification._undecided(cast("Classification", told), 2.0)
+    for up, out, het in itertools.product(*parts.values()):
+        place = np.zeros(8)
+        place[[0, 1 + up, 3 + out, 6 + het]] = 1.0
+        meets = norm.cdf((place @ mean - math.log(2.0)) / math.sqrt(place @ covariance @ place))
+        assert found[up, out, het] == pytest.approx(meets * (1 - meets))
+
+
+def test_tails_are_those_of_the_rarest_errors_too() -> None:
+    """Three of a hundred errors are six times as large, beyond what 95 of a hundred show."""
+    errors = np.random.default_rng(0).normal(size=(4000, 1))
+    errors[:120] *= 6.0
+    ones, groups = np.ones_like(errors), np.arange(len(errors))
+    assert math.isfinite(fitted_tails(errors, ones, groups).freedom)
+    assert fitted_tails(errors, ones, groups).freedom <= 5.0

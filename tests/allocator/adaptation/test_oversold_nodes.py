@@ -1,0 +1,50 @@
+"""Nodes that are sold beyond their cores by use: what stands there stays where it has to."""
+
+from __future__ import annotations
+
+import random
+
+from tests.allocator.adaptation.test_live_repacking import Machine, idle
+
+
+def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_other_has_room() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
+    machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    ledger = machine.adaptation._replicas.ledger
+    before = dict(machine.running)
+    for slow in machine.of("front"):
+        assert ledger.free_cores[ledger.cluster.index_of[before[slow]]] < 0
+        for _ in range(12):
+            assert machine.window(idle(machine), slow=slow) == []
+        assert machine.running == before
+        machine.check()
+
+
+def test_best_effort_work_stays_on_a_node_that_is_sold_beyond_its_cores_where_its_end_wins_nothing() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
+    machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    before = machine.of("nap")
+    for _ in range(4):
+        machine.window(idle(machine), p99_ms=20.0)
+    assert machine.of("nap") == before
+    assert machine.running == {key: node for node, key in machine._placed()}
+
+
+def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_none() -> None:
+    machine = Machine(6, dial=0.0)
+    for _ in range(120):
+        machine.window(idle(machine))
+    ledger = machine.adaptation._replicas.ledger
+    beyond = next(at for at in range(6) if ledger.free_cores[at] < 0)
+    before = float(ledger.free_cores[beyond])
+    rooms = machine.adaptation.job_room(dict.fromkeys((one.name for one in machine.cluster.nodes), 1.0))
+    rooms.take("job", machine.cluster.nodes[beyond].name, 1.0, 1.0, {})
+    assert ledger.free_cores[beyond] == before
+    rooms.release("job")
+    machine.check()
