@@ -24,6 +24,7 @@ from kwiken.allocator.placement.order import (
     admit_all as admit_all,
     nodes_to_add as nodes_to_add,
 )
+from kwiken.allocator.placement.own_nodes_trial import SizingTrial as SizingTrial
 from kwiken.allocator.placement.placement_document import (
     PLACED_GATE as PLACED_GATE,
     VERSION as VERSION,
@@ -50,7 +51,6 @@ from kwiken.allocator.placement.sizing import (
     Forecast as Forecast,
     SizedReplica as SizedReplica,
     Sizing as Sizing,
-    SizingTrial as SizingTrial,
 )
 from kwiken.allocator.placement.walks import (
     Rank as Rank,

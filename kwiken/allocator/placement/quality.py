@@ -26,11 +26,14 @@ class NodeScores:
         size: (n,) index of the largest size that fits; `NO_SIZE` where the node cannot take any, because of
             room or because residents and newcomer cannot stand each other.
         quality: (n,) predicted performance of that size, work per second; 0 for none.
+        cells: (n,) index of that size and the node's class in flattened tables of sizes and classes; below 0
+            for none.
     """
 
     nodes: Ints
     size: Ints
     quality: Floats
+    cells: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +44,13 @@ class Contention:
         nodes: (n,) indices of the nodes.
         loss: (n,) share of the newcomer's performance lost to contention.
         refused: (n,) whether newcomer and residents cannot stand each other.
+        whole: whether these are all nodes of the cluster, in order.
     """
 
     nodes: Ints
     loss: Floats
     refused: Bools
+    whole: bool = False
 
     def among(self, places: Ints) -> Contention:
         """The same for some of the nodes.
@@ -85,7 +90,7 @@ def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | N
         refused |= ratio > 1.0 + ROUNDING
     elif (crowded := np.flatnonzero(ratio > 1.0)).size:
         loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
-    return Contention(np.arange(count) if nodes is None else nodes, loss, refused)
+    return Contention(np.arange(count) if nodes is None else nodes, loss, refused, nodes is None)
 
 
 def node_scores(
@@ -98,14 +103,16 @@ def node_scores(
     """
     nodes = contention.nodes
     sizes = len(request.cores) if largest is None else largest + 1
-    size = _largest_fitting(
-        request, ledger.free_cores[nodes], ledger.free_memory_gb[nodes], contention.refused, sizes
-    )
-    classes = ledger.cluster.class_of[nodes]
-    quality = request.rate.ravel().take(size * request.rate.shape[1] + classes, mode="clip")
+    free_cores, free_memory_gb, classes = ledger.free_cores, ledger.free_memory_gb, ledger.cluster.class_of
+    if not contention.whole:
+        free_cores, free_memory_gb, classes = free_cores[nodes], free_memory_gb[nodes], classes[nodes]
+    size = _largest_fitting(request, free_cores, free_memory_gb, contention.refused, sizes)
+    cells = size * request.rate.shape[1]
+    cells += classes
+    quality = request.rate.ravel().take(cells, mode="clip")
     quality *= 1.0 - contention.loss
-    quality[size == NO_SIZE] = 0.0
-    return NodeScores(nodes, size, quality)
+    quality *= size != NO_SIZE
+    return NodeScores(nodes, size, quality, cells)
 
 
 def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
@@ -136,27 +143,32 @@ def worst_loss(pressure: Floats, tolerated: Floats) -> float:
     """
     ratio = float((pressure / tolerated).max())
     if ratio <= 1.0:  # the loss rises with the ratio alone
-        return LOSS_AT_TOLERANCE * max(ratio, 0.0) ** 4
+        return loss_within(ratio)
     return float(contention_loss(np.maximum(pressure, 0.0)[:, None], tolerated).max())
+
+
+def loss_within(ratio: float) -> float:
+    """Share of performance that one replica loses to pressure within what it tolerates.
+
+    Args:
+        ratio: largest ratio of pressure to what is tolerated, up to 1; below 0 there is no pressure.
+    """
+    return LOSS_AT_TOLERANCE * max(ratio, 0.0) ** 4
 
 
 def _largest_fitting(
     request: PlacementRequest, free_cores: Floats, free_memory_gb: Floats, refused: Bools, sizes: int
 ) -> Ints:
-    """Index of the best size that fits, by node; sizes rise in performance: the last is tried first."""
+    """Index of the best size that fits, by node; sizes rise in performance."""
     cores, memory_gb = request.all_cores[:sizes], request.memory_gb[:sizes]
     if len(free_cores) <= FEW_NODES:
         held = (free_cores[:, None] >= cores - ROUNDING) & (free_memory_gb[:, None] >= memory_gb - ROUNDING)
         best = sizes - 1 - held[:, ::-1].argmax(axis=1)
         return np.asarray(np.where(held.any(axis=1) & ~refused, best, NO_SIZE))
-    size = np.full(len(free_cores), NO_SIZE, dtype=np.int64)
-    open_nodes = ~refused
-    for place in range(sizes - 1, -1, -1):
+    number = np.zeros(len(free_cores), dtype=np.int16)  # of the size, from 1; small integers are fast
+    for place in range(sizes):
         fits = free_cores >= cores[place] - ROUNDING
         fits &= free_memory_gb >= memory_gb[place] - ROUNDING
-        fits &= open_nodes
-        size[fits] = place
-        open_nodes &= ~fits
-        if not open_nodes.any():
-            break
-    return size
+        np.maximum(number, fits * np.int16(place + 1), out=number)
+    number *= ~refused
+    return number.astype(np.int64) - 1

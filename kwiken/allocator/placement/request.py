@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -134,6 +135,23 @@ class PlacementRequest:
         return rows
 
     @cached_property
+    def sure_rate(self) -> Floats:
+        """(k, c) `rate` without the headroom that replicas of one size and class need, work per second.
+
+        The number of replicas is supposed to have the median deviation.
+        """
+        common = self.base_deviation**2 + median(self.count_deviations) ** 2
+        own = common + self.size_deviation**2 + self.class_deviation[:, None] ** 2
+        sure = np.array([1.0 + self.caution.headroom(math.sqrt(value)) for value in own.ravel().tolist()])
+        return np.asarray(self.rate / sure.reshape(own.shape).T)
+
+    @cached_property
+    def costs(self) -> list[list[float]]:
+        """`cost` as plain numbers, per hour."""
+        rows: list[list[float]] = self.cost.tolist()
+        return rows
+
+    @cached_property
     def size_deviations(self) -> list[float]:
         """`size_deviation` as plain numbers, in log units."""
         return [float(value) for value in self.size_deviation]
@@ -197,10 +215,17 @@ class PlacementRequest:
             found.append((order.tolist(), cost[order].tolist()))
         return found
 
-    def cheaper(self, size: int, node_class: int) -> list[int]:
-        """Indices of the sizes that cost less on a class than a size, the cheapest first."""
-        order, costs = self._by_cost[node_class]
-        return order[: bisect_left(costs, costs[order.index(size)])]
+    @cached_property
+    def _savings(self) -> list[list[list[int | None]]]:
+        """By class and size: see `savings`."""
+        return [
+            [[None, *order[: bisect_left(costs, cost)]] for cost in self.cost[:, node_class].tolist()]
+            for node_class, (order, costs) in enumerate(self._by_cost)
+        ]
+
+    def savings(self, size: int, node_class: int) -> list[int | None]:
+        """What costs less than a size on a class: None for no replica; then cheaper sizes, cheapest first."""
+        return self._savings[node_class][size]
 
     @cached_property
     def nested(self) -> bool:

@@ -11,7 +11,7 @@ from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
 from kwiken.allocator.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
 from kwiken.allocator.placement.quality import FULL_PRESSURE, NO_SIZE, contention_loss, worst_loss
 from kwiken.allocator.placement.request import PlacementRequest
-from kwiken.allocator.placement.sizing import SizedReplica, Sizing
+from kwiken.allocator.placement.sizing import SizedReplica, Sizing, Sums
 
 
 class _Supposed:
@@ -134,7 +134,7 @@ class SharedNodesTrial(Sizing):
         self.replicas[place] = SizedReplica(old.node, size, ())
         self._given_back(old)
         self._node(old.node).add(self.replicas[place], self._of)
-        self._sums = type(self._sums)()
+        self._sums = Sums()
 
     def clear(self, keep: int = 0) -> None:
         """Drop replicas.
@@ -147,7 +147,7 @@ class SharedNodesTrial(Sizing):
             self._on_node[replica.node] -= 1
             self._left.pop(replica.node, None)
         del self.replicas[keep:], self._classes[keep:]
-        self._sums = type(self._sums)()
+        self._sums = Sums()
 
     def takes(self, node: int, size: int) -> bool:
         """Whether a node has room for one more replica."""

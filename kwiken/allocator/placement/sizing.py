@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,10 +52,11 @@ class Forecast(msgspec.Struct, frozen=True, eq=False):
 
 
 FAR: Final = 1e-6  # of performance, beyond all rounding of sums
+FAR_BY_DEVIATION: Final = 1e-4  # of performance, beyond rounding of sums and of the deviation of their log
 
 
 @dataclass(eq=False, slots=True)
-class _Sums:
+class Sums:
     """Performance of the first replicas of a workload, before the efficiency of their number.
 
     Attributes:
@@ -63,18 +64,48 @@ class _Sums:
         by_size: sum of it by index of the size, work per second.
         by_class: sum of it by index of the node's class, work per second.
         total: sum of it over all replicas, work per second.
+        spread: sum of the squared errors of sizes and classes, a work per second squared; None before it was
+            asked for.
+        forecast: predicted performance of these replicas; None before it was asked for.
+        rounded: whether rates were subtracted, so that rounding differs from that of the sum alone.
     """
 
     rates: list[float] = field(default_factory=list)
     by_size: dict[int, float] = field(default_factory=dict)
     by_class: dict[int, float] = field(default_factory=dict)
     total: float = 0.0
+    spread: float | None = None
+    forecast: Forecast | None = None
+    rounded: bool = False
 
     def add(self, size: int, node_class: int, rate: float) -> None:
+        """Take in the rate of one more replica."""
         self.rates.append(rate)
         self.total += rate
         self.by_size[size] = self.by_size.get(size, 0.0) + rate
         self.by_class[node_class] = self.by_class.get(node_class, 0.0) + rate
+
+    def remove(self, place: int, size: int, node_class: int) -> None:
+        """Take out the rate of a replica."""
+        rate = self.rates.pop(place)
+        self.total -= rate
+        self.by_size[size] -= rate
+        self.by_class[node_class] -= rate
+        self.spread, self.forecast, self.rounded = None, None, True
+
+    def resize(self, place: int, old: int, size: int, node_class: int, rate: float) -> None:
+        """Take in another rate of a replica, for another size."""
+        before, self.rates[place] = self.rates[place], rate
+        self.total += rate - before
+        self.by_size[old] -= before
+        self.by_size[size] = self.by_size.get(size, 0.0) + rate
+        self.by_class[node_class] += rate - before
+        self.spread, self.forecast, self.rounded = None, None, True
+
+
+def _growth(rate: float, more: float, deviation: float) -> float:
+    """By how much the squared error of a rate grows with it."""
+    return more * (2.0 * rate + more) * deviation**2
 
 
 class Sizing:
@@ -99,7 +130,7 @@ class Sizing:
         self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
         self._on_node: dict[int, int] = {}  # number of replicas by node
         self._classes: list[int] = []  # of each replica's node
-        self._sums = _Sums()
+        self._sums = Sums()
         best_effort = request.workload.best_effort
         self._kept_free = 0.0 if best_effort else request.caution.later_loss
 
@@ -111,7 +142,7 @@ class Sizing:
         """
         self.request = request
         self.anti_affinity = AntiAffinity(request.workload.spread, self.ledger.cluster)
-        self._sums = _Sums()
+        self._sums = Sums()
 
     def open_nodes(self) -> Bools:
         """(n,) whether a node is allowed, and anti-affinity leaves it open to another replica."""
@@ -130,6 +161,31 @@ class Sizing:
         if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
             self._changed(node)
 
+    def add_all(self, choice: Iterable[tuple[int, int]]) -> None:
+        """Place replicas where they fit, in turn.
+
+        Args:
+            choice: pairs of a node and the index of a size; each fits without the others.
+        """
+        for node, size in choice:
+            if self.takes(node, size):
+                self.add(node, size)
+
+    def add_while_short(
+        self, offers: Iterator[tuple[int, int]], closed: Collection[int | None]
+    ) -> tuple[int, int] | None:
+        """Place replicas as long as it is plain without a forecast that the target is missed.
+
+        Args:
+            offers: pairs of a node and the index of a size that fits there, each node once.
+            closed: numbers of the anti-affinity groups that have a replica.
+
+        Returns:
+            The first offer that is left to be looked at; None where there is none.
+        """
+        del closed
+        return next(offers, None)
+
     def remove(self, place: int) -> SizedReplica:
         """Take a replica away, by its position in `replicas`."""
         gone = self.replicas.pop(place)
@@ -146,7 +202,7 @@ class Sizing:
         self._given_back(old)
         draws = self._drawn(old.node, size, oversell=smaller)  # the node may be sold beyond its cores
         self.replicas[place] = SizedReplica(old.node, size, draws)
-        self._sums = _Sums()
+        self._sums = Sums()
 
     def clear(self, keep: int = 0) -> None:
         """Give replicas back to the ledger.
@@ -161,9 +217,9 @@ class Sizing:
     def cost(self) -> float:
         """Cost of all replicas in an hour, with their extra work."""
         request = self.request
+        costs = request.costs
         return request.work * math.fsum(
-            float(request.cost[replica.size, node_class])
-            for replica, node_class in zip(self.replicas, self._classes, strict=True)
+            [costs[one.size][at] for one, at in zip(self.replicas, self._classes, strict=True)]
         )
 
     def class_of(self, place: int) -> int:
@@ -173,7 +229,7 @@ class Sizing:
     def refresh(self) -> None:
         """Take account of neighbours that came or went since the last change."""
         self._left.clear()
-        self._sums = _Sums()
+        self._sums = Sums()
 
     def free(self, node: int) -> tuple[float, float]:
         """Cores and GB of memory of a node that are not drawn."""
@@ -216,7 +272,7 @@ class Sizing:
 
     def _changed(self, node: int) -> None:
         self._left.pop(node, None)
-        self._sums = _Sums()
+        self._sums = Sums()
 
     def left(self, node: int) -> float:
         """Share of performance that contention leaves a replica, now and with neighbours placed later."""
@@ -230,13 +286,23 @@ class Sizing:
         """(s,) pressure of others on a replica on a node."""
         return self.ledger.pressure[:, node] - self.request.caused
 
-    def kind(self, place: int) -> Hashable:
-        """Equal for replicas that are alike: same size, class, loss, and room where it matters."""
-        node = self.replicas[place].node
-        alike = self.replicas[place].size, self._classes[place], self.left(node)
+    def kinds(self) -> list[Hashable]:
+        """Of every replica, what is equal for replicas that are alike.
+
+        Alike are replicas of the same size, class and loss, with the same room where it matters.
+        """
+        alike: list[Hashable] = list(self._told_apart(0))
         if self.request.nested:  # a cheaper size fits wherever a dearer one does
             return alike
-        return *alike, *self.free(node)
+        rooms = [self.free(replica.node) for replica in self.replicas]
+        return list(zip(alike, rooms, strict=True))
+
+    def _told_apart(self, first: int) -> Iterable[tuple[int, int, float]]:
+        """Size, class and share of performance left, of the replicas from a position on."""
+        return [
+            (one.size, node_class, self.left(one.node))
+            for one, node_class in zip(self.replicas[first:], self._classes[first:], strict=True)
+        ]
 
     def rate(self, place: int, size: int | None = None, count: int | None = None) -> float:
         """Performance of one replica before the efficiency of their number, in work per second.
@@ -257,7 +323,9 @@ class Sizing:
     def forecast(self) -> Forecast:
         """Predicted performance of all replicas together."""
         sums = self._summed()
-        return self._forecast(sums.by_size, sums.by_class, len(self.replicas))
+        if sums.forecast is None:
+            sums.forecast = self._forecast(sums.by_size, sums.by_class, len(self.replicas))
+        return sums.forecast
 
     def supposed(self, place: int, size: int | None) -> Forecast:
         """Predicted performance of all replicas together, if one of them were another.
@@ -275,25 +343,78 @@ class Sizing:
 
     def meets(self) -> bool:
         """Whether there is a target, and it is met as surely as asked."""
-        return self.request.required > 0 and self.forecast().met
+        request = self.request
+        if request.required <= 0:
+            return False
+        sums = self._about()
+        if sums.forecast is None:
+            surely = self._surely_meets(sums.total, self._spread(sums), len(self.replicas))
+            return self.forecast().met if surely is None else surely
+        return sums.forecast.met
 
-    def would_meet(self, place: int, size: int | None) -> bool:
-        """Whether the target would be met as surely as asked, if one replica were another.
+    def first_that_meets(self, place: int, changes: Sequence[int | None]) -> int | None:
+        """Find the first change of one replica that keeps or reaches the target, in the room that it has.
 
         Args:
-            place: position in `replicas` of the one that is another.
-            size: index of its size; None to leave it out.
+            place: position in `replicas` of the one to change.
+            changes: indices of sizes that it could have, other than its own; None to leave it out.
+
+        Returns:
+            Position in `changes`; None where no change meets the target as surely as asked.
         """
-        count, request = len(self.replicas) - (size is None), self.request
-        if not request.corrections:  # most trials fail by far, and are told from the total
-            sums = self._summed()
-            total = sums.total - sums.rates[place] + (0.0 if size is None else self.rate(place, size))
-            if request.efficiencies[count - 1] * total < (1.0 - FAR) * request.least_sure:
-                return False
-        by_size = self._sizes_with(place, size)
-        if self._performance(by_size, count) < request.least_sure:
-            return False  # without the sums by class
-        return self._forecast(by_size, self._classes_with(place, size), count).met
+        if self.request.corrections or self.request.required <= 0:  # corrections depend on the number
+            enough = (at for at, size in enumerate(changes) if self.supposed(place, size).met)
+            return next((at for at in enough if self._has_room(place, changes[at])), None)
+        request, sums = self.request, self._about()
+        replica, node_class, number = self.replicas[place], self._classes[place], len(self.replicas)
+        now, gone, left = replica.size, sums.rates[place], self.left(replica.node)
+        efficiencies, least = request.efficiencies, (1.0 - FAR) * request.least_sure
+        own, of_class, deviations = sums.by_size[now], sums.by_class[node_class], request.size_deviations
+        for at, size in enumerate(changes):
+            came = 0.0 if size is None else request.rates[size][node_class] * left
+            total, count = sums.total - gone + came, number - (size is None)
+            # Most trials fail by far, and are told from the total.
+            if efficiencies[count - 1] * total < least:
+                continue
+            spread = self._spread(sums) + _growth(own, -gone, deviations[now])
+            spread += _growth(of_class, came - gone, request.class_deviations[node_class])
+            if size is not None:
+                spread += _growth(sums.by_size.get(size, 0.0), came, deviations[size])
+            surely = self._surely_meets(total, spread, count)
+            met = self.supposed(place, size).met if surely is None else surely
+            if met and self._has_room(place, size):
+                return at
+        return None
+
+    def _has_room(self, place: int, size: int | None) -> bool:
+        return size is None or self.has_room(place, size)
+
+    def _spread(self, sums: Sums) -> float:
+        if sums.spread is None:
+            of_size, of_class = self.request.size_deviations, self.request.class_deviations
+            squares = [(rate * of_size[at]) ** 2 for at, rate in sums.by_size.items()]
+            squares += [(rate * of_class[at]) ** 2 for at, rate in sums.by_class.items()]
+            sums.spread = sum(squares)
+        return sums.spread
+
+    def _surely_meets(self, total: float, spread: float, count: int) -> bool | None:
+        """Whether replicas meet the target; None where rounding may decide, so that a forecast has to tell.
+
+        Args:
+            total: sum of their rates, work per second.
+            spread: sum of the squared errors of their sizes and classes, as `Sums` has it.
+            count: number of replicas that the total and the spread are of.
+        """
+        request = self.request
+        if count < request.workload.min_nodes or total <= 0.0:
+            return False
+        performance = request.efficiencies[count - 1] * total
+        if performance < (1.0 - FAR) * request.least_sure:
+            return False
+        own = request.base_deviation**2 + request.count_deviations[count - 1] ** 2
+        deviation = math.sqrt(own + max(spread, 0.0) / (total * total))
+        ratio = performance / (request.required * (1.0 + request.caution.headroom(deviation)))
+        return None if abs(ratio - 1.0) < FAR_BY_DEVIATION else ratio > 1.0
 
     def _performance(self, by_size: Mapping[int, float], count: int) -> float:
         total = math.fsum(by_size.values())
@@ -320,16 +441,31 @@ class Sizing:
         # With more than one, each replica has a node of its own.
         return Forecast(performance, deviation, needed, count >= request.workload.min_nodes)
 
-    def _summed(self) -> _Sums:
+    def _summed(self) -> Sums:
+        """Performance of all replicas, without what rounding a replica that left may have left behind."""
+        if self._sums.rounded:
+            self._sums = Sums()
+        return self._about()
+
+    def _about(self) -> Sums:
         """Performance of all replicas. What was summed before stays, and replicas that came are added."""
-        count, sums = len(self.replicas), self._sums
+        sums, count = self._sums, len(self.replicas)
         if (known := len(sums.rates)) == count:
             return sums
         if self.request.corrections:  # a correction holds for one number of replicas
-            sums, known = _Sums(), 0
-            self._sums = sums
-        for place in range(known, count):
-            sums.add(self.replicas[place].size, self._classes[place], self.rate(place))
+            sums = self._sums = Sums()
+            for place in range(count):
+                sums.add(self.replicas[place].size, self._classes[place], self.rate(place))
+            return sums
+        table, total = self.request.rates, sums.total
+        rates, by_size, by_class = sums.rates, sums.by_size, sums.by_class
+        for size, node_class, left in self._told_apart(known):
+            rate = table[size][node_class] * left
+            rates.append(rate)
+            total += rate
+            by_size[size] = by_size.get(size, 0.0) + rate
+            by_class[node_class] = by_class.get(node_class, 0.0) + rate
+        sums.total, sums.spread, sums.forecast = total, None, None
         return sums
 
     def _sizes_with(self, place: int, size: int | None) -> dict[int, float]:
@@ -354,62 +490,12 @@ class Sizing:
             by_class[node_class] += self.rate(place, size)
         return by_class
 
-    def _anew(self, changed: int, size: int | None) -> _Sums:
+    def _anew(self, changed: int, size: int | None) -> Sums:
         """Sums of all replicas where corrections depend on their number."""
-        sums = _Sums()
+        sums = Sums()
         count = len(self.replicas) - (size is None)
         for place, replica in enumerate(self.replicas):
             if place != changed or size is not None:
                 now = size if place == changed and size is not None else replica.size
                 sums.add(now, self._classes[place], self.rate(place, now, count))
         return sums
-
-
-class SizingTrial(Sizing):
-    """Replicas that are supposed and not drawn, to compare placements of a workload quickly.
-
-    A node takes one new replica only, so neither room nor contention on any node depends on the others. The
-    workload may not let replicas share a node, therefore.
-
-    Args:
-        sizing: replicas so far; they stay as they are.
-    """
-
-    def __init__(self, sizing: Sizing) -> None:
-        super().__init__(sizing.request, sizing.ledger)
-        assert not self.anti_affinity.shares_nodes
-        for replica in sizing.replicas:
-            self.add(replica.node, replica.size)
-            self._left[replica.node] = sizing.left(replica.node)
-        self._copies = sizing.request.all_caused - sizing.request.caused
-
-    def add(self, node: int, size: int, *, oversell: bool = False) -> None:
-        """Suppose a replica; the caller has checked that it fits, and that the node has no other one."""
-        del oversell
-        self.replicas.append(SizedReplica(node, size, ()))
-        self._classes.append(self.ledger.cluster.class_numbers[node])
-
-    def remove(self, place: int) -> SizedReplica:
-        """Drop a replica, by its position in `replicas`."""
-        self._classes.pop(place)
-        self._sums = _Sums()
-        return self.replicas.pop(place)
-
-    def has_room(self, place: int, size: int) -> bool:
-        """Whether a new replica can have another size where it stands."""
-        return self.takes(self.replicas[place].node, size)
-
-    def clear(self, keep: int = 0) -> None:
-        """Drop replicas; what is known of contention on their nodes stays true."""
-        del self.replicas[keep:], self._classes[keep:]
-        self._sums = _Sums()
-
-    def _drawn(self, node: int, size: int, *, oversell: bool) -> tuple[Draw, ...]:
-        del node, size, oversell
-        return ()
-
-    def _given_back(self, replica: SizedReplica) -> None:
-        pass
-
-    def _outside(self, node: int) -> Floats:
-        return self.ledger.pressure[:, node] + self._copies

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import numpy as np
@@ -42,7 +42,7 @@ class Rank:
 
     for_cost: bool
 
-    def of(self, request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
+    def of(self, request: PlacementRequest, scores: NodeScores) -> Floats:
         """Rank nodes by their scores.
 
         Returns:
@@ -51,10 +51,7 @@ class Rank:
         """
         if not self.for_cost:
             return scores.quality
-        cost = request.cost.ravel().take(
-            np.maximum(scores.size, 0) * request.cost.shape[1] + ledger.cluster.class_of[scores.nodes]
-        )
-        return np.asarray(scores.quality / cost)
+        return np.asarray(scores.quality / request.cost.ravel().take(scores.cells, mode="clip"))
 
     def of_one(self, request: PlacementRequest, node_class: int, size: int, quality: float) -> float:
         """Rank of one node, as `of` tells it: work per second, and for cost by unit of cost.
@@ -105,9 +102,13 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
     if sizing.meets():
         trim(sizing, kept)
         return
+    if kept >= most:
+        return
+    offered, closed = iter(offers), {group_of(replica.node) for replica in sizing.replicas}
+    if (first := sizing.add_while_short(offered, closed)) is None:
+        return
     best, refused = sizing.performance(), 0
-    closed = {group_of(replica.node) for replica in sizing.replicas}
-    for node, size in offers if kept < most else ():
+    for node, size in chain((first,), offered):
         if (group := group_of(node)) is not None and group in closed:
             continue
         sizing.add(node, size)
@@ -139,7 +140,7 @@ def _offers(sizing: Sizing, rank: Rank, largest: int | None, scores: NodeScores)
     """
     request, class_numbers = sizing.request, sizing.ledger.cluster.class_numbers
     again = sizing.anti_affinity.shares_nodes
-    ranked = _descending(rank.of(request, sizing.ledger, scores))
+    ranked = _descending(rank.of(request, scores))
     waiting: list[tuple[float, int, int]] = []  # nodes to offer again: rank below 0, node, size
     following = next(ranked, None)
     while following is not None or waiting:
@@ -229,27 +230,28 @@ def trim(sizing: Sizing, kept: int = 0) -> None:
     """
     changed = True
     while changed:
-        changed = False
-        tried: set[Hashable] = set()  # replicas that are alike need one trial
-        for place in range(len(sizing.replicas) - 1, kept - 1, -1):
-            if (kind := sizing.kind(place)) in tried:
-                continue
-            if _trim_one(sizing, place):
-                changed = True
-                tried.clear()
-            else:
-                tried.add(kind)
+        changed, end = False, len(sizing.replicas)
+        while (place := _trim_next(sizing, kept, end)) is not None:
+            changed, end = True, place
+
+
+def _trim_next(sizing: Sizing, kept: int, end: int) -> int | None:
+    """Trim the last replica before a position that can be; its position, None where there is none."""
+    kinds = sizing.kinds()
+    # Replicas that are alike need one trial: the last one of each kind stands for them.
+    last = dict(zip(kinds[kept:end], range(kept, end), strict=True))
+    return next((place for place in sorted(last.values(), reverse=True) if _trim_one(sizing, place)), None)
 
 
 def _trim_one(sizing: Sizing, place: int) -> bool:
     """Drop a replica or make it cheaper, if the target allows it; whether anything changed."""
-    request = sizing.request
-    if len(sizing.replicas) > 1 and sizing.would_meet(place, None):
+    changes = sizing.request.savings(sizing.replicas[place].size, sizing.class_of(place))
+    changes = changes if len(sizing.replicas) > 1 else changes[1:]
+    at = sizing.first_that_meets(place, changes)
+    if at is None:
+        return False
+    if (size := changes[at]) is None:
         sizing.remove(place)
-        return True
-    replica = sizing.replicas[place]
-    for size in request.cheaper(replica.size, sizing.class_of(place)):
-        if sizing.has_room(place, size) and sizing.would_meet(place, size):
-            sizing.resize(place, size)
-            return True
-    return False
+    else:
+        sizing.resize(place, size)
+    return True

@@ -87,8 +87,9 @@ def choose_by_price(sizing: Sizing, dearer: Floats) -> None:
     Args:
         dearer: (n,) factor of every node's cost, over all nodes of the cluster, above 0.
     """
-    trial = _trial(sizing)
-    choices = priced_choices(sizing, _shortlist(sizing, contention_on(sizing.request, sizing.ledger)), dearer)
+    contention = _shortlist(sizing, contention_on(sizing.request, sizing.ledger))
+    trial = _trial(sizing, contention)
+    choices = priced_choices(sizing, contention, dearer)
     met, chosen = _best(trial, [partial(put, trial, choice) for choice in choices])
     for node, size in chosen if met else ():
         sizing.add(node, size)
@@ -103,19 +104,26 @@ def _best(trial: Sizing, ways: Iterable[Callable[[], None]]) -> tuple[bool, list
     Returns:
         Whether the best way meets the target, and the nodes and sizes of its replicas.
     """
-    kept, best = len(trial.replicas), (False, 0.0)
+    kept, best_met, best = len(trial.replicas), False, 0.0
     chosen: list[tuple[int, int]] = []
     for way in ways:
         way()
-        if (worth := _worth(trial)) > best:
-            best, chosen = worth, [(one.node, one.size) for one in trial.replicas[kept:]]
+        met = trial.meets()
+        # A met target at a low cost, else performance; best-effort work has no target.
+        if met or not best_met:
+            worth = -trial.cost if met else trial.performance()
+            if (met, worth) > (best_met, best):
+                best_met, best = met, worth
+                chosen = [(one.node, one.size) for one in trial.replicas[kept:]]
         trial.clear(kept)
-    return best[0], chosen
+    return best_met, chosen
 
 
-def _trial(sizing: Sizing) -> Sizing:
+def _trial(sizing: Sizing, contention: Contention) -> Sizing:
     """Replicas to suppose beside those that there are."""
-    return SharedNodesTrial(sizing) if sizing.anti_affinity.shares_nodes else SizingTrial(sizing)
+    if sizing.anti_affinity.shares_nodes:
+        return SharedNodesTrial(sizing)
+    return SizingTrial(sizing, contention.nodes)
 
 
 def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:
@@ -123,20 +131,13 @@ def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callabl
 
     Where replicas may share a node, a walk changes what its next step finds there.
     """
-    request, trial = sizing.request, _trial(sizing)
+    request, trial = sizing.request, _trial(sizing, contention)
     if not sizing.anti_affinity.shares_nodes:
         offers = offers_by_size(request, sizing.ledger, contention)
         return trial, [partial(take, trial, each) for each in offers]
     ranks: list[tuple[Rank, int | None]] = [(by_quality, None)]
     ranks += [(by_cost, largest) for largest in range(len(request.cores) - 1, -1, -1)]
     return trial, [partial(walk, trial, rank, largest, contention) for rank, largest in ranks]
-
-
-def _worth(sizing: Sizing) -> tuple[bool, float]:
-    """Order of placements: a met target at a low cost, else performance; best-effort work has no target."""
-    found = sizing.forecast()
-    met = found.met and sizing.request.required > 0
-    return met, -sizing.cost if met else found.performance
 
 
 def _shortlist(sizing: Sizing, found: Contention) -> Contention:
@@ -154,7 +155,7 @@ def _shortlist(sizing: Sizing, found: Contention) -> Contention:
     length = min(max(MIN_SHORTLIST, 2 * len(request.efficiencies)), len(found.nodes))
     listed = np.zeros(len(found.nodes), dtype=np.bool_)
     for rank in (by_quality, by_cost):
-        _mark_least(-rank.of(request, ledger, scores), length, listed)
+        _mark_least(-rank.of(request, scores), length, listed)
     return found.among(np.flatnonzero(listed))
 
 

@@ -28,12 +28,10 @@ def put(sizing: Sizing, choice: Iterable[tuple[int, int]]) -> None:
     """Add replicas where they fit, and trim them if they meet the target.
 
     Args:
-        choice: pairs of a node and the index of a size.
+        choice: pairs of a node and the index of a size; each fits without the others.
     """
     kept = len(sizing.replicas)
-    for node, size in choice:
-        if sizing.takes(node, size):
-            sizing.add(node, size)
+    sizing.add_all(choice)
     if sizing.meets():
         trim(sizing, kept)
 

@@ -10,7 +10,9 @@ target.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -23,28 +25,36 @@ PRICE_RANGE: Final = (0.5, 8.0)  # from the least cost per performance, to the l
 MAX_CANDIDATES: Final = 6
 MAX_SWAPS: Final = 40
 MIN_GAIN: Final = 1e-9  # of cost, that a swap must save
+MAX_SIZES_COMPARED: Final = 32  # by which nodes are told apart, so that their codes are exact
+BITS: Final = np.exp2(np.arange(MAX_SIZES_COMPARED))
+STEPS: Final = np.arange(PRICES, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Options:
     """Replicas that could be added.
 
+    Nodes of one kind differ in nothing that counts here: on each of them, a replica of a size costs and
+    performs the same.
+
     Attributes:
         nodes: (n,) indices of the nodes; a node that may take several replicas is listed as often.
         groups: (n,) number of the anti-affinity group.
-        fits: (n, k) whether a replica of a size fits.
-        cost: (n, k) its cost in an hour; infinite where it does not fit.
-        worth: (n, k) performance that counts towards the target, with headroom, work per second.
+        kinds: (n,) index of the kind of node.
+        cost: (t, k) cost of a replica in an hour by kind and size; infinite where it does not fit.
+        worth: (t, k) performance of it that counts towards the target, with headroom, work per second.
         needed: (m,) performance that m replicas must add to those there are, before their efficiency, work
             per second.
+        repeats_groups: whether several nodes may be in one anti-affinity group.
     """
 
     nodes: Ints
     groups: Ints
-    fits: Bools
+    kinds: Ints
     cost: Floats
     worth: Floats
     needed: Floats
+    repeats_groups: bool
 
 
 def priced_choices(
@@ -62,54 +72,76 @@ def priced_choices(
     if not sizing.request.required or len(sizing.replicas) >= len(sizing.request.efficiencies):
         return []
     options = _options(sizing, contention, dearer)
-    if not options.fits.any():
+    if not np.isfinite(options.cost).any():
         return []
+    swaps = _Swaps(options)
     found: dict[frozenset[tuple[int, int]], float] = {}
-    for chosen in _candidates(options):
-        swapped = _swapped(options, *chosen)
-        key = frozenset(zip(*(each.tolist() for each in swapped), strict=True))
-        found[key] = float(options.cost[swapped].sum())
-    ranked = sorted(found, key=lambda key: (found[key], sorted(key)))
-    return [[(int(options.nodes[place]), size) for place, size in sorted(key)] for key in ranked]
+    for places, sizes in _candidates(options):
+        cost = swaps.swap(places, sizes)
+        found[frozenset(zip(places, sizes, strict=True))] = cost
+    ranked = sorted((cost, sorted(key)) for key, cost in found.items())
+    nodes: list[int] = options.nodes.tolist()
+    return [[(nodes[place], size) for place, size in choice] for _, choice in ranked]
 
 
 def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
     request, ledger = sizing.request, sizing.ledger
     open_now = ~contention.refused & sizing.open_nodes()[contention.nodes]
     nodes, loss = contention.nodes[open_now], contention.loss[open_now]
-    number = np.zeros(len(nodes), dtype=np.int64)  # of the replica on its node
+    cores, memory_gb = request.all_cores, request.memory_gb
     if sizing.anti_affinity.shares_nodes:
         most = len(request.efficiencies) - len(sizing.replicas)
         room = np.minimum((ledger.free_cores[nodes] + ROUNDING) // request.all_cores.min(), most)
         room = np.minimum(room, _bearable(sizing, nodes))
         repeats = np.maximum(room.astype(np.int64), 1)
-        number = np.concatenate([np.arange(count) for count in repeats.tolist()] or [number])
+        counts = np.concatenate([np.arange(1, count + 1) for count in repeats.tolist()] or [nodes])
         nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats)
-    # Replicas of one node are supposed to be of one size here.
-    fits = ledger.free_cores[nodes][:, None] >= (number + 1)[:, None] * request.all_cores - ROUNDING
-    fits &= ledger.free_memory_gb[nodes][:, None] >= (number + 1)[:, None] * request.memory_gb - ROUNDING
+        # Replicas of one node are supposed to be of one size here.
+        cores, memory_gb = counts[:, None] * cores, counts[:, None] * memory_gb
+    fits = ledger.free_cores[nodes][:, None] >= cores - ROUNDING
+    fits &= ledger.free_memory_gb[nodes][:, None] >= memory_gb - ROUNDING
     classes = ledger.cluster.class_of[nodes]
-    common = request.base_deviation**2 + float(np.median(request.count_deviation)) ** 2
-    own = common + request.size_deviation**2 + request.class_deviation[:, None] ** 2
-    sure = np.array([1.0 + request.caution.headroom(math.sqrt(value)) for value in own.ravel().tolist()])
     left = 1.0 - np.maximum(loss, request.caution.later_loss)
+    of_kind, kinds = np.arange(len(nodes)), np.arange(len(nodes))  # one node of each kind; kind of each node
+    if dearer is None and fits.shape[1] <= MAX_SIZES_COMPARED:
+        of_kind, kinds = _kinds(classes, fits, left)
+    fits, classes = fits[of_kind], classes[of_kind]
     cost = request.cost[:, classes].T * request.work
     if dearer is not None:
         cost = cost * dearer[nodes][:, None]
     there, kept = sum(sizing.rate(place) for place in range(len(sizing.replicas))), len(sizing.replicas)
-    groups = nodes if not sizing.anti_affinity.closes_other_nodes else ledger.cluster.zones[nodes]
-    if sizing.anti_affinity.shares_nodes:
-        groups = np.arange(len(nodes))
+    by_zone = sizing.anti_affinity.closes_other_nodes
+    groups = ledger.cluster.zones[nodes] if by_zone else np.arange(len(nodes))
     needed = request.required / request.efficiency[kept:] - there
     needed[: max(0, request.workload.min_nodes - kept - 1)] = np.inf
     return _Options(
         nodes=nodes,
         groups=np.asarray(groups, dtype=np.int64),
-        fits=fits,
+        kinds=kinds,
         cost=np.where(fits, cost, np.inf),
-        worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left[:, None], 0.0),
+        worth=np.where(fits, request.sure_rate[:, classes].T * left[of_kind][:, None], 0.0),
         needed=needed,
+        repeats_groups=by_zone,
     )
+
+
+def _kinds(classes: Ints, fits: Bools, left: Floats) -> tuple[Ints, Ints]:
+    """Tell nodes apart by their class, by the sizes that fit, and by what contention leaves.
+
+    Returns:
+        The first node of each kind, and (n,) index of the kind of each node.
+    """
+    codes = np.ldexp(classes, fits.shape[1]) + fits.astype(np.float64) @ BITS[: fits.shape[1]]
+    keys = (codes,) if (left == left[:1]).all() else (left, codes)
+    order = np.lexsort(keys)
+    starts = np.ones(len(order), dtype=np.bool_)
+    starts[1:] = False
+    for key in keys:
+        ranked = key[order]
+        starts[1:] |= ranked[1:] != ranked[:-1]
+    kinds = np.empty(len(order), dtype=np.int64)
+    kinds[order] = starts.cumsum() - 1
+    return order[starts], kinds
 
 
 def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
@@ -128,20 +160,21 @@ def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
     return np.asarray(np.minimum(among.min(axis=0), beside.min(axis=0)))
 
 
-def _candidates(options: _Options) -> list[tuple[Ints, Ints]]:
+def _candidates(options: _Options) -> list[tuple[list[int], list[int]]]:
     """Positions of nodes and sizes that reach the target, by price and number of replicas, the cheapest."""
-    per = options.cost[options.fits] / np.maximum(options.worth[options.fits], 1e-300)
-    prices = np.geomspace(PRICE_RANGE[0] * per.min(), PRICE_RANGE[1] * per.max(), PRICES)
+    fits = np.isfinite(options.cost)
+    per = options.cost[fits] / np.maximum(options.worth[fits], 1e-300)
+    prices = _prices(PRICE_RANGE[0] * float(per.min()), PRICE_RANGE[1] * float(per.max()))
     value = options.cost - prices[:, None, None] * options.worth
-    size = value.argmin(axis=2)
-    value = np.take_along_axis(value, size[:, :, None], axis=2)[:, :, 0]
-    order = np.argsort(value, axis=1, kind="stable")
-    if len(np.unique(options.groups)) < len(options.groups):
+    best_sizes = value.argmin(axis=2)
+    order = np.argsort(value.min(axis=2)[:, options.kinds], axis=1, kind="stable")
+    if options.repeats_groups:
         order = np.array([_first_of_groups(row, options.groups) for row in order])
     order = order[:, : len(options.needed)]
-    sizes = np.take_along_axis(size, order, axis=1)
-    worth = np.cumsum(options.worth[order, sizes], axis=1)
-    cost = np.cumsum(options.cost[order, sizes], axis=1)
+    kinds = options.kinds[order]
+    sizes = best_sizes[np.arange(PRICES)[:, None], kinds]
+    worth = options.worth[kinds, sizes].cumsum(axis=1)
+    cost = options.cost[kinds, sizes].cumsum(axis=1)
     cost[worth < options.needed[: order.shape[1]] * (1 - ROUNDING)] = np.inf
     found = []
     # The cheapest of each number of replicas, as another number may gain more by swaps.
@@ -150,8 +183,19 @@ def _candidates(options: _Options) -> list[tuple[Ints, Ints]]:
     for last in numbers.tolist():
         row = int(best[last])
         if np.isfinite(cost[row, last]):
-            found.append((order[row, : last + 1], sizes[row, : last + 1]))
+            found.append((order[row, : last + 1].tolist(), sizes[row, : last + 1].tolist()))
     return found
+
+
+def _prices(low: float, high: float) -> Floats:
+    """Prices from the lowest to the highest, each the same factor above the one before.
+
+    These are the numbers of `np.geomspace`, which takes several times as long for so few of them.
+    """
+    first, last = np.log10(low), np.log10(high)
+    prices = np.power(10.0, STEPS * ((last - first) / (PRICES - 1)) + first)
+    prices[0], prices[-1] = low, high
+    return np.asarray(prices)
 
 
 def _first_of_groups(order: Ints, groups: Ints) -> Ints:
@@ -160,21 +204,91 @@ def _first_of_groups(order: Ints, groups: Ints) -> Ints:
     return order[np.sort(first)]
 
 
-def _swapped(options: _Options, places: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """The choice after swaps of one replica for a cheaper one, while the target is reached."""
-    places, sizes = places.copy(), sizes.copy()
-    needed = float(options.needed[len(places) - 1]) * (1 - ROUNDING)
-    for _ in range(MAX_SWAPS):
-        cost, worth = options.cost[places, sizes], options.worth[places, sizes]
-        spare = worth.sum() - needed
-        saved = cost[:, None, None] - options.cost
-        groups = options.groups[places]
-        own = options.groups[None, :] == groups[:, None]
-        allowed = (own | ~own.any(axis=0))[:, :, None] & (worth[:, None, None] - options.worth <= spare)
-        saved = np.where(allowed, saved, -np.inf)
-        at = int(saved.argmax())
-        if saved.flat[at] <= MIN_GAIN:
-            break
-        one, place, size = np.unravel_index(at, saved.shape)
-        places[one], sizes[one] = place, size
-    return places, sizes
+class _Swaps:
+    """Swaps of one replica of a choice for a cheaper one, as plain numbers, which are faster one at a time.
+
+    Replicas of equal cost and worth may be swapped for the same ones. So offers of every kind and size are
+    looked at once for them, the cheapest first, until one is open and performs enough.
+    """
+
+    def __init__(self, options: _Options) -> None:
+        self._cost: list[list[float]] = options.cost.tolist()
+        self._worth: list[list[float]] = options.worth.tolist()
+        self._kinds: list[int] = options.kinds.tolist()
+        self._groups: list[int] = options.groups.tolist()
+        self._needed: list[float] = options.needed.tolist()
+        self._members: list[list[int]] = [[] for _ in self._cost]
+        for place, kind in enumerate(self._kinds):
+            self._members[kind].append(place)
+        self._offers = sorted(
+            (cost, worth, kind, size)
+            for kind, costs in enumerate(self._cost)
+            for size, (cost, worth) in enumerate(zip(costs, self._worth[kind], strict=True))
+            if cost < math.inf
+        )
+        # What the offers up to each one are worth at most.
+        self._reach = list(accumulate((worth for _, worth, _, _ in self._offers), max))
+
+    def swap(self, places: list[int], sizes: list[int]) -> float:
+        """Swap one replica after another for a cheaper one, while the target is reached.
+
+        Each swap saves the most; of equal ones it is that of the first replica, for the first node and size.
+
+        Args:
+            places: positions of the nodes of a choice; changed in place.
+            sizes: indices of the sizes; changed in place.
+
+        Returns:
+            Cost of the choice in an hour.
+        """
+        needed = self._needed[len(places) - 1] * (1 - ROUNDING)
+        found = [self._cost_and_worth(*one) for one in zip(places, sizes, strict=True)]
+        row_of = {self._groups[place]: row for row, place in enumerate(places)}
+        for _ in range(MAX_SWAPS):
+            spare = float(np.array([worth for _, worth in found]).sum()) - needed
+            if (best := self._best(found, row_of, spare)) is None:
+                break
+            row, place, size = best
+            del row_of[self._groups[places[row]]]
+            places[row], sizes[row], found[row] = place, size, self._cost_and_worth(place, size)
+            row_of[self._groups[place]] = row
+        return float(np.array([cost for cost, _ in found]).sum())
+
+    def _cost_and_worth(self, place: int, size: int) -> tuple[float, float]:
+        kind = self._kinds[place]
+        return self._cost[kind][size], self._worth[kind][size]
+
+    def _best(
+        self, found: list[tuple[float, float]], row_of: dict[int, int], spare: float
+    ) -> tuple[int, int, int] | None:
+        """Row of the replica to swap, with the position of the node and the size to swap it for.
+
+        Args:
+            found: cost and worth of the replicas of a choice, by row.
+            row_of: row by anti-affinity group.
+            spare: worth that is not needed, work per second.
+        """
+        first: dict[tuple[float, float], int] = {}
+        for row, alike in enumerate(found):
+            first.setdefault(alike, row)
+        most, best = 0.0, None
+        for alike, row in first.items():
+            cost, worth = alike
+            # No offer before this one is worth enough, beyond all rounding.
+            start = bisect_left(self._reach, worth - spare - ROUNDING * (worth + abs(spare)))
+            for offered, offer_worth, kind, size in self._offers[start:]:
+                saved = cost - offered
+                if saved <= MIN_GAIN or saved < most:
+                    break
+                if worth - offer_worth > spare:
+                    continue
+                for place in self._members[kind]:
+                    there = row_of.get(self._groups[place])
+                    if there is not None and found[there] != alike:
+                        continue  # another replica of the group stays
+                    swap = row if there is None else there, place, size
+                    if best is None or saved > most or swap < best:
+                        most, best = saved, swap
+                    if swap[0] == row:
+                        break  # further places of the kind come later for this row, and for all others
+        return best

@@ -226,7 +226,10 @@ def test_sizes_that_cost_less_come_cheapest_first_and_without_equals() -> None:
     for node_class in range(2):
         cost = request.cost[:, node_class]
         for size in range(3):
-            found = request.cheaper(size, node_class)
+            nothing, *sizes = request.savings(size, node_class)
+            found = [one for one in sizes if one is not None]
+            assert nothing is None
+            assert len(found) == len(sizes)
             assert set(found) == set(np.flatnonzero(cost < cost[size]).tolist())
             assert cost[found].tolist() == sorted(cost[found].tolist())
 
@@ -271,9 +274,9 @@ class GivenRank(Rank):
 
     given: Floats
 
-    def of(self, request: PlacementRequest, ledger: NodeLedger, scores: NodeScores) -> Floats:
+    def of(self, request: PlacementRequest, scores: NodeScores) -> Floats:
         """The given rank."""
-        del request, ledger, scores
+        del request, scores
         return self.given
 
 

@@ -255,7 +255,10 @@ def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool) -> None:
             supposed = sizing.supposed(place, other_size)
             assert supposed.performance == pytest.approx(performance)
             assert supposed.deviation == pytest.approx(deviation)
-            assert sizing.would_meet(place, other_size) == supposed.met
+            room = other_size is None or sizing.has_room(place, other_size)
+            if other_size != replicas[place][1]:
+                first = sizing.first_that_meets(place, [other_size])
+                assert (first == 0) == (supposed.met and room)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +316,7 @@ def test_nodes_are_scored_by_the_largest_size_that_fits(seed: int, many: bool) -
     ranks = [(by_quality, None), *((by_cost, largest) for largest in (2, 1, 0))]
     for offered, (rank, largest) in zip(offers, ranks, strict=True):
         scores = node_scores(request, ledger, found, largest)
-        worth = rank.of(request, ledger, scores)
+        worth = rank.of(request, scores)
         expected = [node for node in np.argsort(-worth, kind="stable").tolist() if worth[node] > 0]
         assert offered == [(node, int(scores.size[node])) for node in expected]
 

@@ -22,10 +22,10 @@ from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.joint_improvement import put
 from kwiken.allocator.schedulers.nearest_server import RADIUS, STEP
 from kwiken.allocator.schedulers.paragon import _tolerable
-from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.arrays import Floats
+from tests.support.allocation.plain_choices import priced_choices
 
 
 def _free(sizing: Sizing, size: int) -> list[int]:

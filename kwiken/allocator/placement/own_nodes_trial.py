@@ -1,0 +1,141 @@
+"""Trial of replicas that stand on nodes of their own: supposed and not drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+
+from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
+from kwiken.allocator.placement.quality import loss_within
+from kwiken.allocator.placement.sizing import FAR, SizedReplica, Sizing, Sums
+from kwiken.base.arrays import Floats, Ints
+
+
+class SizingTrial(Sizing):
+    """Replicas that are supposed and not drawn, to compare placements of a workload quickly.
+
+    A node takes one new replica only, so neither room nor contention on any node depends on the others. The
+    workload may not let replicas share a node, therefore.
+
+    Args:
+        sizing: replicas so far; they stay as they are.
+        nodes: (m,) indices of the nodes that most replicas come to, to measure contention on them at once.
+    """
+
+    def __init__(self, sizing: Sizing, nodes: Ints) -> None:
+        super().__init__(sizing.request, sizing.ledger)
+        assert not self.anti_affinity.shares_nodes
+        self._copies = sizing.request.all_caused - sizing.request.caused
+        self._left = self._left_on(nodes)
+        self._sizes: list[int] = []  # of each replica
+        self._lefts: list[float] = []  # share of performance left to each replica
+        for replica in sizing.replicas:
+            self._left[replica.node] = sizing.left(replica.node)
+            self.add(replica.node, replica.size)
+
+    def _left_on(self, nodes: Ints) -> dict[int, float]:
+        """What `left` tells of nodes; those where contention is beyond what is tolerated are left out."""
+        request, kept_free = self.request, self._kept_free
+        outside = self.ledger.pressure.take(nodes, axis=1) + self._copies[:, None]
+        ratios = (outside / request.tolerated[:, None]).max(axis=0)
+        if kept_free >= LOSS_AT_TOLERANCE:  # which is the largest loss within what is tolerated
+            return dict.fromkeys(nodes[ratios <= 1.0].tolist(), 1.0 - kept_free)
+        return {
+            node: 1.0 - max(loss_within(ratio), kept_free)
+            for node, ratio in zip(nodes.tolist(), ratios.tolist(), strict=True)
+            if ratio <= 1.0
+        }
+
+    def add(self, node: int, size: int, *, oversell: bool = False) -> None:
+        """Suppose a replica; the caller has checked that it fits, and that the node has no other one."""
+        del oversell
+        left = self._left.get(node)
+        self.replicas.append(SizedReplica(node, size, ()))
+        self._sizes.append(size)
+        self._classes.append(self.ledger.cluster.class_numbers[node])
+        self._lefts.append(self.left(node) if left is None else left)
+
+    def add_all(self, choice: Iterable[tuple[int, int]]) -> None:
+        """Suppose replicas; each fits, as the others stand elsewhere.
+
+        Args:
+            choice: pairs of a node and the index of a size; each fits without the others.
+        """
+        for node, size in choice:
+            self.add(node, size)
+
+    def add_while_short(
+        self, offers: Iterator[tuple[int, int]], closed: Collection[int | None]
+    ) -> tuple[int, int] | None:
+        """Suppose replicas as long as it is plain without a forecast that the target is missed.
+
+        The total of the rates tells performance up to the rounding of sums, which is far less than `FAR`. So
+        an offer is taken where each replica surely adds performance, and the sum surely stays below what the
+        target needs; any other one is left to be looked at.
+
+        Args:
+            offers: pairs of a node and the index of a size that fits there, each node once.
+            closed: numbers of the anti-affinity groups that have a replica.
+
+        Returns:
+            The first offer that is left to be looked at; None where there is none.
+        """
+        request, class_numbers = self.request, self.ledger.cluster.class_numbers
+        if request.corrections or self.anti_affinity.closes_other_nodes:
+            return next(offers, None)
+        limit = (1.0 - FAR) * request.least_sure if request.required > 0 else math.inf
+        left_on, total, best = self._left, self._about().total, self.performance()
+        last, efficiencies, table = len(request.efficiencies) - 1, request.efficiencies, request.rates
+        count = len(self.replicas)
+        for node, size in offers:
+            if node in closed:  # each node is a group
+                continue
+            left = left_on.get(node)
+            if left is None:
+                left = self.left(node)
+            node_class = class_numbers[node]
+            total += table[size][node_class] * left
+            grown = efficiencies[count] * total
+            if count == last or grown >= limit or grown <= best * (1.0 + FAR):
+                return node, size
+            best, count = grown, count + 1
+            self.replicas.append(SizedReplica(node, size, ()))
+            self._sizes.append(size)
+            self._classes.append(node_class)
+            self._lefts.append(left)
+        return None
+
+    def _told_apart(self, first: int) -> Iterable[tuple[int, int, float]]:
+        return zip(self._sizes[first:], self._classes[first:], self._lefts[first:], strict=True)
+
+    def remove(self, place: int) -> SizedReplica:
+        """Drop a replica, by its position in `replicas`."""
+        gone, node_class = self.replicas.pop(place), self._classes.pop(place)
+        del self._sizes[place], self._lefts[place]
+        if self.request.corrections or len(self._sums.rates) <= len(self.replicas):
+            self._sums = Sums()
+        else:
+            self._sums.remove(place, gone.size, node_class)
+        return gone
+
+    def resize(self, place: int, size: int) -> None:
+        """Suppose another size of a replica; the caller has checked that the new size fits in its place."""
+        old, node_class = self.replicas[place], self._classes[place]
+        self.replicas[place], self._sizes[place] = SizedReplica(old.node, size, ()), size
+        if self.request.corrections or len(self._sums.rates) < len(self.replicas):
+            self._sums = Sums()
+        else:
+            rate = self.request.rates[size][node_class] * self._lefts[place]
+            self._sums.resize(place, old.size, size, node_class, rate)
+
+    def has_room(self, place: int, size: int) -> bool:
+        """Whether a new replica can have another size where it stands."""
+        return self.takes(self.replicas[place].node, size)
+
+    def clear(self, keep: int = 0) -> None:
+        """Drop replicas; what is known of contention on their nodes stays true."""
+        del self.replicas[keep:], self._sizes[keep:], self._classes[keep:], self._lefts[keep:]
+        self._sums = Sums()
+
+    def _outside(self, node: int) -> Floats:
+        return self.ledger.pressure[:, node] + self._copies
