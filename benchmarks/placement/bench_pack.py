@@ -74,7 +74,7 @@ def _learned(packed: Floats) -> tuple[Use, LaterUse]:
     times_s: Floats = np.arange(packed.shape[1], dtype=np.float64) * 300.0
     series = UsageSeries(times_s, packed, np.full(packed.shape, np.nan))
     use = use_of(series, np.ones(len(packed)), np.ones(len(packed)))
-    to_come = later_use(series, use, CAPACITY)
+    to_come = later_use(series, use, np.array([CAPACITY]))
     if to_come is None:
         raise SystemExit("too few samples or machines to learn from")
     return use, to_come

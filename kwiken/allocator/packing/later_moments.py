@@ -24,7 +24,8 @@ from kwiken.base.arrays import Floats
 
 MIN_SAMPLES_OF_LATER: Final = 48  # of the series; each half of it is halved again
 MIN_TASKS_OF_LATER: Final = 48  # with known use; with fewer nothing is told of tasks of like spread
-SLOPES: Final = np.geomspace(2.0, 640.0, 28)  # per capacity of a usual node
+SLOPES: Final = np.geomspace(2.0, 640.0, 28)  # per capacity of a usual node, the one of median cores
+MAX_WIDER: Final = 44  # slopes more for smaller nodes, and for larger ones: of 12,000 times the cores
 OWN: Final = 0.25  # part of the later use that is drawn from the task's own samples
 NEAR: Final = 0.25  # part of the tasks that are of like spread
 CENTRES: Final = 16  # spreads at which departures are gathered; between them they are interpolated
@@ -34,6 +35,7 @@ MAX_OWN: Final = 256  # values that stand for a task's own samples
 TOP: Final = 0.04  # share of the departures that is kept in finer parts
 PARTS, PARTS_OF_TOP = 80, 40  # parts that stand for the departures: of the others, of the top
 SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the capacity; added before a logarithm is taken
+ROUNDING: Final = 1e-9
 RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
 ROUNDS: Final = 40  # of the fit of the weights of features
 CHUNK: Final = 256  # tasks at a time, so that memory stays small
@@ -76,16 +78,19 @@ class LaterUse:
         return np.asarray(np.exp(told), dtype=np.float64)
 
 
-def later_use(series: UsageSeries, use: Use, capacity: float) -> LaterUse | None:
+def later_use(series: UsageSeries, use: Use, cores: Floats) -> LaterUse | None:
     """Distributions of the use that is to come; None with too few samples or tasks to learn them from.
 
     Args:
         use: statistics of the whole series; where a task's use is not known, its mean stands for its use.
-        capacity: number of cores of a usual node.
+        cores: (n,) number of cores of each node, one node or more.
     """
-    rows = filled_cores(series, use)[use.known] / capacity
+    rows = filled_cores(series, use)[use.known]
     if rows.shape[1] < MIN_SAMPLES_OF_LATER or len(rows) < MIN_TASKS_OF_LATER:
         return None
+    usual = float(np.median(cores))
+    slopes = _slopes_for(cores / usual)
+    rows = rows / usual
     half = rows.shape[1] // 2
     # Of an odd number of samples the first is left out, so that both halves are as long.
     gathered = rows[:: max(1, -(-len(rows) // MAX_GATHERED)), -2 * half :]
@@ -108,14 +113,29 @@ def later_use(series: UsageSeries, use: Use, capacity: float) -> LaterUse | None
         np.array([np.quantile(departures[own], MIDDLES) for own in near]),
         np.array([most[own].max() for own in near]),
     )
-    logs = use.mean[:, None] / capacity * SLOPES
+    logs = use.mean[:, None] / usual * slopes
     known = np.flatnonzero(use.known)
     for begin in range(0, len(rows), CHUNK):
         part = rows[begin : begin + CHUNK]
-        own = _own(part)
-        others = alike.logs(part, _spread(part, weights))
+        own = _own(part, slopes)
+        others = alike.logs(part, _spread(part, weights), slopes)
         logs[known[begin : begin + CHUNK]] = np.logaddexp(np.log(OWN) + own, np.log(1 - OWN) + others)
-    return LaterUse(SLOPES / capacity, logs)
+    return LaterUse(slopes / usual, logs)
+
+
+def _slopes_for(sizes: Floats) -> Floats:
+    """Slopes for nodes of unequal sizes: for each node at least the range that a usual one has.
+
+    Args:
+        sizes: (n,) cores of each node as a multiple of those of a usual one.
+    """
+    ratio = float(SLOPES[1] / SLOPES[0])
+    fewer, more = (
+        min(MAX_WIDER, int(np.ceil(np.log(size) / np.log(ratio) - ROUNDING)))
+        for size in (max(float(sizes.max()), 1.0), max(1 / float(sizes.min()), 1.0))
+    )
+    low, high = (np.arange(1, count + 1) for count in (fewer, more))
+    return np.concatenate([SLOPES[0] * ratio ** -low[::-1], SLOPES, SLOPES[-1] * ratio**high])
 
 
 def _features(rows: Floats) -> Floats:
@@ -155,13 +175,13 @@ def _spread(rows: Floats, weights: Floats) -> Floats:
     return np.asarray(np.exp(np.clip(_features(rows) @ weights, -30, 30) / 2), dtype=np.float64)
 
 
-def _own(rows: Floats) -> Floats:
+def _own(rows: Floats, slopes: Floats) -> Floats:
     """Logarithms of exponential moments of each task by its own samples, by means of ranks where many."""
     every = -(-rows.shape[1] // MAX_OWN)
     if every > 1:
         whole = rows.shape[1] // every * every
         rows = np.sort(rows, axis=1)[:, -whole:].reshape(len(rows), -1, every).mean(axis=2)
-    return np.asarray(logsumexp(rows[:, :, None] * SLOPES, axis=1) - np.log(rows.shape[1]), dtype=np.float64)
+    return np.asarray(logsumexp(rows[:, :, None] * slopes, axis=1) - np.log(rows.shape[1]), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +198,7 @@ class _Alike:
     departures: Floats
     most: Floats
 
-    def logs(self, rows: Floats, spread: Floats) -> Floats:
+    def logs(self, rows: Floats, spread: Floats, slopes: Floats) -> Floats:
         """(t, j) Logarithms of exponential moments of tasks, by departures of tasks of like spread."""
         place = np.interp(np.log(spread), self.centres, np.arange(len(self.centres)))
         low = np.minimum(place.astype(np.int64), len(self.centres) - 2)
@@ -187,5 +207,5 @@ class _Alike:
         most = np.maximum(np.maximum(self.most[low], self.most[low + 1]), rows.max(axis=1))
         values = np.clip(rows.mean(axis=1)[:, None] + spread[:, None] * scaled, 0.0, most[:, None])
         return np.asarray(
-            logsumexp(values[:, :, None] * SLOPES, axis=1, b=WEIGHTS[:, None]), dtype=np.float64
+            logsumexp(values[:, :, None] * slopes, axis=1, b=WEIGHTS[:, None]), dtype=np.float64
         )

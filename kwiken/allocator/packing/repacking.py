@@ -187,7 +187,7 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
     factor, learned, later = UNLEARNED, False, None
     usual = float(np.median(packed.cluster.cores)) if len(packed.cluster.nodes) else 1.0
     if series.times_s.size:
-        later = later_use(series, use, usual)
+        later = later_use(series, use, packed.cluster.cores)
         if later is None:
             factor, learned = learned_factor(series, use, usual)
     goal = use_goal(packed, use, settings.spread, factor=factor, later=later)

@@ -30,7 +30,7 @@ from tests.support.allocation.packing.clusters import drawn_cluster
 def _later(seed: int) -> tuple[PackedCluster, PackingGoal, LaterUse]:
     packed, series = drawn_cluster(seed)
     use = use_of(series, packed.cores, packed.memory_gb)
-    found = later_use(series, use, 4.0)
+    found = later_use(series, use, np.array([4.0]))
     assert found is not None
     return packed, use_goal(packed, use, 0.5, factor=1.2, later=found), found
 
@@ -65,16 +65,16 @@ def test_nodes_beyond_their_cores_have_a_high_chance() -> None:
 def test_nothing_is_told_of_few_samples_or_few_tasks() -> None:
     packed, series = drawn_cluster(1)
     use = use_of(series, packed.cores, packed.memory_gb)
-    assert later_use(series.part(slice(0, 47)), use, 4.0) is None
+    assert later_use(series.part(slice(0, 47)), use, np.array([4.0])) is None
     few = UsageSeries(series.times_s, series.cores[:47], series.memory_gb[:47])
-    assert later_use(few, use_of(few, np.ones(47), np.ones(47)), 4.0) is None
+    assert later_use(few, use_of(few, np.ones(47), np.ones(47)), np.array([4.0])) is None
 
 
 def test_a_task_without_samples_uses_what_it_requests() -> None:
     packed, series = drawn_cluster(2)
     series.cores[5] = np.nan
     use = use_of(series, packed.cores, packed.memory_gb)
-    found = later_use(series, use, 4.0)
+    found = later_use(series, use, np.array([4.0]))
     assert found is not None
     assert found.logs[5] == pytest.approx(packed.cores[5] * found.slopes)
 
@@ -84,7 +84,7 @@ def test_a_calm_task_may_rise_as_tasks_of_like_spread_did() -> None:
     cores = 0.5 + 0.01 * rng.standard_normal((200, 96))
     cores[::10, 90:] += 0.4  # a tenth of the tasks rise at the end
     series = UsageSeries(np.arange(96, dtype=np.float64) * 300, cores, np.full(cores.shape, np.nan))
-    found = later_use(series, use_of(series, np.ones(200), np.ones(200)), 4.0)
+    found = later_use(series, use_of(series, np.ones(200), np.ones(200)), np.array([4.0]))
     assert found is not None
     steep = int(np.argmin(np.abs(found.slopes - 40.0)))
     own = np.log(np.mean(np.exp(cores[1] * found.slopes[steep])))
@@ -95,7 +95,7 @@ def test_no_task_is_told_to_use_more_than_like_tasks_were_seen_to_use() -> None:
     rng = np.random.default_rng(11)
     cores = np.clip(0.5 + 0.4 * rng.standard_normal((120, 96)), 0.0, 1.0)
     series = UsageSeries(np.arange(96, dtype=np.float64) * 300, cores, np.full(cores.shape, np.nan))
-    found = later_use(series, use_of(series, np.ones(120), np.ones(120)), 4.0)
+    found = later_use(series, use_of(series, np.ones(120), np.ones(120)), np.array([4.0]))
     assert found is not None
     assert np.all(found.logs <= found.slopes * cores.max() + 1e-9)
     three, seven = (found.logs[:count].sum(axis=0)[None] for count in (3, 7))
@@ -111,7 +111,7 @@ def test_the_chance_is_the_share_of_time_that_comes() -> None:
     series = UsageSeries(np.arange(288, dtype=np.float64) * 300, cores, np.full(cores.shape, np.nan))
     seen, later = series.part(slice(0, 144)), cores[:, 144:]
     use = use_of(seen, np.ones(400), np.ones(400))
-    found = later_use(seen, use, 4.0)
+    found = later_use(seen, use, np.array([4.0]))
     assert found is not None
     for nodes in (34, 38):
         node = rng.permutation(400) % nodes
@@ -120,13 +120,52 @@ def test_the_chance_is_the_share_of_time_that_comes() -> None:
         assert 0.7 < told / measured < 1.4
 
 
+@pytest.mark.parametrize("sizes", [[1.0] * 60 + [64.0] * 8, [1.0] * 12 + [64.0] * 16])
+def test_the_chance_is_the_share_of_time_on_nodes_far_from_the_usual_size(sizes: list[float]) -> None:
+    rng = np.random.default_rng(19)
+    cores = np.array(sizes)
+    count = int(4.6 * cores.sum())
+    use = rng.uniform(0.02, 0.2, (count, 1)) * rng.gamma(4.0, 0.4, (count, 480))
+    series = UsageSeries(np.arange(480, dtype=np.float64) * 300, use, np.full(use.shape, np.nan))
+    seen, later = series.part(slice(0, 96)), use[:, 96:]
+    found = later_use(seen, use_of(seen, np.ones(count), np.ones(count)), cores)
+    assert found is not None
+    counts = np.where(cores == 1.0, 4, 345)  # tasks of each node
+    node = np.repeat(np.arange(len(cores)), counts)[:count]
+    at = rng.permutation(count)[: len(node)]
+    told = found.chance(sums_of(found.logs[at], node, len(cores)), cores)
+    measured = (sums_of(later[at], node, len(cores)) > cores[:, None]).mean(axis=1)
+    for size in (1.0, 64.0):
+        own = cores == size
+        assert 0.4 < told[own].mean() / measured[own].mean() < 3.0, (size, told[own], measured[own])
+
+
+def test_slopes_reach_as_far_on_every_node_as_on_a_usual_one() -> None:
+    packed, series = drawn_cluster(6)
+    use = use_of(series, packed.cores, packed.memory_gb)
+    alike, unequal, extreme = (
+        later_use(series, use, np.array(sizes)) for sizes in ([4.0], [0.5, 4.0, 96.0], [1e-6, 4.0, 1e9])
+    )
+    assert alike is not None
+    assert unequal is not None
+    assert extreme is not None
+    assert np.array_equal(alike.slopes, np.geomspace(2.0, 640.0, 28) / 4.0)
+    assert unequal.slopes[0] <= 2.0 / 96.0
+    assert unequal.slopes[-1] >= 640.0 / 0.5
+    assert np.all(np.diff(unequal.slopes) > 0)
+    assert len(extreme.slopes) == 28 + 2 * 44
+    same = np.isin(unequal.slopes, alike.slopes)
+    assert same.sum() == 28
+    assert np.array_equal(unequal.logs[:, same], alike.logs)
+
+
 @pytest.mark.parametrize("samples", [48, 49, 300, 2_017])
 def test_logarithms_are_finite_and_rise_with_the_slope(samples: int) -> None:
     rng = np.random.default_rng(samples)
     cores = rng.uniform(0.0, 1.0, (60, 1)) * rng.lognormal(0, 1.0, (60, samples))
     cores[0], cores[1] = 0.0, 3.0
     series = UsageSeries(np.arange(samples, dtype=np.float64) * 60, cores, np.full(cores.shape, np.nan))
-    found = later_use(series, use_of(series, np.ones(60), np.ones(60)), 4.0)
+    found = later_use(series, use_of(series, np.ones(60), np.ones(60)), np.array([4.0]))
     assert found is not None
     assert np.isfinite(found.logs).all()
     assert np.all(np.diff(found.logs[1]) > 0)

@@ -57,7 +57,7 @@ def test_baselines_keep_what_they_promise() -> None:
     assert np.sort(sums, axis=1)[:, -1].max() <= 4.0
     series = UsageSeries(np.arange(60.0), cores, np.full(cores.shape, np.nan))
     use = use_of(series, np.ones(200), np.ones(200))
-    later = later_use(series, use, 4.0)
+    later = later_use(series, use, np.array([4.0]))
     assert later is not None
     told = []
     for nodes in (20, 24, 28):
