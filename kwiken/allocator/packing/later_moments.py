@@ -34,7 +34,11 @@ MAX_LATER: Final = 96  # samples of each task whose departures are gathered
 MAX_OWN: Final = 256  # values that stand for a task's own samples
 TOP: Final = 0.04  # share of the departures that is kept in finer parts
 PARTS, PARTS_OF_TOP = 80, 40  # parts that stand for the departures: of the others, of the top
-SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the capacity; added before a logarithm is taken
+SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the unit; added before a logarithm is taken
+# The unit is a usual node, or this many times the mean use of a task where that is less: on large nodes the
+# constants above would make the spreads of all tasks alike.
+LARGEST_UNIT: Final = 40.0
+LEAST_MEAN: Final = 1e-6  # cores; of tasks that are idle
 ROUNDING: Final = 1e-9
 RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
 ROUNDS: Final = 40  # of the fit of the weights of features
@@ -89,8 +93,9 @@ def later_use(series: UsageSeries, use: Use, cores: Floats) -> LaterUse | None:
     if rows.shape[1] < MIN_SAMPLES_OF_LATER or len(rows) < MIN_TASKS_OF_LATER:
         return None
     usual = float(np.median(cores))
-    slopes = _slopes_for(cores / usual)
-    rows = rows / usual
+    unit = min(usual, LARGEST_UNIT * max(float(rows.mean()), LEAST_MEAN))
+    slopes = _slopes_for(cores / usual) * (unit / usual)
+    rows = rows / unit
     half = rows.shape[1] // 2
     # Of an odd number of samples the first is left out, so that both halves are as long.
     gathered = rows[:: max(1, -(-len(rows) // MAX_GATHERED)), -2 * half :]
@@ -113,14 +118,14 @@ def later_use(series: UsageSeries, use: Use, cores: Floats) -> LaterUse | None:
         np.array([np.quantile(departures[own], MIDDLES) for own in near]),
         np.array([most[own].max() for own in near]),
     )
-    logs = use.mean[:, None] / usual * slopes
+    logs = use.mean[:, None] / unit * slopes
     known = np.flatnonzero(use.known)
     for begin in range(0, len(rows), CHUNK):
         part = rows[begin : begin + CHUNK]
         own = _own(part, slopes)
         others = alike.logs(part, _spread(part, weights), slopes)
         logs[known[begin : begin + CHUNK]] = np.logaddexp(np.log(OWN) + own, np.log(1 - OWN) + others)
-    return LaterUse(slopes / usual, logs)
+    return LaterUse(slopes / unit, logs)
 
 
 def _slopes_for(sizes: Floats) -> Floats:

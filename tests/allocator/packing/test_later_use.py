@@ -140,6 +140,19 @@ def test_the_chance_is_the_share_of_time_on_nodes_far_from_the_usual_size(sizes:
         assert 0.4 < told[own].mean() / measured[own].mean() < 3.0, (size, told[own], measured[own])
 
 
+def test_what_is_told_of_a_task_does_not_depend_on_how_large_a_large_node_is() -> None:
+    rng = np.random.default_rng(23)
+    cores = rng.uniform(0.02, 0.2, (200, 1)) * rng.gamma(4.0, 0.25, (200, 96))
+    series = UsageSeries(np.arange(96, dtype=np.float64) * 300, cores, np.full(cores.shape, np.nan))
+    use = use_of(series, np.ones(200), np.ones(200))
+    large, larger = (later_use(series, use, np.array([size])) for size in (16.0, 256.0))
+    assert large is not None
+    assert larger is not None
+    told = np.interp(larger.slopes, large.slopes, large.logs[0])
+    within = (larger.slopes >= large.slopes[0]) & (larger.slopes <= large.slopes[-1])
+    assert larger.logs[0, within] == pytest.approx(told[within], rel=0.02)
+
+
 def test_slopes_reach_as_far_on_every_node_as_on_a_usual_one() -> None:
     packed, series = drawn_cluster(6)
     use = use_of(series, packed.cores, packed.memory_gb)
