@@ -123,8 +123,10 @@ def choose_by_risk(states: Sequence[PackedState], share: float) -> int:
 def choose_keeping_p99(states: Sequence[PackedState]) -> int:
     """Index of the cheapest state in which the 99th percentile of every node's use is within its capacity.
 
-    Where a node is above it at the start already, the worst node gets no worse.
+    Where nodes are above it at the start already, no node gets worse than the worst of them, and no more
+    tasks are on such nodes.
     """
-    most = max(KEPT_CHANCE, states[0].worst)
-    fits = [at for at, one in enumerate(states) if one.worst <= most]
+    start = states[0]
+    most = max(KEPT_CHANCE, start.worst)
+    fits = [at for at, one in enumerate(states) if one.worst <= most and one.at_risk <= start.at_risk]
     return min(fits, key=lambda at: (states[at].cost, at), default=0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note_written, print_json, progress, read_text, say, write_text
+from kwiken.apps.console import note, note_written, print_json, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.base.machine import MIB
@@ -122,6 +122,8 @@ def command(
     elif "-" not in (out, picture):
         show(found, judged)
     note_findings(found, table, 0 if listed is None else listed.pending)
+    if risk is not None and found.states[found.chosen].share > risk:
+        note(f"note: no state is within --risk {risk:g}, so nothing is moved; a dial goes by the risk added")
     if out is not None:
         write_text(out, _written(found, judged, listed if to is not None else None))
         note_written(out)

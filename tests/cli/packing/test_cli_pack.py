@@ -292,3 +292,12 @@ def test_a_wrong_cluster_is_one_line(tmp_path: Path, change: dict[str, Any], tol
 )
 def test_wrong_options_are_one_line(files: Path, options: tuple[str, ...], told: str) -> None:
     refused(run("pack", str(files / "cluster.json"), *options), told)
+
+
+def test_a_wish_that_no_state_is_within_is_told(files: Path) -> None:
+    (files / "usage.csv").write_text(usage_rows(dict.fromkeys(PODS, 1.9)))
+    told = run(
+        *("pack", str(files / "cluster.json"), "--usage", str(files / "usage.csv")), "--risk", "0.000000001"
+    )
+    assert told.exit_code == 0, told.stderr
+    assert "no state is within --risk 1e-09, so nothing is moved" in told.stderr
