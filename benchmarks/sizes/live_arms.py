@@ -80,12 +80,12 @@ class Measured:
         return self.data.undisturbed_ms(self.pauses)
 
 
-async def learn(site: Site, requests: int) -> tuple[Pace, tuple[float, float]]:
+async def learn(site: Site, seconds: float) -> tuple[Pace, tuple[float, float]]:
     """Find the rate that fits the machine, and load a paused service at that rate.
 
     Args:
         site: running service, which writes all of its traces.
-        requests: number of requests to learn from, about.
+        seconds: time of load to learn from, at least.
 
     Returns:
         The rate with its reason, and the first and last moment to learn from, seconds since 1970.
@@ -94,7 +94,7 @@ async def learn(site: Site, requests: int) -> tuple[Pace, tuple[float, float]]:
         InconclusiveRunError: the machine is too slow or too busy.
     """
     pace = await find_pace(site)
-    stretches = max(1, math.ceil(requests / pace.rate / STRETCH_S))
+    stretches = max(1, math.ceil(seconds / STRETCH_S))
     seconds = stretches * STRETCH_S
     site.watch.pace(pace, seconds)
     name = "learning.jsonl"
@@ -126,7 +126,7 @@ async def learn(site: Site, requests: int) -> tuple[Pace, tuple[float, float]]:
 
 
 async def compare(
-    site: Site, arms: Mapping[str, Documents], pace: Pace, *, requests: int, block_s: float
+    site: Site, arms: Mapping[str, Documents], pace: Pace, *, measured_s: float, block_s: float
 ) -> dict[str, Measured]:
     """Start a cluster for each arm, and load them in turn.
 
@@ -134,13 +134,13 @@ async def compare(
         site: site whose settings, queries and folders are used; its own cluster has ended.
         arms: documents by arm.
         pace: rate of the load.
-        requests: least number of requests that count for each arm, about.
+        measured_s: time of load that counts for each arm, at least, seconds.
         block_s: length of a block, seconds.
 
     Raises:
         InconclusiveRunError: the machine was too busy in too many blocks.
     """
-    rounds = math.ceil(requests / pace.rate / (block_s - SETTLE_S - EDGE_S))
+    rounds = math.ceil(measured_s / (block_s - SETTLE_S - EDGE_S))
     found = {arm: Measured() for arm in arms}
     traces = {arm: site.scratch / f"traces-{number}" for number, arm in enumerate(arms)}
     sites: dict[str, Site] = {}

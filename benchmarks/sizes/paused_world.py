@@ -14,7 +14,8 @@ simulator that `kwiken size` promises from, and differs from the load model in e
   between pauses is log-normal by stage, around 20 s with sigma 0.8. Work in progress waits too.
 - **Choice of replica**: the one with fewer calls of two that are drawn. Each serves first in, first out.
 - **Copies** go to another replica, of two that are drawn. The first answer wins; nothing is cancelled. An
-  account pays for twice the share of calls that the plan expects to copy, and five copies more.
+  account pays for twice the share of calls that the plan expects to copy, which it saves for 10 s at most,
+  and five copies more.
 
 Recordings are made at four replicas a stage, at a rate that keeps the busiest stage's replicas busy for 30%
 of the time. Calls are simulated one after the other, because each choice depends on the queues before.
@@ -44,6 +45,7 @@ BURST, BURST_MS = (1.15, 0.85), 2000.0  # factors of the mean rate, and mean tim
 PAUSE_FROM_MS, PAUSE_SHAPE, PAUSE_MAX_MS = 40.0, 1.5, 1000.0
 PAUSE_GAP_MS, PAUSE_GAP_SIGMA = 20_000.0, 0.8
 EARNED, FIRST_COPIES = 2.0, 5.0  # copies paid for, as a multiple of the plan's, and at the start
+SAVED_MS = 10_000.0  # time whose copies an account saves
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,7 @@ def _served(
     after_ms = 0.0 if policy is None else policy.after_ms
     earned = 0.0 if policy is None else EARNED * policy.fraction
     account = FIRST_COPIES
+    most = FIRST_COPIES + earned * SAVED_MS * len(start) / max(float(np.ptp(start)), 1.0)
     end, asked = np.zeros(len(start)), np.zeros(len(start), dtype=np.int64)
     late: list[tuple[float, int]] = []
 
@@ -255,7 +258,7 @@ def _served(
 
     for call in np.argsort(start, kind="stable").tolist():
         now_ms = float(start[call])
-        account += earned
+        account = min(most, account + earned)
         while late and late[0][0] <= now_ms:
             copy()
         taken = _fewer(replicas, range(size.replicas), chosen[call][:2], now_ms)

@@ -1,4 +1,4 @@
-"""Recorded requests in two halves: sizes are searched on one and checked on the other."""
+"""What a sizing draws from recorded requests: halves for search and check, and arrivals in their bursts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Ints
+from kwiken.base.arrays import Floats, Ints
 from kwiken.model.profile import Profile
+from kwiken.tail.queueing.simulator import poisson_arrivals
 
+ARRIVAL_BLOCKS: Final = 10  # blocks of gaps between recorded arrivals: long ones keep slow changes
 MAX_BLOCKS: Final = 20  # blocks of time that go to the halves in turn: slow requests come in bursts
 
 
@@ -42,3 +44,24 @@ class RecordedHalves:
         """All requests on both sides: sizes are checked on the requests that they were searched on."""
         every = np.arange(profile.requests)
         return cls(every, every)
+
+
+def recorded_arrivals(profile: Profile, rate_per_s: float, count: int, rng: np.random.Generator) -> Floats:
+    """(count,): arrival times at a rate, ascending, milliseconds: recorded gaps in blocks, with their bursts.
+
+    Blocks begin anywhere in the recording, whose end is followed by its beginning. Time is scaled to the
+    rate. Where the recording has no times, arrivals are a Poisson process.
+
+    Args:
+        rate_per_s: mean number of requests a second.
+        count: number of requests, 1 or more.
+    """
+    gaps = np.diff(np.sort(profile.started_s))
+    if not gaps.sum() > 0:
+        return poisson_arrivals(rate_per_s, count, rng)
+    length = -(-len(gaps) // ARRIVAL_BLOCKS)
+    begins = rng.integers(len(gaps), size=-(-count // length))
+    drawn = gaps[(begins[:, None] + np.arange(length)) % len(gaps)].ravel()[:count]
+    if not drawn.sum() > 0:  # a few gaps, all of them 0
+        return poisson_arrivals(rate_per_s, count, rng)
+    return np.cumsum(drawn * (count * 1e3 / rate_per_s / drawn.sum()))

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.halves import RecordedHalves
-from kwiken.allocator.capacity.lone_replicas import LonePauses
+from kwiken.allocator.capacity.halves import RecordedHalves, recorded_arrivals
+from kwiken.allocator.capacity.pauses import pauses_of, without_pauses
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.jobs import Job, Spread
@@ -30,7 +30,6 @@ from kwiken.tail.queueing.simulator import (
     SimulatedCalls,
     Station,
     UnstableStageError,
-    poisson_arrivals,
     serve,
 )
 
@@ -39,7 +38,7 @@ LEVELS: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)
 FIXED_LEVEL: Final = -1  # level of a policy that was given and not made from a curve
 MAX_BUSY: Final = 0.9  # share of the replicas' time in use that a size may have, copies included
 MAX_TRIAL_CALLS: Final = 50_000  # calls of all stages in one pass over them
-MIN_TRIAL_REQUESTS, MAX_TRIAL_REQUESTS = 3000, 5000
+MIN_TRIAL_REQUESTS, MAX_TRIAL_REQUESTS = 3000, 10_000
 MAX_CALLS_FOR_CURVE: Final = 20_000  # calls behind a policy: more do not move a time-out
 WARM_UP: Final = 0.1  # extra requests as a share of the counted ones: they fill the queues and do not count
 
@@ -100,7 +99,6 @@ class _StageCalls:
         arrival: (m,) arrival times, milliseconds.
         work: (m,) work at speed 1, milliseconds.
         rest: (m,) rest, milliseconds.
-        pauses: (m,) what pauses do to these calls at a single replica.
         place: (m,) flat position of each call in the matrix of calls.
         called: (n, width) whether there was a call.
         lag_ms: (n, width) time that answers lie at the caller, milliseconds; None for none.
@@ -109,22 +107,17 @@ class _StageCalls:
     arrival: Floats
     work: Floats
     rest: Floats
-    pauses: LonePauses
     place: Ints
     called: Bools
     lag_ms: Floats | None
 
-    def at(self, speed: float, *, alone: bool) -> SimulatedCalls:
+    def at(self, speed: float) -> SimulatedCalls:
         """The calls at replicas of a speed.
 
         Args:
             speed: speed as a factor of the recorded replicas'.
-            alone: whether the stage has a single replica.
         """
-        work, rest = self.work / speed, self.rest
-        if alone:
-            work, rest = self.pauses.added(work, rest)
-        return SimulatedCalls(self.arrival, work, rest, np.full(len(work), -1))
+        return SimulatedCalls(self.arrival, self.work / speed, self.rest, np.full(len(self.work), -1))
 
     def latency_of_requests(self, calls_ms: Floats) -> Floats:
         """(n,): latency of the stage in each request, milliseconds; 0 where it was skipped.
@@ -162,6 +155,8 @@ class StageTrials:
 
     Attributes:
         names: names of the stages, parents before children.
+        model: load model without the pauses that are simulated.
+        pauses: pauses of replicas that are simulated, by stage.
     """
 
     def __init__(
@@ -175,7 +170,9 @@ class StageTrials:
         requests: int | None = None,
         halves: RecordedHalves | None = None,
     ) -> None:
-        self.model, self.supply, self.rate_per_s = model, supply, rate_per_s
+        self.pauses = pauses_of(model)
+        self.model = model = without_pauses(model, self.pauses, seed=seed)
+        self.supply, self.rate_per_s = supply, rate_per_s
         self.names = tuple(model.stages)
         self.halves = halves or RecordedHalves.of(model.profile)
         self._terms = terms
@@ -185,15 +182,14 @@ class StageTrials:
         self.warm_up = int(WARM_UP * self.requests)
         factor, count = rate_per_s / model.rate_per_s, self.requests + self.warm_up
         arriving, choosing, *working = np.random.default_rng([seed, 0]).spawn(2 + len(model.stages))
-        arrivals = poisson_arrivals(rate_per_s, count, arriving)
+        arrivals = recorded_arrivals(model.profile, rate_per_s, count, arriving)
         rows = model.rows(factor, count, choosing, self.halves.searched)
         starts = _recorded_starts(model)
         self._stages = []
         for place, (stage, rng) in enumerate(zip(model.profile.stages, working, strict=True)):
             found = model.stages[stage.name]
             primaries = found.primaries(rows, rng, model.stalls.get(stage.name), factor)
-            pauses = LonePauses.of(model, stage.name, rows, primaries, factor)
-            calls = _stage_calls(arrivals + starts[stage.name][rows], primaries, pauses)
+            calls = _stage_calls(arrivals + starts[stage.name][rows], primaries)
             busy = rate_per_s / 1e3 * found.calls_per_request * found.station.work.mean_ms
             state = _StageState(
                 found.station,
@@ -268,7 +264,8 @@ class StageTrials:
         station = replace(plain, after=())
         if plain.replicas is not None:
             work = AtSpeed(plain.work, float(self.supply.speed[stage, size.node_class]))
-            station = replace(station, replicas=size.replicas, work=work)
+            pauses = self.pauses.get(self.names[stage])
+            station = replace(station, replicas=size.replicas, work=work, pauses=pauses)
         policy = self.policy(stage, size)
         return station if policy is None else reissuing(station, policy, terms=self._terms)
 
@@ -297,11 +294,10 @@ class StageTrials:
             return False
         return not size.level or self.policy(stage, size) is not None
 
-    def _request(self, stage: int, size: StageSize) -> tuple[_StageCalls, Station, float, bool, int, int]:
+    def _request(self, stage: int, size: StageSize) -> tuple[_StageCalls, Station, float, int, int]:
         """Arguments of `_serve` for a size that is simulated."""
-        alone = self.sized(stage) and size.replicas == 1
         state = self._stages[stage]
-        return state.calls, self.station(stage, size), self.speed(stage, size), alone, *state.seed
+        return state.calls, self.station(stage, size), self.speed(stage, size), *state.seed
 
     def _run(self, stage: int, size: StageSize) -> Trial | None:
         if self._simulated(stage, size):
@@ -340,23 +336,15 @@ class _Served:
     extra_load: float
 
 
-def _serve(
-    calls: _StageCalls,
-    station: Station,
-    speed: float,
-    alone: bool,  # noqa: FBT001 - jobs have no keywords
-    seed: int,
-    place: int,
-) -> _Served | None:
+def _serve(calls: _StageCalls, station: Station, speed: float, seed: int, place: int) -> _Served | None:
     """Simulate a stage's calls at one size; None where its replicas cannot serve them.
 
     Args:
         calls: calls of the stage, the same for every size.
         speed: speed of the replicas as a factor of the recorded ones'.
-        alone: whether there is a single replica.
         place: number of the stage, which has draws of its own.
     """
-    primaries = calls.at(speed, alone=alone)
+    primaries = calls.at(speed)
     try:
         served = serve(station, primaries, np.random.default_rng([seed, place, 1]))
     except UnstableStageError:
@@ -377,7 +365,7 @@ def _recorded_starts(model: LoadModel) -> Mapping[str, Floats]:
     return found
 
 
-def _stage_calls(start: Floats, primaries: Primaries, pauses: LonePauses) -> _StageCalls:
+def _stage_calls(start: Floats, primaries: Primaries) -> _StageCalls:
     work, rest = primaries.work_ms, primaries.rest_ms
     called = ~np.isnan(work)
     place = np.flatnonzero(called.ravel())
@@ -388,7 +376,6 @@ def _stage_calls(start: Floats, primaries: Primaries, pauses: LonePauses) -> _St
         arrival[order],
         work.ravel()[place],
         rest.ravel()[place],
-        pauses.at(place),
         place,
         called,
         primaries.lag_ms,

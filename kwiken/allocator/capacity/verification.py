@@ -7,17 +7,17 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.lone_replicas import LonePauses
+from kwiken.allocator.capacity.halves import recorded_arrivals
 from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder
-from kwiken.tail.queueing.simulator import Primaries, UnstableStageError, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator import UnstableStageError, simulate_queues
 from kwiken.tail.simulation import BlockBootstrap
 
 MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
-MIN_VERIFIED_REQUESTS, MAX_VERIFIED_REQUESTS = 5000, 20_000
+MIN_VERIFIED_REQUESTS, MAX_VERIFIED_REQUESTS = 5000, 40_000
 P99: Final = 3  # position of p99 in a ladder
 
 
@@ -28,8 +28,7 @@ class Verified:
     Attributes:
         latency_ms: (n,) latencies of whole requests, in order of arrival, milliseconds.
         copies: by stage: number of copies per call.
-        utilisation: by stage: share of the replicas' time in use, with the pauses of a single replica; 0
-            where load does not act.
+        utilisation: by stage: share of the replicas' time in use, without pauses; 0 where load does not act.
     """
 
     latency_ms: Floats
@@ -78,7 +77,7 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
     warm_up = int(WARM_UP * requests)
     factor, count = rate / model.rate_per_s, requests + warm_up
     arriving, choosing, *working = np.random.default_rng([seed, 2]).spawn(2 + len(model.stages))
-    arrivals = poisson_arrivals(rate, count, arriving)
+    arrivals = recorded_arrivals(model.profile, rate, count, arriving)
     rows = model.rows(factor, count, choosing, trials.halves.checked)
     stations, given = [], {}
     for place, (name, rng) in enumerate(zip(trials.names, working, strict=True)):
@@ -86,10 +85,7 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
         station = trials.station(place, size if copies else replace(size, level=0))
         stations.append(replace(station, after=stage.station.after))
         primaries = stage.primaries(rows, rng, model.stalls.get(name), factor)
-        work_ms, rest_ms = primaries.work_ms / trials.speed(place, size), primaries.rest_ms
-        if trials.sized(place) and size.replicas == 1:
-            work_ms, rest_ms = LonePauses.of(model, name, rows, primaries, factor).added(work_ms, rest_ms)
-        given[name] = Primaries(work_ms, rest_ms, primaries.lag_ms)
+        given[name] = replace(primaries, work_ms=primaries.work_ms / trials.speed(place, size))
     try:
         found = simulate_queues(
             stations, arrivals, rng=np.random.default_rng([seed, 3]), given=given, warm_up=warm_up

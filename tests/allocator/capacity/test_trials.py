@@ -51,7 +51,7 @@ def test_requests_to_fill_the_queues_come_on_top_and_do_not_count(trials: StageT
     assert trial.latency_ms.shape == (1100,)
 
 
-@pytest.mark.parametrize(("width", "expected"), [(1, 5000), (14, 3571), (40, 3000)])
+@pytest.mark.parametrize(("width", "expected"), [(1, 10_000), (14, 3571), (40, 3000)])
 def test_the_number_of_requests_follows_from_a_bound_on_calls(width: int, expected: int) -> None:
     profile = straggling_profile(requests=300)
     first, *rest = profile.stages
@@ -66,7 +66,8 @@ def test_the_number_of_requests_follows_from_a_bound_on_calls(width: int, expect
 def test_more_copies_take_their_share_and_cut_the_tail_of_stragglers(trials: StageTrials) -> None:
     plain = trials.trial(0, StageSize(4))
     assert plain is not None
-    assert (plain.policy, plain.copies, plain.extra_load) == (None, 0.0, 0.0)
+    assert (plain.policy, plain.copies) == (None, 0.0)
+    assert plain.extra_load == pytest.approx(0.0, abs=1e-9)
     tails = [np.quantile(plain.latency_ms, 0.99)]
     for level in (2, 5, 9):
         trial = trials.trial(0, StageSize(4, 0, level))

@@ -165,7 +165,7 @@ class TestSimulate:
             ("rate_per_s = 1e9", "queues.toml: rate_per_s must be from 1e-06 to 1e"),
             (
                 'dispatch = "best"',
-                "queues.toml: dispatch must be one of random, two, aged, least, not 'best'",
+                "queues.toml: dispatch must be one of random, envoy, two, aged, least, not 'best'",
             ),
             ('cancel = "all"', "queues.toml: cancel must be one of none, queued, running, not 'all'"),
         ],

@@ -439,7 +439,7 @@ class TestBadInput:
             ({"replicas": 0}, "stage 'a': replicas: must be a whole number"),
             ({"replicas": True}, "replicas"),
             ({"fanout": 1.5}, "fanout"),
-            ({"dispatch": "best"}, "dispatch: must be one of random, two, aged, least"),
+            ({"dispatch": "best"}, "dispatch: must be one of random, envoy, two, aged, least"),
             ({"cancel": True}, "cancel: must be one of none, queued, running"),
             (
                 {"replicas": None, "background": Background(utilisation=0.1, work=WORK)},

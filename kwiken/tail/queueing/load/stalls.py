@@ -28,6 +28,7 @@ LONG_FACTOR: Final = 5.0  # multiple of that latency above which a call may have
 MAX_PASSED_SHARE: Final = 0.25  # share of later calls answered earlier, above which slow calls are no pauses
 MIN_LATER_CALLS: Final = 3  # later calls needed to decide: a slow call hardly ever holds up three others
 MAX_CALLS_IN_PAUSE: Final = 500.0  # calls during a pause, beyond which their number does not matter
+MIN_MET: Final = 1e-3  # probability that a pause catches a call, below which pauses are not counted
 FIXED_POINT_STEPS: Final = 100  # iterations from observed waits to pause lengths; the map is a contraction
 
 
@@ -39,11 +40,18 @@ class Stalls:
         caught: (n, width) whether a call met a pause.
         rate_per_ms: visits a millisecond that one replica gets at the profile's load.
         length_ms: (k,) lengths of the pauses that caught a call.
+        replica_ms: time for which the replicas were observed, milliseconds, of all together.
     """
 
     caught: Bools
     rate_per_ms: float
     length_ms: Floats
+    replica_ms: float
+
+    @property
+    def number(self) -> Floats:
+        """(k,): number of pauses that each one stands for, with those of its length that caught no call."""
+        return 1.0 / np.maximum(self._probability_met(1.0), MIN_MET)
 
     def probability_factor(self, factor: float) -> float:
         """Factor on the probability that a call meets a pause at `factor` times the profile's load.
@@ -136,7 +144,7 @@ class _PauseEvidence:
         length = self.waited_ms + 1.0 / rate
         for _ in range(FIXED_POINT_STEPS):
             length = self.waited_ms + lead_ms(length, rate)
-        return Stalls(self.caught, rate, length)
+        return Stalls(self.caught, rate, length, self.replicas * span_ms)
 
 
 def _pause_evidence(stage: StageProfile, start: Floats) -> _PauseEvidence | None:

@@ -1,8 +1,8 @@
-"""Calls of one stage of the queueing simulator, and their outcomes."""
+"""Calls of one stage of the queueing simulator: their attempts, when a race was won, and their outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,3 +53,56 @@ class CallOutcomes:
     copies: Ints
     busy_ms: Floats
     extra_work_ms: float
+
+
+class SimulatedAttempts:
+    """Attempts of one stage's calls: primary attempts have their calls' numbers, copies the next ones.
+
+    Args:
+        calls: number of calls, 0 or more.
+    """
+
+    __slots__ = ("_answered_at", "_calls", "_owners", "_racing")
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self._owners: list[int] = []  # by copy: its call
+        self._racing: dict[int, list[int]] = {}  # by call with a copy and without an answer: its attempts
+        self._answered_at: dict[int, float] = {}  # by call that had a copy and has an answer
+
+    def of(self, call: int) -> list[int]:
+        """Attempts of a call without an answer, the primary first."""
+        return self._racing.get(call) or [call]
+
+    def call_of(self, attempt: int) -> int:
+        """Call of an attempt."""
+        return attempt if attempt < self._calls else self._owners[attempt - self._calls]
+
+    def add_copy(self, call: int) -> int:
+        """Number of a new copy of a call."""
+        number = self._calls + len(self._owners)
+        self._owners.append(call)
+        self._racing.setdefault(call, [call]).append(number)
+        return number
+
+    def is_racing(self, call: int) -> bool:
+        """Whether a call has a copy and no answer."""
+        return call in self._racing
+
+    def is_answered(self, call: int) -> bool:
+        """Whether a call that had a copy is answered."""
+        return call in self._answered_at
+
+    def win(self, attempt: int, now: float) -> Iterable[int]:
+        """Record the first answer of a call in a race; returns the attempts that lost."""
+        call = self.call_of(attempt)
+        self._answered_at[call] = now
+        return (other for other in self._racing.pop(call) if other != attempt)
+
+    def copies(self) -> Ints:
+        """(m,): number of copies of each call."""
+        return np.bincount(np.asarray(self._owners, np.int64), minlength=self._calls)
+
+    def set_answers(self, answers: Floats) -> None:
+        """Write the times of the first answers of races into (m,) times of the primary attempts' answers."""
+        answers[list(self._answered_at)] = list(self._answered_at.values())

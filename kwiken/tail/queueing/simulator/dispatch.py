@@ -78,6 +78,8 @@ def candidates(
     one = rng.integers(replicas, size=len(pinned))
     if rule == "random" or replicas == 1:
         other = one
+    elif rule == "envoy":
+        other = rng.integers(replicas, size=len(pinned))
     else:
         other = (one + 1 + rng.integers(replicas - 1, size=len(pinned))) % replicas
     fixed = pinned >= 0

@@ -1,6 +1,7 @@
 """FIFO replicas: each serves one attempt at a time, in the order of arrival.
 
-The end of an attempt's work is known at its arrival, as no later attempt can delay it. Only the removal of an
+The end of an attempt's work is known at its arrival, as no later attempt can delay it and pauses are drawn
+beforehand. Only the removal of an
 attempt ahead changes it, and only to an earlier time. So the end of work needs no event: it is stored, and
 corrected on a removal.
 """
@@ -8,12 +9,13 @@ corrected on a removal.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
 from kwiken.base.arrays import Floats
+from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.replica_scores import Estimates
 
 
@@ -34,6 +36,7 @@ class FifoReplicas:
         estimates: the caller's latency estimates, updated with every answer before they are used; None for
             none.
         background: background calls, whose answers the caller does not see.
+        clocks: by replica: when it is paused; empty for no pauses.
     """
 
     def __init__(
@@ -43,9 +46,10 @@ class FifoReplicas:
         *,
         estimates: Estimates | None = None,
         background: Container[int] = (),
+        clocks: Sequence[PausedClock] = (),
     ) -> None:
         calls = len(arrival)
-        self._estimates, self._background = estimates, background
+        self._estimates, self._background, self._clocks = estimates, background, clocks
         self._free_at = [0.0] * replicas  # by replica: when its queue will be empty
         # By replica: heap of (answer time, attempt) of attempts without an answer.
         self._outstanding: list[list[tuple[float, int]]] = [[] for _ in range(replicas)]
@@ -88,7 +92,11 @@ class FifoReplicas:
         start = self._free_at[replica]
         if start < now:  # noqa: PLR1730 - costs a call
             start = now
-        self._free_at[replica] = end = start + work
+        if self._clocks:
+            start, end = self._clocks[replica].served(start, work)
+        else:
+            end = start + work
+        self._free_at[replica] = end
         outstanding = self._outstanding[replica]
         if outstanding and outstanding[0][0] <= now:
             self.load(replica, now)
@@ -137,8 +145,15 @@ class FifoReplicas:
         if self._start[attempt] <= now and not running:
             cancelled.append(attempt)
             return []
-        self.busy_ms[replica] -= self.end[attempt] - max(self._start[attempt], now)
+        self.busy_ms[replica] -= self._worked(replica, max(self._start[attempt], now), self.end[attempt])
         return self._move_forward(replica, now)
+
+    def _worked(self, replica: int, since: float, until: float) -> float:
+        """Time that a replica runs between two moments."""
+        if not self._clocks:
+            return until - since
+        clock = self._clocks[replica]
+        return clock.ran(until) - clock.ran(since)
 
     def _stop_waiting(self, attempt: int, replica: int, now: float) -> None:
         """Stop waiting for an attempt, whether its work goes on or not."""
@@ -157,9 +172,11 @@ class FifoReplicas:
         waiting = [other for other in present if start[other] > now]
         waiting.sort(key=lambda other: (self._arrival[other], other))
         for other in waiting:
-            work = end[other] - start[other]
-            start[other] = free_at
-            end[other] = free_at = free_at + work
+            work = self._worked(replica, start[other], end[other])
+            start[other], end[other] = (
+                self._clocks[replica].served(free_at, work) if self._clocks else (free_at, free_at + work)
+            )
+            free_at = end[other]
         self._free_at[replica] = free_at
         outstanding = [(self.answer_at(other), other) for _, other in self._outstanding[replica]]
         heapify(outstanding)

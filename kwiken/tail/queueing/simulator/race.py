@@ -12,6 +12,7 @@ all calls at once. tests/tail/simulation/test_races.py holds both equal to the r
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import inf, nextafter
 from typing import Final
@@ -20,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.errors import InputError
-from kwiken.tail.queueing.simulator.attempts import SimulatedAttempts
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedCalls
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedAttempts, SimulatedCalls
 from kwiken.tail.queueing.simulator.copy_budget import CopyBudget
 from kwiken.tail.queueing.simulator.dispatch import Dispatcher, candidates
 from kwiken.tail.queueing.simulator.fifo import FifoReplicas
+from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.replica_scores import Estimates
 from kwiken.tail.queueing.simulator.station import Station
 
@@ -46,6 +47,7 @@ class QueueRace:
         station: the stage with its replicas and rules.
         draw_copy: function that draws work and rest of a copy.
         rng: source of randomness for replicas and for which calls may have copies.
+        clocks: by replica: when it is paused; empty for no pauses.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class QueueRace:
         calls: SimulatedCalls,
         draw_copy: DrawCopy,
         rng: np.random.Generator,
+        clocks: Sequence[PausedClock] = (),
     ) -> None:
         assert station.replicas is not None
         self._station = station
@@ -65,6 +68,7 @@ class QueueRace:
             calls.arrival.tolist(),
             estimates=Estimates(station.replicas) if station.dispatch == "aged" else None,
             background=frozenset(np.flatnonzero(~own).tolist()),
+            clocks=clocks,
         )
         self._candidates = candidates(station.dispatch, calls.pinned, station.replicas, rng)
         self._roles = roles(station, own, rng)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +13,7 @@ from kwiken.base.errors import InputError
 from kwiken.tail.curves import correlated_copies
 from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, Ints, SimulatedCalls
 from kwiken.tail.queueing.simulator.fifo import fifo_ends
+from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.service_times import Empirical
 from kwiken.tail.queueing.simulator.station import Station
@@ -20,7 +21,7 @@ from kwiken.tail.simulation import BlockRace
 
 MAX_STAGE_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
 DRAWS_PER_BATCH: Final = 512  # copies drawn at once
-BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background work outlasts the last arrival
+BACKGROUND_OVERRUN: Final = 0.02  # share of the time by which background and pauses outlast the arrivals
 
 
 def serve(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> CallOutcomes:
@@ -32,13 +33,13 @@ def serve(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> 
     Args:
         station: the stage with its replicas and rules.
         calls: primary calls, by arrival.
-        rng: source of randomness; replicas, copies and background have streams of their own, so that stations
-            that differ in one of them share the draws of the others.
+        rng: source of randomness; replicas, copies, background and pauses have streams of their own, so that
+            stations that differ in one of them share the draws of the others.
 
     Raises:
         InputError: for more calls than fit in memory.
     """
-    dispatch_rng, copy_rng, background_rng = rng.spawn(3)
+    dispatch_rng, copy_rng, background_rng, pause_rng = rng.spawn(4)
     if station.replicas is None:
         return race_without_queues(station, calls, copy_drawer(station, copy_rng), dispatch_rng)
     if not calls.count:
@@ -51,10 +52,12 @@ def serve(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> 
             f"stage {station.name!r} would get {every.count} calls, and {MAX_STAGE_CALLS} fit; "
             "take fewer requests"
         )
+    until_ms = float(every.arrival[-1]) * (1 + BACKGROUND_OVERRUN)
+    clocks = [] if station.pauses is None else station.pauses.drawn(station.replicas, until_ms, pause_rng)
     if _replicas_are_independent(station):
-        served = _serve_each_replica(station.replicas, every, dispatch_rng)
+        served = _serve_each_replica(station.replicas, every, dispatch_rng, clocks)
     else:
-        served = QueueRace(station, every, copy_drawer(station, copy_rng), dispatch_rng).run()
+        served = QueueRace(station, every, copy_drawer(station, copy_rng), dispatch_rng, clocks).run()
     return served if every.count == own else _without_background(served, every)
 
 
@@ -119,7 +122,9 @@ def _replicas_are_independent(station: Station) -> bool:
     return blind and not races
 
 
-def _serve_each_replica(replicas: int, calls: SimulatedCalls, rng: np.random.Generator) -> CallOutcomes:
+def _serve_each_replica(
+    replicas: int, calls: SimulatedCalls, rng: np.random.Generator, clocks: Sequence[PausedClock]
+) -> CallOutcomes:
     """Random replicas without copies: the queue of each replica in one vectorised pass."""
     drawn = rng.integers(replicas, size=calls.count)
     replica = np.where(calls.pinned >= 0, calls.pinned, drawn)
@@ -128,8 +133,14 @@ def _serve_each_replica(replicas: int, calls: SimulatedCalls, rng: np.random.Gen
     bounds = np.searchsorted(replica[order], np.arange(replicas + 1))
     for number in range(replicas):
         mine = order[bounds[number] : bounds[number + 1]]
-        if len(mine):
-            end[mine] = fifo_ends(calls.arrival[mine], calls.work[mine])
+        if not len(mine):
+            continue
+        arrival, work = calls.arrival[mine], calls.work[mine]
+        if clocks:  # in the running time of a replica there are no pauses
+            clock = clocks[number]
+            end[mine] = clock.moments(fifo_ends(clock.running(arrival), work))
+        else:
+            end[mine] = fifo_ends(arrival, work)
     return CallOutcomes(
         latency_ms=end - calls.arrival + calls.rest,
         replica=replica,

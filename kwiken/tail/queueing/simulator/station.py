@@ -9,9 +9,10 @@ from typing import Final, Literal, get_args
 from kwiken.base.errors import InputError
 from kwiken.model.plan import LedgerBounds
 from kwiken.model.service import MAX_FANOUT, MAX_REPLICAS, Reissue
+from kwiken.tail.queueing.simulator.pauses import Pauses
 from kwiken.tail.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 
-Dispatch = Literal["random", "two", "aged", "least"]
+Dispatch = Literal["random", "envoy", "two", "aged", "least"]
 Cancel = Literal["none", "queued", "running"]
 NO_TIME: Final = Constant(0.0)
 
@@ -69,9 +70,10 @@ class Station:
         replicas: number of replicas, each of which serves one call at a time, first in, first out; None for
             a stage without queues, only `work` and `rest`.
         dispatch: choice of the replica of a call: `random`; the less loaded of `two` random ones
-            (Mitzenmacher 2001); `aged`, the best of up to 16 by the runtime's score: estimated latency times
-            load, where the age of the oldest call counts as latency; the `least` loaded of all. Load is the
-            number of calls without an answer: callers cannot tell calls at rest apart.
+            (Mitzenmacher 2001); `envoy`, the less loaded of two draws that may be the same replica; `aged`,
+            the best of up to 16 by the runtime's score: estimated latency times load, where the age of the
+            oldest call counts as latency; the `least` loaded of all. Load is the number of calls without an
+            answer: callers cannot tell calls at rest apart.
         fanout: number of calls of one visit; the stage ends with the last.
         reissue: policy of copies; each goes to a replica without an attempt of that call (the least loaded,
             or a random one where dispatch is random). None for none.
@@ -81,6 +83,7 @@ class Station:
         copy_correlation: correlation of the normal scores of a copy's rest and its call's, from 0 to below 1;
             needs an `Empirical` rest.
         background: other work of the replicas; None for none.
+        pauses: times in which a replica works on nothing, which callers do not see; None for none.
 
     Raises:
         InputError: for a value outside its range; names the stage and the field.
@@ -98,6 +101,7 @@ class Station:
     earnings: Earnings | None = None
     copy_correlation: float = 0.0
     background: Background | None = None
+    pauses: Pauses | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside their ranges; names the stage and the field."""
@@ -115,8 +119,9 @@ class Station:
         if not 0 <= rho < 1 or (rho and not isinstance(self.rest, Empirical)):
             message = f"must be from 0 to below 1, with an Empirical rest, not {rho}"
             raise self._wrong("copy_correlation", message)
-        if self.replicas is None and self.background is not None:
-            raise self._wrong("background", "needs replicas to run on")
+        for label in ("background", "pauses"):
+            if self.replicas is None and getattr(self, label) is not None:
+                raise self._wrong(label, "needs replicas")
 
     def _wrong(self, label: str, message: str) -> InputError:
         return InputError(message, where=f"stage {self.name!r}: {label}")

@@ -1,0 +1,103 @@
+"""Pauses of replicas in a sizing: at any number of replicas as many calls wait as in an exact simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.capacity import StageSize
+from kwiken.allocator.capacity.pauses import pauses_of, without_pauses
+from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.allocator.capacity.verification import verify
+from kwiken.model.profile import Profile, StageProfile
+from kwiken.tail.queueing.load import LoadModel, QueueSettings, load_model
+from tests.support.models.pauses import PAUSE_MS, PAUSED, REPLICAS, pausing_profile
+
+RATE_PER_S = 60.0
+RECORDED_S = 1500.0
+
+
+@pytest.fixture(scope="module")
+def learned() -> Profile:
+    return pausing_profile(RATE_PER_S, RECORDED_S, 1)
+
+
+def model_of(profile: Profile) -> LoadModel:
+    return load_model(profile, QueueSettings(rate_per_s=RATE_PER_S))
+
+
+def trials_of(profile: Profile) -> StageTrials:
+    return StageTrials(model_of(profile), RATE_PER_S, Supply(["a"], {}), seed=0, requests=20_000)
+
+
+def two_stages(profile: Profile, other: StageProfile) -> Profile:
+    """A profile whose second stage is another one, called beside the first."""
+    return replace(
+        profile,
+        stages=(profile.stages[0], replace(other, name="b")),
+        latency_ms=np.maximum(profile.latency_ms, other.calls_ms[:, 0]),
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, REPLICAS, 6])
+def test_as_many_calls_wait_as_in_an_exact_simulation(learned: Profile, count: int) -> None:
+    """Learned with three replicas, true of another number that pause as often each."""
+    truth = pausing_profile(RATE_PER_S, RECORDED_S, 2, count=count)
+    trial = trials_of(learned).trial(0, StageSize(count))
+    assert trial is not None
+    share = float((trial.latency_ms > PAUSE_MS / 2).mean())
+    assert share == pytest.approx(float((truth.latency_ms > PAUSE_MS / 2).mean()), rel=0.3)
+
+
+def test_the_check_of_the_whole_service_agrees_with_the_trial(learned: Profile) -> None:
+    trials = trials_of(learned)
+    for size in (StageSize(1), StageSize(REPLICAS)):
+        trial, checked = trials.trial(0, size), verify(trials, (size,), seed=3)
+        assert trial is not None
+        assert checked is not None
+        slow = [(latency_ms > PAUSE_MS / 2).mean() for latency_ms in (trial.latency_ms, checked.latency_ms)]
+        assert slow[1] == pytest.approx(slow[0], rel=0.25)
+
+
+def test_pauses_are_learned_as_often_and_as_long_as_they_are(learned: Profile) -> None:
+    pauses = pauses_of(model_of(learned))["a"]
+    assert pauses.mean_ms == pytest.approx(PAUSE_MS, rel=0.1)
+    assert pauses.per_ms * PAUSE_MS == pytest.approx(PAUSED / (1 - PAUSED), rel=0.25)
+
+
+def test_a_stage_without_a_recorded_pause_gets_a_share_of_those_of_the_others() -> None:
+    """One pause of the average stage beside what was seen: less in a long recording than in a short one."""
+    rates = []
+    for seconds in (900.0, 2700.0):
+        profile = pausing_profile(RATE_PER_S, seconds, 5)
+        quiet = pausing_profile(RATE_PER_S, seconds, 6, paused=0.0).stages[0]
+        found = pauses_of(model_of(two_stages(profile, quiet)))
+        assert 0 < found["b"].per_ms < found["a"].per_ms
+        assert set(found["b"].length.values) == set(found["a"].length.values)
+        rates.append(found["b"].per_ms)
+    assert rates[1] < rates[0] / 1.5
+
+
+def test_where_nothing_paused_nothing_is_simulated() -> None:
+    assert pauses_of(model_of(pausing_profile(RATE_PER_S, 100.0, 3, paused=0.0))) == {}
+
+
+def test_calls_that_met_a_pause_get_the_rest_of_another_call(learned: Profile) -> None:
+    model = model_of(learned)
+    found = without_pauses(model, pauses_of(model), seed=0)
+    caught = model.stalls["a"].caught
+    before, after = model.stages["a"].rest_ms, found.stages["a"].rest_ms
+    assert found.stalls == {}
+    assert np.array_equal(before[~caught], after[~caught])
+    assert set(after[caught]) <= set(before[~caught])
+    assert after[caught].max() < before[caught].min()
+
+
+def test_without_simulated_pauses_calls_keep_theirs(learned: Profile) -> None:
+    model = model_of(learned)
+    found = without_pauses(model, {}, seed=0)
+    assert found.stalls == model.stalls
+    assert np.array_equal(found.stages["a"].rest_ms, model.stages["a"].rest_ms)
