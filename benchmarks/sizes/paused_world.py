@@ -13,9 +13,9 @@ simulator that `kwiken size` promises from, and differs from the load model in e
 - **Pauses**: each replica stops for Pareto times of shape 1.5, from 40 ms on, at most 1 s. The mean gap
   between pauses is log-normal by stage, around 20 s with sigma 0.8. Work in progress waits too.
 - **Choice of replica**: the one with fewer calls of two that are drawn. Each serves first in, first out.
-- **Copies** go to another replica, of two that are drawn. The first answer wins; nothing is cancelled. An
-  account pays for twice the share of calls that the plan expects to copy, which it saves for 10 s at most,
-  and five copies more.
+- **Copies** go to another replica, of two that are drawn. The first answer wins; nothing is cancelled. The
+  account is that of the plan, in code of its own: calls that are answered before the time-out earn 1.5 times
+  the planned copies, and pay for at most half a copy each within 10 s.
 
 Recordings are made at four replicas a stage, at a rate that keeps the busiest stage's replicas busy for 30%
 of the time. Calls are simulated one after the other, because each choice depends on the queues before.
@@ -44,8 +44,8 @@ SIZE_SIGMA = 0.2
 BURST, BURST_MS = (1.15, 0.85), 2000.0  # factors of the mean rate, and mean time of each
 PAUSE_FROM_MS, PAUSE_SHAPE, PAUSE_MAX_MS = 40.0, 1.5, 1000.0
 PAUSE_GAP_MS, PAUSE_GAP_SIGMA = 20_000.0, 0.8
-EARNED, FIRST_COPIES = 2.0, 5.0  # copies paid for, as a multiple of the plan's, and at the start
-SAVED_MS = 10_000.0  # time whose copies an account saves
+EARNED, FIRST_COPIES = 1.5, 16.0  # copies paid for, as a multiple of the plan's, and at the start
+PEAK, PEAK_MS = 0.5, 10_000.0  # copies within a time, as a share of its prompt calls
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,32 @@ class _Replica:
         return self.free_ms
 
 
+class _Account:
+    """Account that pays for copies of a stage."""
+
+    def __init__(self, fraction: float) -> None:
+        self.share = EARNED * fraction / max(1.0 - fraction, 0.5)
+        self.left = FIRST_COPIES
+        self.prompt: deque[float] = deque()
+        self.copied: deque[float] = deque()
+
+    def earn(self, now_ms: float) -> None:
+        """Note a call that is answered before its time-out."""
+        self.left += self.share
+        self.prompt.append(now_ms)
+
+    def pays(self, now_ms: float) -> bool:
+        """Pay for a copy if the account allows it."""
+        for moments in (self.prompt, self.copied):
+            while moments and moments[0] <= now_ms - PEAK_MS:
+                moments.popleft()
+        if self.left < 1.0 or len(self.copied) + 1 > PEAK * len(self.prompt):
+            return False
+        self.left -= 1.0
+        self.copied.append(now_ms)
+        return True
+
+
 def _served(
     stage: WorldStage, size: WorldSize, calls: tuple[Floats, Floats, Floats], rng: np.random.Generator
 ) -> tuple[Floats, Ints]:
@@ -240,31 +266,28 @@ def _served(
     chosen = rng.random((len(start), 4)).tolist()
     allowed = (rng.random(len(start)) < (0.0 if policy is None else policy.probability)).tolist()
     after_ms = 0.0 if policy is None else policy.after_ms
-    earned = 0.0 if policy is None else EARNED * policy.fraction
-    account = FIRST_COPIES
-    most = FIRST_COPIES + earned * SAVED_MS * len(start) / max(float(np.ptp(start)), 1.0)
+    account = _Account(0.0 if policy is None else policy.fraction)
     end, asked = np.zeros(len(start)), np.zeros(len(start), dtype=np.int64)
     late: list[tuple[float, int]] = []
 
     def copy() -> None:
-        nonlocal account
         now_ms, call = heapq.heappop(late)
-        if account < 1.0:
+        if not account.pays(now_ms):
             return
-        account -= 1.0
         others = [one for one in range(size.replicas) if one != asked[call]]
         taken = _fewer(replicas, others, chosen[call][2:], now_ms)
         end[call] = min(end[call], replicas[taken].serve(now_ms, float(again[call])))
 
     for call in np.argsort(start, kind="stable").tolist():
         now_ms = float(start[call])
-        account = min(most, account + earned)
         while late and late[0][0] <= now_ms:
             copy()
         taken = _fewer(replicas, range(size.replicas), chosen[call][:2], now_ms)
         asked[call] = taken
         end[call] = replicas[taken].serve(now_ms, float(work[call]))
-        if allowed[call] and end[call] > now_ms + after_ms:
+        if end[call] <= now_ms + after_ms:
+            account.earn(now_ms)
+        elif allowed[call]:
             heapq.heappush(late, (now_ms + after_ms, call))
     while late:
         copy()

@@ -34,9 +34,8 @@ class RecordedHalves:
 
         A profile of a single request has it in both halves.
         """
-        order = np.argsort(profile.started_s, kind="stable")
-        length = max(1, -(-len(order) // MAX_BLOCKS))
-        odd = np.arange(len(order)) // length % 2 == 1
+        order, block = _blocks(profile)
+        odd = block % 2 == 1
         return cls(order[~odd], order[odd]) if odd.any() else cls.same(profile)
 
     @classmethod
@@ -44,6 +43,19 @@ class RecordedHalves:
         """All requests on both sides: sizes are checked on the requests that they were searched on."""
         every = np.arange(profile.requests)
         return cls(every, every)
+
+
+def resampled_requests(profile: Profile, rng: np.random.Generator) -> Ints:
+    """(m,): indices of recorded requests as another recording might have them: blocks of time, redrawn."""
+    order, block = _blocks(profile)
+    count = int(block[-1]) + 1
+    return np.concatenate([order[block == one] for one in rng.integers(count, size=count).tolist()])
+
+
+def _blocks(profile: Profile) -> tuple[Ints, Ints]:
+    """(n,) indices of the requests in order of time, and (n,) number of the block of each, from 0."""
+    order = np.argsort(profile.started_s, kind="stable")
+    return order, np.arange(len(order)) // max(1, -(-len(order) // MAX_BLOCKS))
 
 
 def recorded_arrivals(profile: Profile, rate_per_s: float, count: int, rng: np.random.Generator) -> Floats:

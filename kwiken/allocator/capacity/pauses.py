@@ -11,47 +11,88 @@ there is `UNSEEN_PAUSES` more than was (Laplace's rule of succession), as long a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from kwiken.model.profile import EmpiricalDistribution
-from kwiken.tail.queueing.load import LoadModel
+from kwiken.tail.queueing.load import LoadModel, stalls_of
 from kwiken.tail.queueing.simulator import Empirical, Pauses
 
+MIN_LATER_CALLS: Final = 1  # calls that waited with slow ones, from which on these count as pauses
 SHARED_PAUSES: Final = 1.0  # pauses that all stages say of one: as rates that differ by their own size
 UNSEEN_PAUSES: Final = 1.0  # pauses of all stages that count beside the recorded ones
 
 
-def pauses_of(model: LoadModel) -> dict[str, Pauses]:
+@dataclass(frozen=True)
+class StagePauses:
+    """Pauses of a stage's replicas, and how many pauses say so.
+
+    Attributes:
+        pauses: pauses as they are expected.
+        evidence: number of pauses that their rate was learned from, those of other stages included.
+    """
+
+    pauses: Pauses
+    evidence: float
+
+    def resampled(self, rng: np.random.Generator) -> StagePauses:
+        """Pauses as another recording of the same length might show them: a Bayesian bootstrap."""
+        known = self.pauses.length
+        weight = known.mass * rng.standard_exponential(len(known))
+        rate = self.pauses.per_ms * float(rng.standard_gamma(self.evidence)) / self.evidence
+        lengths = EmpiricalDistribution(known.values, weight / weight.sum())
+        return StagePauses(Pauses(rate, lengths), self.evidence)
+
+
+def observed_ms(model: LoadModel) -> dict[str, float]:
+    """Time for which the replicas of each stage were watched for pauses, of all together, milliseconds."""
+    span_ms = model.profile.requests / model.rate_per_s * 1e3
+    return {
+        name: stage.station.replicas * span_ms
+        for name, stage in model.stages.items()
+        if stage.station.replicas and model.profile.stage(name).asked is not None
+    }
+
+
+def recognised(model: LoadModel) -> LoadModel:
+    """The model with pauses that fewer calls tell of than where sizes stay as they are.
+
+    To take a call that was slow by itself for a pause costs a sizing little, as it is still slow; to miss the
+    pauses of a short recording costs the promise.
+    """
+    if model.stalls:
+        return model
+    stalls = stalls_of(model.profile, model.rate_per_s, min_later=MIN_LATER_CALLS)
+    return replace(model, stalls=stalls)
+
+
+def pauses_of(model: LoadModel) -> dict[str, StagePauses]:
     """Pauses of each stage on whose replicas load acts; empty where none were recorded."""
-    queued = {name: stage.station for name, stage in model.stages.items() if stage.station.replicas}
-    seen = {name: stalls for name, stalls in model.stalls.items() if name in queued}
+    watched = observed_ms(model)
+    seen = {name: stalls for name, stalls in model.stalls.items() if name in watched}
     if not seen:
         return {}
-    span_ms = model.profile.requests / model.rate_per_s * 1e3
-    known_ms = {
-        name: station.replicas * span_ms
-        for name, station in queued.items()
-        if station.replicas and model.profile.stage(name).asked is not None
-    }
     length_ms = np.concatenate([stalls.length_ms for stalls in seen.values()])
     number = np.concatenate([stalls.number for stalls in seen.values()])
     expected = number + UNSEEN_PAUSES * (np.arange(len(number)) == length_ms.argmax())
-    mean_ms = sum(known_ms.values()) / expected.sum()  # time of a replica by which all stages have one pause
+    mean_ms = sum(watched.values()) / expected.sum()  # time of a replica by which all stages have one pause
+    order = np.argsort(length_ms, kind="stable")
     found = {}
-    for name, time_ms in known_ms.items():
+    for name, time_ms in watched.items():
         own = np.concatenate([stalls.number * (other == name) for other, stalls in seen.items()])
         weight = own + SHARED_PAUSES * expected / expected.sum()
-        order = np.argsort(length_ms, kind="stable")
         lengths = EmpiricalDistribution(length_ms[order], weight[order] / weight.sum())
-        found[name] = Pauses(weight.sum() / (time_ms + SHARED_PAUSES * mean_ms), lengths)
+        found[name] = StagePauses(
+            Pauses(weight.sum() / (time_ms + SHARED_PAUSES * mean_ms), lengths),
+            float(np.count_nonzero(own)) + SHARED_PAUSES,
+        )
     return found
 
 
-def without_pauses(model: LoadModel, pauses: Mapping[str, Pauses], *, seed: int) -> LoadModel:
+def without_pauses(model: LoadModel, pauses: Collection[str], *, seed: int) -> LoadModel:
     """The model with recorded calls as they would have been without the pauses of some stages.
 
     Args:

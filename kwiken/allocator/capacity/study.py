@@ -24,8 +24,9 @@ from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
-from kwiken.allocator.capacity.verification import Verified, verify
+from kwiken.allocator.capacity.verification import Verified, resampled_p99, verify
 from kwiken.allocator.placement import Placement
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
 from kwiken.model.plan import Plan
@@ -35,6 +36,7 @@ from kwiken.tail.queueing.load import LoadModel, load_model
 MIN_REQUESTS: Final = 10  # requests below which no quantile is meaningful
 FRONTIER_POINTS: Final = 8  # targets for which a frontier has sizes
 MAX_FRONTIER_COST: Final = 2.0  # cost up to which a frontier goes, as a multiple of the answer's
+MARGIN: Final = 0.15  # share of a target by which a p99 may be above and still count as within it
 VERIFY_SEED: Final = 1_000_003  # added to the seed for the requests that the answer is verified on
 
 
@@ -73,6 +75,7 @@ class SizeStudy:
 
     Attributes:
         outcome: sizes, their cost and the verified latencies.
+        resampled_ms: (resamples,) p99 of these sizes by other recordings of the same length, milliseconds.
         plain: the same sizes without copies, verified; None where they cannot serve the calls without.
         plan: reissue policies that belong to the sizes.
         placement: places of the replicas; None without a cluster.
@@ -82,6 +85,7 @@ class SizeStudy:
     """
 
     outcome: SizeOutcome
+    resampled_ms: Floats
     plain: Verified
     plan: Plan
     placement: Placement | None
@@ -90,6 +94,20 @@ class SizeStudy:
     model: LoadModel
     search: Search
     given: Sizes | None
+
+    @property
+    def interval_ms(self) -> tuple[float, float]:
+        """Interval of 95% of the p99 by other recordings of the same length, milliseconds."""
+        low, high = np.quantile(self.resampled_ms, (0.025, 0.975), method="closest_observation")
+        return float(low), float(high)
+
+    def probability(self, target_ms: float) -> float:
+        """Share of the resampled recordings by which p99 is at most `MARGIN` above a target.
+
+        Args:
+            target_ms: p99 to reach, milliseconds.
+        """
+        return float((self.resampled_ms <= target_ms * (1 + MARGIN)).mean())
 
 
 def study_size(profile: Profile, settings: SizeSettings, spread: Spread | None = None) -> SizeStudy:
@@ -139,6 +157,7 @@ def study_size(profile: Profile, settings: SizeSettings, spread: Spread | None =
     assert plain is not None  # without copies nothing overloads a stage
     return SizeStudy(
         outcome=met,
+        resampled_ms=resampled_p99(trials, met.sizes, seed=seed),
         plain=plain,
         plan=plan_of(trials, met.sizes, shares, before=plain, after=met.verified, created=settings.created),
         placement=None

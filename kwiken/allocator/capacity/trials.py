@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.capacity.halves import RecordedHalves, recorded_arrivals
-from kwiken.allocator.capacity.pauses import pauses_of, without_pauses
+from kwiken.allocator.capacity.pauses import pauses_of, recognised, without_pauses
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.jobs import Job, Spread
@@ -170,6 +170,7 @@ class StageTrials:
         requests: int | None = None,
         halves: RecordedHalves | None = None,
     ) -> None:
+        model = recognised(model)
         self.pauses = pauses_of(model)
         self.model = model = without_pauses(model, self.pauses, seed=seed)
         self.supply, self.rate_per_s = supply, rate_per_s
@@ -264,7 +265,8 @@ class StageTrials:
         station = replace(plain, after=())
         if plain.replicas is not None:
             work = AtSpeed(plain.work, float(self.supply.speed[stage, size.node_class]))
-            pauses = self.pauses.get(self.names[stage])
+            found = self.pauses.get(self.names[stage])
+            pauses = None if found is None else found.pauses
             station = replace(station, replicas=size.replicas, work=work, pauses=pauses)
         policy = self.policy(stage, size)
         return station if policy is None else reissuing(station, policy, terms=self._terms)

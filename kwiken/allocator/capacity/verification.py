@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.halves import recorded_arrivals
+from kwiken.allocator.capacity.halves import recorded_arrivals, resampled_requests
+from kwiken.allocator.capacity.pauses import StagePauses
 from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.model.latency import ladder
 from kwiken.model.plan import Ladder
 from kwiken.tail.queueing.simulator import UnstableStageError, simulate_queues
 from kwiken.tail.simulation import BlockBootstrap
 
 MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
+RESAMPLES, MAX_RESAMPLED_REQUESTS = 25, 8000  # recordings that an interval comes from, and their requests
 MIN_VERIFIED_REQUESTS, MAX_VERIFIED_REQUESTS = 5000, 40_000
 P99: Final = 3  # position of p99 in a ladder
 
@@ -58,31 +61,55 @@ class Verified:
         return float((self.percentiles(seed=seed)[:, P99] <= target_ms).mean())
 
 
-def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True) -> Verified | None:
-    """Simulate a service at chosen sizes, on other requests than those of the trials.
+@dataclass(frozen=True)
+class Recording:
+    """What a check draws from.
 
-    The requests are drawn from the recorded ones that the trials do not draw from.
+    Attributes:
+        requests: (k,) indices of recorded requests, at least one.
+        pauses: pauses of the replicas by stage.
+    """
+
+    requests: Ints
+    pauses: Mapping[str, StagePauses]
+
+
+def verify(
+    trials: StageTrials,
+    sizes: Sizes,
+    *,
+    seed: int,
+    copies: bool = True,
+    recording: Recording | None = None,
+    most: int = MAX_VERIFIED_REQUESTS,
+) -> Verified | None:
+    """Simulate a service at chosen sizes, on other requests than those of the trials.
 
     Args:
         trials: trials of its stages, which know the policies of the sizes.
         sizes: size of each stage.
         seed: seed of all draws; take another one than the trials'.
+        recording: what is drawn from; None for the recorded requests that the trials do not draw from.
+        most: largest number of requests, 1 or more.
 
     Returns:
         The outcome; None where copies overload a stage.
     """
     model, rate = trials.model, trials.rate_per_s
+    drawn = Recording(trials.halves.checked, trials.pauses) if recording is None else recording
     enough = int(MAX_VERIFIED_CALLS / max(1.0, model.calls_per_request))
-    requests = min(MAX_VERIFIED_REQUESTS, max(MIN_VERIFIED_REQUESTS, enough))
+    requests = min(most, max(MIN_VERIFIED_REQUESTS, enough))
     warm_up = int(WARM_UP * requests)
     factor, count = rate / model.rate_per_s, requests + warm_up
     arriving, choosing, *working = np.random.default_rng([seed, 2]).spawn(2 + len(model.stages))
     arrivals = recorded_arrivals(model.profile, rate, count, arriving)
-    rows = model.rows(factor, count, choosing, trials.halves.checked)
+    rows = model.rows(factor, count, choosing, drawn.requests)
     stations, given = [], {}
     for place, (name, rng) in enumerate(zip(trials.names, working, strict=True)):
         size, stage = sizes[place], model.stages[name]
         station = trials.station(place, size if copies else replace(size, level=0))
+        if name in drawn.pauses and station.replicas is not None:
+            station = replace(station, pauses=drawn.pauses[name].pauses)
         stations.append(replace(station, after=stage.station.after))
         primaries = stage.primaries(rows, rng, model.stalls.get(name), factor)
         given[name] = replace(primaries, work_ms=primaries.work_ms / trials.speed(place, size))
@@ -100,3 +127,27 @@ def verify(trials: StageTrials, sizes: Sizes, *, seed: int, copies: bool = True)
             for name, stage in found.stages.items()
         },
     )
+
+
+def resampled_p99(trials: StageTrials, sizes: Sizes, *, seed: int) -> Floats:
+    """(resamples,): p99 of chosen sizes by other recordings of the same length, milliseconds.
+
+    Blocks of time of the recording are redrawn, and so are the number and the lengths of its pauses. So the
+    spread says how sure a p99 from so many requests is; infinite where copies overload a stage.
+
+    Args:
+        trials: trials of the stages, which know the policies of the sizes.
+        sizes: size of each stage.
+        seed: seed of all draws; take another one than the trials'.
+    """
+    found = []
+    for number, rng in enumerate(np.random.default_rng([seed, 5]).spawn(RESAMPLES)):
+        recording = Recording(
+            resampled_requests(trials.model.profile, rng),
+            {name: pauses.resampled(rng) for name, pauses in trials.pauses.items()},
+        )
+        verified = verify(
+            trials, sizes, seed=seed + 1 + number, recording=recording, most=MAX_RESAMPLED_REQUESTS
+        )
+        found.append(np.inf if verified is None else verified.p99_ms)
+    return np.array(found)

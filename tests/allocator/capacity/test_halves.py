@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.halves import MAX_BLOCKS, RecordedHalves
+from kwiken.allocator.capacity.halves import MAX_BLOCKS, RecordedHalves, recorded_arrivals, resampled_requests
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import verify
@@ -61,3 +62,44 @@ def test_trials_see_one_half_and_the_check_the_other() -> None:
         found[name] = float(np.median(trial.latency_ms)), float(np.median(verified.latency_ms))
     assert found["usual"][0] < 500.0 <= found["usual"][1]
     assert found["swapped"][1] < 500.0 <= found["swapped"][0]
+
+
+@given(count=st.integers(1, 3000), rate=st.floats(0.1, 1e4), seed=st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_arrivals_come_at_the_rate_and_never_go_back(count: int, rate: float, seed: int) -> None:
+    arrivals = recorded_arrivals(ALL, rate, count, np.random.default_rng(seed))
+    assert arrivals.shape == (count,)
+    assert arrivals[0] >= 0
+    assert np.all(np.diff(arrivals) >= 0)
+    assert arrivals[-1] == pytest.approx(count * 1e3 / rate)
+
+
+def test_arrivals_keep_the_recorded_bursts() -> None:
+    """A rate that is four times as high in every second stretch: counts vary more than in a Poisson process."""
+    rng = np.random.default_rng(0)
+    gaps = rng.standard_exponential(REQUESTS) * np.where(np.arange(REQUESTS) // 20 % 2, 0.4, 1.6)
+    bursty = replace(ALL, started_s=1e9 + np.cumsum(gaps))
+    steady = replace(ALL, started_s=1e9 + np.cumsum(rng.standard_exponential(REQUESTS)))
+    spread = []
+    for profile in (bursty, steady):
+        arrivals = recorded_arrivals(profile, 100.0, 20_000, np.random.default_rng(1))
+        counts = np.bincount((arrivals / 200.0).astype(np.int64))[:-1]
+        spread.append(float(counts.var() / counts.mean()))
+    assert spread[0] > 3.0
+    assert spread[1] < 2.0
+
+
+def test_without_recorded_times_arrivals_are_a_poisson_process() -> None:
+    still = replace(ALL, started_s=np.full(REQUESTS, 1e9))
+    arrivals = recorded_arrivals(still, 100.0, 5000, np.random.default_rng(2))
+    gaps = np.diff(arrivals)
+    assert gaps.mean() == pytest.approx(10.0, rel=0.05)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)
+
+
+def test_another_recording_has_whole_blocks_of_this_one() -> None:
+    drawn = resampled_requests(ALL, np.random.default_rng(3))
+    length = REQUESTS // MAX_BLOCKS
+    blocks = drawn.reshape(MAX_BLOCKS, length)
+    assert np.all(blocks % length == np.arange(length))
+    assert 1 < len(set(blocks[:, 0].tolist())) < MAX_BLOCKS

@@ -24,3 +24,4 @@ from kwiken.tail.queueing.load.simulate import (
     simulate_load as simulate_load,
 )
 from kwiken.tail.queueing.load.stage_model import LoadModel as LoadModel
+from kwiken.tail.queueing.load.stalls import stalls_of as stalls_of

@@ -92,12 +92,13 @@ def lead_ms(length_ms: Floats, rate_per_ms: float) -> Floats:
     return np.asarray(1.0 / rate_per_ms - length_ms / np.expm1(calls_in_pause))
 
 
-def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
+def stalls_of(profile: Profile, rate_per_s: float, *, min_later: int = MIN_LATER_CALLS) -> dict[str, Stalls]:
     """Pauses by stage; empty where slow calls were slow by themselves, or the data cannot tell.
 
     Args:
         profile: profile with the replica of each call.
         rate_per_s: requests a second of the profile.
+        min_later: calls needed that came to a replica during slow ones, 1 or more.
     """
     if not profile.requests:
         return {}
@@ -108,7 +109,7 @@ def stalls_of(profile: Profile, rate_per_s: float) -> dict[str, Stalls]:
         if (found := _pause_evidence(stage.without_lag(), starts[stage.name])) is not None
     }
     later, passed = (sum(getattr(found, name) for found in evidence.values()) for name in ("later", "passed"))
-    if later < MIN_LATER_CALLS or passed > MAX_PASSED_SHARE * later:
+    if later < min_later or passed > MAX_PASSED_SHARE * later:
         return {}
     return {name: found.stalls(span_ms) for name, found in evidence.items() if len(found.waited_ms)}
 
