@@ -62,7 +62,7 @@ class Verified:
 
 
 @dataclass(frozen=True)
-class Recording:
+class CheckedRecording:
     """What a check draws from.
 
     Attributes:
@@ -80,7 +80,7 @@ def verify(
     *,
     seed: int,
     copies: bool = True,
-    recording: Recording | None = None,
+    recording: CheckedRecording | None = None,
     most: int = MAX_VERIFIED_REQUESTS,
 ) -> Verified | None:
     """Simulate a service at chosen sizes, on other requests than those of the trials.
@@ -96,7 +96,7 @@ def verify(
         The outcome; None where copies overload a stage.
     """
     model, rate = trials.model, trials.rate_per_s
-    drawn = Recording(trials.halves.checked, trials.pauses) if recording is None else recording
+    drawn = CheckedRecording(trials.halves.checked, trials.pauses) if recording is None else recording
     enough = int(MAX_VERIFIED_CALLS / max(1.0, model.calls_per_request))
     requests = min(most, max(MIN_VERIFIED_REQUESTS, enough))
     warm_up = int(WARM_UP * requests)
@@ -142,7 +142,7 @@ def resampled_p99(trials: StageTrials, sizes: Sizes, *, seed: int) -> Floats:
     """
     found = []
     for number, rng in enumerate(np.random.default_rng([seed, 5]).spawn(RESAMPLES)):
-        recording = Recording(
+        recording = CheckedRecording(
             resampled_requests(trials.model.profile, rng),
             {name: pauses.resampled(rng) for name, pauses in trials.pauses.items()},
         )

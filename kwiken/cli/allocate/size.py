@@ -278,7 +278,7 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
 
 def _sureness(study: SizeStudy, target_ms: float) -> str:
     """Whether the target is surely met, as one line."""
-    from kwiken.allocator.capacity.study import MARGIN
+    from kwiken.allocator.capacity import MARGIN
 
     within = study.probability(target_ms)
     told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms by {within:.0%} of the resampled recordings"
@@ -292,7 +292,7 @@ def _sureness(study: SizeStudy, target_ms: float) -> str:
 
 def _unseen(study: SizeStudy) -> str:
     """Note on pauses of replicas that the recording is too short to show; empty where it showed some."""
-    from kwiken.allocator.capacity.pauses import observed_ms
+    from kwiken.allocator.capacity import observed_ms
 
     trials = study.outcome.trials
     watched_s = sum(observed_ms(trials.model).values()) / 1e3
@@ -340,8 +340,7 @@ def _signed(value: float) -> str:
 
 
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
-    from kwiken.allocator.capacity.pauses import observed_ms
-    from kwiken.allocator.capacity.study import MARGIN
+    from kwiken.allocator.capacity import MARGIN, observed_ms
     from kwiken.apps.console import note_summaries
 
     return {

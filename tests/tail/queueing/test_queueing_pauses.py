@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 from kwiken.base.errors import InputError
 from kwiken.model.profile import EmpiricalDistribution
 from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import Constant, PausedClock, Pauses, SimulatedCalls, Station, serve
+from kwiken.tail.queueing.simulator import Constant, Pauses, SimulatedCalls, Station, serve
+from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.stage import copy_drawer
 

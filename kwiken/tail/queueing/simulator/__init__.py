@@ -9,7 +9,7 @@ from kwiken.tail.queueing.simulator.network import (
     poisson_arrivals as poisson_arrivals,
     simulate_queues as simulate_queues,
 )
-from kwiken.tail.queueing.simulator.pauses import PausedClock as PausedClock, Pauses as Pauses
+from kwiken.tail.queueing.simulator.pauses import Pauses as Pauses
 from kwiken.tail.queueing.simulator.race import UnstableStageError as UnstableStageError
 from kwiken.tail.queueing.simulator.service_times import (
     Constant as Constant,

@@ -83,7 +83,12 @@ class PausedClock:
         self._before: Sequence[float] = self._paused.tolist()
 
     def served(self, at: float, work: float) -> tuple[float, float]:
-        """Times at which work begins and ends that the replica takes up at a moment."""
+        """Moments at which work begins and ends, milliseconds.
+
+        Args:
+            at: moment at which the replica takes the work up, milliseconds.
+            work: running time that the work needs, milliseconds.
+        """
         place = bisect_right(self._begin, at)
         if place and at < self._end[place - 1]:
             at = self._end[place - 1]
@@ -94,18 +99,22 @@ class PausedClock:
         return at, end
 
     def ran(self, at: float) -> float:
-        """Running time until a moment."""
+        """Running time until a moment, milliseconds.
+
+        Args:
+            at: the moment, milliseconds.
+        """
         place = bisect_right(self._begin, at)
         if place and at < self._end[place - 1]:
             at = self._end[place - 1]
         return at - self._before[place]
 
     def running(self, at_ms: Floats) -> Floats:
-        """(n,): running time until each of some moments."""
+        """(n,): running time until each of some moments, milliseconds."""
         place = np.searchsorted(self._begin, at_ms, side="right")
         least = np.concatenate(([0.0], self._ran))[place]  # during a pause nothing is added
         return np.maximum(least, at_ms - self._paused[place])
 
     def moments(self, ran_ms: Floats) -> Floats:
-        """(n,): first moments at which the replica has run for so long."""
+        """(n,): first moments at which the replica has run for so long, milliseconds."""
         return np.asarray(ran_ms + self._paused[np.searchsorted(self._ran, ran_ms, side="left")])
