@@ -283,7 +283,7 @@ def _sureness(study: SizeStudy, target_ms: float) -> str:
     within = study.probability(target_ms)
     told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms by {within:.0%} of the resampled recordings"
     if within >= SURE:
-        return f"met: {told}"
+        return f"met: {told}{', which show no pause of a replica' if _unseen(study) else ''}"
     return (
         f"not surely met: {told}, and {SURE:.0%} count as met; more recorded requests tell more, and a lower "
         "--target-p99 leaves more room"

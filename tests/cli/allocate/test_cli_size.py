@@ -15,6 +15,7 @@ from kwiken.cli.allocate import size
 from kwiken.model.plan import Plan
 from kwiken.model.profile import Origin, profile_to_json
 from tests.allocator.capacity.test_supply import NODES
+from tests.support.models.pauses import pausing_profile
 from tests.support.models.stragglers import straggling_profile
 from tests.support.project.commands import ROOT, refused, run
 
@@ -154,3 +155,19 @@ def test_workloads_of_another_service_are_refused(files: Path, tmp_path: Path) -
     )
     result = run("size", str(files / "profile.json"), *AT, "--workloads", str(workloads))
     refused(result, "no workload is a stage of service 'chain'")
+
+
+@pytest.mark.parametrize("paused", [0.0, 0.1])
+def test_a_recording_without_pauses_says_how_rare_they_may_be(paused: float, tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(profile_to_json(pausing_profile(60.0, 100.0, 1, paused=paused)))
+    result = run("size", str(path), "--target-p99", "300", "--rate", "60")
+    assert result.exit_code == 0, result.stderr
+    noted = re.search(
+        r"no pause of a replica was recognised in (\d+) s .* once in (\d+(?:\.\d)?) s", result.stderr
+    )
+    first = result.stdout.splitlines()[0]
+    assert (noted is not None) == first.endswith("which show no pause of a replica") == (paused == 0)
+    if noted is not None:
+        assert float(noted[1]) == pytest.approx(300.0, rel=0.05)
+        assert float(noted[2]) == pytest.approx(100.0, rel=0.05)
