@@ -427,3 +427,16 @@ def test_a_capacity_is_judged_at_the_load_that_is_prepared_for() -> None:
     assert judged.required == pytest.approx(330.0)
     assert judged.rate == pytest.approx(request.at_load(330.0).rate)
     assert (judged.rate > request.rate).all()
+
+
+def test_what_best_effort_work_leaves_is_used_whole() -> None:
+    """Beside that work the second and last replica would have four cores, and in its place it has eight."""
+    nodes = cluster({"quick": 2})
+    batch = requested(None, profile({4: 1.0}, {"quick": 1.0}, name="batch"), nodes, max_replicas=1)
+    adaptation = started(nodes, ask("w", 800, nodes, spread=Spread.NODE, max_replicas=2), batch)
+    assert adaptation.keys["batch"]
+    stop, start, short = adaptation.prepare(0.0, {"w": 3000.0})
+    assert isinstance(stop, Stop)
+    assert isinstance(start, Start)
+    assert isinstance(short, Shortage)
+    assert (stop.workload, start.workload, start.cores) == ("batch", "w", 8.0)

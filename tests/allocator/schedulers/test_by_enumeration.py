@@ -258,7 +258,7 @@ def test_an_exact_search_ends_after_20_seconds_for_one_workload_and_a_minute_for
 
 
 def test_a_sampled_choice_is_compared_with_a_full_scan_only_where_that_is_asked_for() -> None:
-    for scanned, ranks in ((False, 0), (True, 2)):
-        chosen = SampledScheduler(np.random.default_rng(0), scanned=scanned)
+    rng = np.random.default_rng(0)
+    for chosen, ranks in ((SampledScheduler(rng), 0), (SampledScheduler(rng, scanned=True), 2)):
         chosen.place(Sizing(requested(2e3, profile({1: 1e3}, SPEEDS), NODES), NodeLedger(NODES)))
         assert len(chosen.ranks) == ranks
