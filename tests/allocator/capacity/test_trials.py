@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.lone_replicas import LonePauses
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, AtSpeed, StageTrials, Trial, _policies
-from kwiken.base.arrays import Floats
 from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.service import Reissue
 from kwiken.tail.queueing.load import QueueSettings, load_model
@@ -212,21 +210,6 @@ def test_replicas_that_cannot_serve_the_calls_have_no_policy() -> None:
     assert busy.fewest(0, 0) > 2
     assert busy.policy(0, StageSize(2, level=3)) is None
     assert busy.trial(0, StageSize(2, level=3)) is None
-
-
-def test_pauses_occupy_a_replica_only_where_it_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet, alone = trials_of(rate_per_s=20.0), []
-    added = LonePauses.added
-
-    def noted(self: LonePauses, work: Floats, rest: Floats) -> tuple[Floats, Floats]:
-        alone.append(True)
-        return added(self, work, rest)
-
-    monkeypatch.setattr(LonePauses, "added", noted)
-    assert quiet.trial(0, StageSize(3)) is not None
-    assert not alone
-    assert quiet.trial(0, StageSize(1)) is not None
-    assert alone
 
 
 def test_a_size_whose_calls_cannot_be_served_has_no_trial(

@@ -112,7 +112,8 @@ def change(both: tuple[Sizing, Sizing], place: int, size: int | None) -> None:
 def test_a_trial_drops_all_replicas_unless_some_are_to_stay(spread: Spread) -> None:
     nodes = cluster({"top": 3})
     request = requested(3e3, profile({1: 1e3}, {"top": 1.0}), nodes, spread=spread)
-    trial = (SharedNodesTrial if spread is Spread.NONE else SizingTrial)(Sizing(request, NodeLedger(nodes)))
+    sizing = Sizing(request, NodeLedger(nodes))
+    trial = SharedNodesTrial(sizing) if spread is Spread.NONE else SizingTrial(sizing, np.arange(3))
     for keep, left in ((2, 2), (1, 1), (None, 0)):
         for node in range(len(trial.replicas), 3):
             trial.add(node, 0)

@@ -218,7 +218,7 @@ def test_the_candidates_of_a_priced_choice_are_the_cheapest_at_some_price(seed: 
     worth = np.cumsum(rng.uniform(1.0, 5.0, (12, 3)), axis=1)
     cost = np.cumsum(rng.uniform(1.0, 5.0, (12, 3)), axis=1)
     some = np.arange(12)
-    options = _Options(some, some, np.ones((12, 3), np.bool_), cost, worth, np.full(8, 30.0))
+    options = _Options(some, some, some, cost, worth, np.full(8, 30.0), repeats_groups=False)
     found = _candidates(options)
     assert found
     per = cost / worth
@@ -233,7 +233,7 @@ def test_the_candidates_of_a_priced_choice_are_the_cheapest_at_some_price(seed: 
     assert cost[found[0]].sum() == pytest.approx(min(sum(cost[at] for at in one) for one in enough))
     for places, sizes in found:
         assert worth[places, sizes].sum() >= 30.0 * (1 - 1e-6)
-        assert set(zip(places.tolist(), sizes.tolist(), strict=True)) in sets
+        assert set(zip(places, sizes, strict=True)) in sets
 
 
 def test_a_priced_choice_stands_on_as_many_nodes_as_are_asked_for() -> None:
