@@ -49,7 +49,7 @@ def test_copies_pass_a_pause_where_the_account_pays() -> None:
         for policy in (None, paid, unpaid)
     )
     assert np.percentile(copied, 99) < 0.7 * np.percentile(plain, 99)
-    assert np.percentile(few, 99) > 0.9 * np.percentile(plain, 99)
+    assert np.percentile(few, 99) > 1.5 * np.percentile(copied, 99)  # a few copies are paid for at the start
 
 
 def test_a_recording_has_what_traces_have() -> None:
