@@ -40,7 +40,7 @@ from benchmarks.harness import Row
 from benchmarks.sizes.paused_world import RECORDED_REPLICAS, PausedWorld, WorldSize, sizes_in_world
 from benchmarks.sizes.sized import CREATED
 from kwiken.allocator.capacity import SizeOutcome, SizeSettings, UnmetTargetError, study_size
-from kwiken.allocator.capacity.halves import RecordedHalves
+from kwiken.allocator.capacity.recorded_requests import RecordedHalves
 from kwiken.allocator.capacity.study import MARGIN, VERIFY_SEED
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.capacity.verification import verify

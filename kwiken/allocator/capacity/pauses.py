@@ -1,4 +1,4 @@
-"""Pauses of replicas as a sizing needs them: times of the replicas, and no longer parts of recorded calls.
+"""Pauses of replicas for a sizing: times of the replicas, and not parts of recorded calls.
 
 How many calls a pause catches depends on the number of replicas: fewer replicas pause less often together,
 and leave the calls fewer others to go to. So recorded calls that met a pause lose it, and the replicas of
@@ -21,14 +21,16 @@ from kwiken.model.profile import EmpiricalDistribution
 from kwiken.tail.queueing.load import LoadModel, stalls_of
 from kwiken.tail.queueing.simulator import Empirical, Pauses
 
-MIN_LATER_CALLS: Final = 1  # calls that waited with slow ones, from which on these count as pauses
-SHARED_PAUSES: Final = 1.0  # pauses that all stages say of one: as rates that differ by their own size
-UNSEEN_PAUSES: Final = 1.0  # pauses of all stages that count beside the recorded ones
+MIN_LATER_CALLS: Final = 1  # calls that waited beside slow ones, needed to take slow calls for pauses
+# Weight of the average stage in the rate of each stage, in pauses. With 1 the rates of stages are expected to
+# differ by as much as their mean (a gamma prior of shape 1).
+SHARED_PAUSES: Final = 1.0
+UNSEEN_PAUSES: Final = 1.0  # pauses expected beside the recorded ones, of all stages together
 
 
 @dataclass(frozen=True)
 class StagePauses:
-    """Pauses of a stage's replicas, and how many pauses say so.
+    """Pauses of a stage's replicas, with the number of pauses that they were learned from.
 
     Attributes:
         pauses: pauses as they are expected.
@@ -58,7 +60,7 @@ def observed_ms(model: LoadModel) -> dict[str, float]:
 
 
 def recognised(model: LoadModel) -> LoadModel:
-    """The model with pauses that fewer calls tell of than where sizes stay as they are.
+    """The model, with pauses from fewer waiting calls where the load model recognised none.
 
     To take a call that was slow by itself for a pause costs a sizing little, as it is still slow; to miss the
     pauses of a short recording costs the promise.

@@ -76,7 +76,7 @@ class SizeStudy:
     Attributes:
         outcome: sizes, their cost and the verified latencies.
         resampled_ms: (resamples,) p99 of these sizes by other recordings of the same length, milliseconds.
-        plain: the same sizes without copies, verified; None where they cannot serve the calls without.
+        plain: the same sizes without copies, verified.
         plan: reissue policies that belong to the sizes.
         placement: places of the replicas; None without a cluster.
         marginals: what one unit more or less does at each stage.

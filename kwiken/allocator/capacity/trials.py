@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.halves import RecordedHalves, recorded_arrivals
 from kwiken.allocator.capacity.pauses import pauses_of, recognised, without_pauses
+from kwiken.allocator.capacity.recorded_requests import RecordedHalves, recorded_arrivals
 from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.jobs import Job, Spread

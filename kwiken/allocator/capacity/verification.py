@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.capacity.halves import recorded_arrivals, resampled_requests
 from kwiken.allocator.capacity.pauses import StagePauses
+from kwiken.allocator.capacity.recorded_requests import recorded_arrivals, resampled_requests
 from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
 from kwiken.base.arrays import Floats, Ints
@@ -63,7 +63,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class CheckedRecording:
-    """What a check draws from.
+    """Recorded requests and pauses that a check draws from.
 
     Attributes:
         requests: (k,) indices of recorded requests, at least one.

@@ -72,16 +72,13 @@ def node_costs(packed: PackedCluster) -> Floats:
     return np.asarray(share / 2, dtype=np.float64)
 
 
-def use_goal(
-    packed: PackedCluster, use: Use, spread: float, *, factor: float, later: LaterUse | None
-) -> PackingGoal:
+def use_goal(packed: PackedCluster, use: Use, spread: float, chance: LaterUse | float) -> PackingGoal:
     """Pack by use: memory and tasks are kept within the node, the chance that cores run out is the penalty.
 
     Args:
         spread: share of an owner's replicas that one node may hold.
-        factor: factor on the standard deviation, as `learned_factor` finds it; of no effect with `later`.
-        later: distributions of the use that is to come, which give the chance; None to take a node's use as
-            normal.
+        chance: distributions of the use that is to come; or, to take a node's use as normal, the factor on
+            the standard deviation, as `learned_factor` finds it.
     """
     cores = packed.cluster.cores
 
@@ -89,13 +86,16 @@ def use_goal(
         fill = sums[:, 0] + LEVEL_WIDTH * np.sqrt(np.maximum(sums[:, 1], 0.0))
         return np.asarray(fill / cores[nodes], dtype=np.float64)
 
-    moments = np.zeros((len(use.mean), 0)) if later is None else later.logs
+    if isinstance(chance, LaterUse):
+        penalty, moments = _chance_by_moments(cores, chance), chance.logs
+    else:
+        penalty, moments = _chance_by_deviation(cores, chance), np.zeros((len(use.mean), 0))
     soft = np.concatenate([use.mean[:, None], use.variance[:, None], moments], axis=1)
     return PackingGoal(
         hard=np.stack([use.mean, use.memory_gb, np.ones(len(use.mean))], axis=1),
         capacity=np.stack([cores, packed.cluster.memory_gb, packed.most_tasks], axis=1),
         soft=np.broadcast_to(soft, (len(packed.cluster.classes), *soft.shape)),
-        penalty=_chance_by_deviation(cores, factor) if later is None else _chance_by_moments(cores, later),
+        penalty=penalty,
         level=level,
         node_cost=node_costs(packed),
         spread=spread,

@@ -4,8 +4,8 @@ A task's own samples tell too little of rare high use: a packer that sees them a
 whose peaks happened not to be sampled. So a task's later use is drawn in part from its own samples and in
 part from what tasks of like spread did. Within the series, each half tells how far use departed from the mean
 and the spread that the other half would have led one to expect; these departures, of the quarter of tasks
-that are nearest in spread, are scaled to the task. No task is taken to use less than nothing, nor more than
-these tasks and itself were seen to use.
+that are nearest in spread, are scaled to the task. No task is predicted to use less than nothing, or
+more than the most that was seen of it and of these tasks.
 
 Each distribution is kept as logarithms of its exponential moments at a few slopes. These add up over the
 tasks of a node, and the chance that the sum is above a capacity follows from them by the saddle point.
@@ -25,28 +25,28 @@ from kwiken.base.arrays import Floats
 MIN_SAMPLES_OF_LATER: Final = 48  # of the series; each half of it is halved again
 MIN_TASKS_OF_LATER: Final = 48  # with known use; with fewer nothing is told of tasks of like spread
 SLOPES: Final = np.geomspace(2.0, 640.0, 28)  # per capacity of a usual node, the one of median cores
-MAX_WIDER: Final = 44  # slopes more for smaller nodes, and for larger ones: of 12,000 times the cores
+MAX_WIDER: Final = 44  # slopes more at each end, for nodes of up to 12,000 times the usual size, or as small
 OWN: Final = 0.25  # part of the later use that is drawn from the task's own samples
 NEAR: Final = 0.25  # part of the tasks that are of like spread
 CENTRES: Final = 16  # spreads at which departures are gathered; between them they are interpolated
 MAX_GATHERED: Final = 2_000  # tasks whose departures are gathered
 MAX_LATER: Final = 96  # samples of each task whose departures are gathered
 MAX_OWN: Final = 256  # values that stand for a task's own samples
-TOP: Final = 0.04  # share of the departures that is kept in finer parts
-PARTS, PARTS_OF_TOP = 80, 40  # parts that stand for the departures: of the others, of the top
+TOP: Final = 0.04  # share of the departures, the largest, that is kept in finer parts
+PARTS, PARTS_OF_TOP = 80, 40  # quantiles that stand for the departures: below the top, in the top
 SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the unit; added before a logarithm is taken
 # The unit is a usual node, or this many times the mean use of a task where that is less: on large nodes the
 # constants above would make the spreads of all tasks alike.
 LARGEST_UNIT: Final = 40.0
-LEAST_MEAN: Final = 1e-6  # cores; of tasks that are idle
-ROUNDING: Final = 1e-9
+LEAST_MEAN: Final = 1e-6  # cores that tasks are taken to use at least, so that the unit is above 0
+ROUNDING: Final = 1e-9  # of numbers of slopes, so that rounding adds none
 RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
 ROUNDS: Final = 40  # of the fit of the weights of features
 CHUNK: Final = 256  # tasks at a time, so that memory stays small
 WEIGHTS: Final = np.concatenate(
     [np.full(PARTS, (1 - TOP) / PARTS), np.full(PARTS_OF_TOP, TOP / PARTS_OF_TOP)]
 )
-MIDDLES: Final = np.cumsum(WEIGHTS) - WEIGHTS / 2  # quantiles that stand for the parts
+MIDDLES: Final = np.cumsum(WEIGHTS) - WEIGHTS / 2  # levels of the quantiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ def _own(rows: Floats, slopes: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Alike:
-    """What tasks of like spread did.
+    """Departures of tasks of like spread from their expected use.
 
     Attributes:
         centres: (c,) logarithms of spreads, ascending.

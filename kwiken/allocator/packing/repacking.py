@@ -35,7 +35,7 @@ from kwiken.base.errors import InputError
 SPREAD: Final = 1 / 3  # of an owner's replicas, the share that one node may receive
 SETTLED_STATES: Final = 40  # states in which tasks are settled before one is chosen
 TRIES_OF_STATE: Final = 600  # tasks of such a state for which a better place is looked for
-CALM: Final = 1e-5  # share of the time; where less is told there is nothing to settle
+CALM: Final = 1e-5  # chance, as a share of the time, up to which a state is not worth settling
 WIDEST: Final = 2.33  # standard deviations in a request: the 99th percentile of one task
 
 
@@ -190,7 +190,7 @@ def repack(packed: PackedCluster, series: UsageSeries | None, settings: RepackSe
         later = later_use(series, use, packed.cluster.cores)
         if later is None:
             factor, learned = learned_factor(series, use, usual)
-    goal = use_goal(packed, use, settings.spread, factor=factor, later=later)
+    goal = use_goal(packed, use, settings.spread, factor if later is None else later)
     steps = tuple(drain_steps(packed, goal, settings.max_moves)) if count else ()
     cores = filled_cores(series, use)
     states = _states(packed, goal, steps, cores)

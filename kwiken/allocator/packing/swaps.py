@@ -18,7 +18,7 @@ from kwiken.allocator.packing.tasks import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints
 
 MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task
-MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for, unless told otherwise
+MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for, by default
 NEGLIGIBLE: Final = 1e-4  # sum of the penalties; with less there is nothing to lower
 CHECKED: Final = 8  # best of the compared ones whose other constraints are checked
 LEAST_GAIN: Final = 5e-5  # of the sum of the penalties; less is not worth a change

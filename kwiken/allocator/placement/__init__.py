@@ -24,7 +24,7 @@ from kwiken.allocator.placement.order import (
     admit_all as admit_all,
     nodes_to_add as nodes_to_add,
 )
-from kwiken.allocator.placement.own_nodes_trial import SizingTrial as SizingTrial
+from kwiken.allocator.placement.own_nodes_trial import OwnNodesTrial as OwnNodesTrial
 from kwiken.allocator.placement.placement_document import (
     PLACED_GATE as PLACED_GATE,
     VERSION as VERSION,

@@ -1,4 +1,4 @@
-"""Trial of replicas that stand on nodes of their own: supposed and not drawn."""
+"""Trial of a placement in which each replica has a node of its own: supposed and not drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.allocator.placement.sizing import FAR, SizedReplica, Sizing, Sums
 from kwiken.base.arrays import Floats, Ints
 
 
-class SizingTrial(Sizing):
+class OwnNodesTrial(Sizing):
     """Replicas that are supposed and not drawn, to compare placements of a workload quickly.
 
     A node takes one new replica only, so neither room nor contention on any node depends on the others. The
@@ -84,7 +84,7 @@ class SizingTrial(Sizing):
         if request.corrections or self.anti_affinity.closes_other_nodes:
             return next(offers, None)
         limit = (1.0 - FAR) * request.least_sure if request.required > 0 else math.inf
-        left_on, total, best = self._left, self._about().total, self.performance()
+        left_on, total, best = self._left, self._rounded_sums().total, self.performance()
         last, efficiencies, table = len(request.efficiencies) - 1, request.efficiencies, request.rates
         count = len(self.replicas)
         for node, size in offers:
@@ -105,7 +105,7 @@ class SizingTrial(Sizing):
             self._lefts.append(left)
         return None
 
-    def _told_apart(self, first: int) -> Iterable[tuple[int, int, float]]:
+    def _traits(self, first: int) -> Iterable[tuple[int, int, float]]:
         return zip(self._sizes[first:], self._classes[first:], self._lefts[first:], strict=True)
 
     def remove(self, place: int) -> SizedReplica:

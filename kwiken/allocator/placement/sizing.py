@@ -51,8 +51,8 @@ class Forecast(msgspec.Struct, frozen=True, eq=False):
         return self.enough_nodes and self.performance >= self.needed * (1 - REL_ROUNDING)
 
 
-FAR: Final = 1e-6  # of performance, beyond all rounding of sums
-FAR_BY_DEVIATION: Final = 1e-4  # of performance, beyond rounding of sums and of the deviation of their log
+FAR: Final = 1e-6  # share of performance that no rounding of sums reaches
+FAR_BY_DEVIATION: Final = 1e-4  # the same, where a deviation of the log is computed from the sums
 
 
 @dataclass(eq=False, slots=True)
@@ -104,7 +104,7 @@ class Sums:
 
 
 def _growth(rate: float, more: float, deviation: float) -> float:
-    """By how much the squared error of a rate grows with it."""
+    """Growth of the squared error of a rate with the rate."""
     return more * (2.0 * rate + more) * deviation**2
 
 
@@ -175,6 +175,8 @@ class Sizing:
         self, offers: Iterator[tuple[int, int]], closed: Collection[int | None]
     ) -> tuple[int, int] | None:
         """Place replicas as long as it is plain without a forecast that the target is missed.
+
+        Here none is placed: that is plain only where replicas do not depend on each other.
 
         Args:
             offers: pairs of a node and the index of a size that fits there, each node once.
@@ -287,17 +289,17 @@ class Sizing:
         return self.ledger.pressure[:, node] - self.request.caused
 
     def kinds(self) -> list[Hashable]:
-        """Of every replica, what is equal for replicas that are alike.
+        """Keys of the replicas, equal for replicas that are alike.
 
         Alike are replicas of the same size, class and loss, with the same room where it matters.
         """
-        alike: list[Hashable] = list(self._told_apart(0))
+        alike: list[Hashable] = list(self._traits(0))
         if self.request.nested:  # a cheaper size fits wherever a dearer one does
             return alike
         rooms = [self.free(replica.node) for replica in self.replicas]
         return list(zip(alike, rooms, strict=True))
 
-    def _told_apart(self, first: int) -> Iterable[tuple[int, int, float]]:
+    def _traits(self, first: int) -> Iterable[tuple[int, int, float]]:
         """Size, class and share of performance left, of the replicas from a position on."""
         return [
             (one.size, node_class, self.left(one.node))
@@ -346,7 +348,7 @@ class Sizing:
         request = self.request
         if request.required <= 0:
             return False
-        sums = self._about()
+        sums = self._rounded_sums()
         if sums.forecast is None:
             surely = self._surely_meets(sums.total, self._spread(sums), len(self.replicas))
             return self.forecast().met if surely is None else surely
@@ -365,7 +367,7 @@ class Sizing:
         if self.request.corrections or self.request.required <= 0:  # corrections depend on the number
             enough = (at for at, size in enumerate(changes) if self.supposed(place, size).met)
             return next((at for at in enough if self._has_room(place, changes[at])), None)
-        request, sums = self.request, self._about()
+        request, sums = self.request, self._rounded_sums()
         replica, node_class, number = self.replicas[place], self._classes[place], len(self.replicas)
         now, gone, left = replica.size, sums.rates[place], self.left(replica.node)
         efficiencies, least = request.efficiencies, (1.0 - FAR) * request.least_sure
@@ -442,13 +444,13 @@ class Sizing:
         return Forecast(performance, deviation, needed, count >= request.workload.min_nodes)
 
     def _summed(self) -> Sums:
-        """Performance of all replicas, without what rounding a replica that left may have left behind."""
+        """Performance of all replicas; summed anew where rates were subtracted, which leaves rounding."""
         if self._sums.rounded:
             self._sums = Sums()
-        return self._about()
+        return self._rounded_sums()
 
-    def _about(self) -> Sums:
-        """Performance of all replicas. What was summed before stays, and replicas that came are added."""
+    def _rounded_sums(self) -> Sums:
+        """Performance of all replicas, up to rounding: replicas that came are added to the last sums."""
         sums, count = self._sums, len(self.replicas)
         if (known := len(sums.rates)) == count:
             return sums
@@ -459,7 +461,7 @@ class Sizing:
             return sums
         table, total = self.request.rates, sums.total
         rates, by_size, by_class = sums.rates, sums.by_size, sums.by_class
-        for size, node_class, left in self._told_apart(known):
+        for size, node_class, left in self._traits(known):
             rate = table[size][node_class] * left
             rates.append(rate)
             total += rate

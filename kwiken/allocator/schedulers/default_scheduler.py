@@ -12,10 +12,10 @@ import numpy as np
 from kwiken.allocator.placement import (
     Contention,
     Newcomer,
+    OwnNodesTrial,
     Rank,
     SharedNodesTrial,
     Sizing,
-    SizingTrial,
     by_cost,
     by_quality,
     contention_on,
@@ -123,7 +123,7 @@ def _trial(sizing: Sizing, contention: Contention) -> Sizing:
     """Replicas to suppose beside those that there are."""
     if sizing.anti_affinity.shares_nodes:
         return SharedNodesTrial(sizing)
-    return SizingTrial(sizing, contention.nodes)
+    return OwnNodesTrial(sizing, contention.nodes)
 
 
 def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callable[[], None]]]:

@@ -26,8 +26,8 @@ MAX_CANDIDATES: Final = 6
 MAX_SWAPS: Final = 40
 MIN_GAIN: Final = 1e-9  # of cost, that a swap must save
 MAX_SIZES_COMPARED: Final = 32  # by which nodes are told apart, so that their codes are exact
-BITS: Final = np.exp2(np.arange(MAX_SIZES_COMPARED))
-STEPS: Final = np.arange(PRICES, dtype=np.float64)
+BITS: Final = np.exp2(np.arange(MAX_SIZES_COMPARED))  # of the sizes that fit, in a node's code
+STEPS: Final = np.arange(PRICES, dtype=np.float64)  # numbers of the prices, from 0
 
 
 @dataclass(frozen=True, eq=False)

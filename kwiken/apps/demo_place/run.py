@@ -65,9 +65,9 @@ from kwiken.runtime.upkeep import Assignment, Upkeep, clusters_on_nodes
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one is kept at its targets
 CONFIDENCE: Final = 0.95
 WARM_S: Final = 3.0  # of load before what counts
-ARM_S: Final = 16.0
-AFTER_GROWTH_S: Final = 34.0
-AFTER_LOSS_S: Final = 18.0
+ARM_S: Final = 16.0  # of load that counts, by placement
+AFTER_GROWTH_S: Final = 34.0  # from the growth of the load to the loss of a node
+AFTER_LOSS_S: Final = 18.0  # from the loss to the end
 TRY_S: Final = 0.2  # processor time of the tries that find the rounds of a call
 Say = Callable[[str], None]
 

@@ -270,8 +270,8 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
     low, high = study.interval_ms
     unit = "an hour" if priced else ("core" if outcome.cost == 1 else "cores")
     say(
-        f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated ({low:.4g} to {high:.4g} by "
-        f"resampled recordings), target {target_ms:g} ms; "
+        f"cost {outcome.cost:.4g} {unit}; p99 {outcome.p99_ms:.4g} ms simulated ({low:.4g} to {high:.4g} in "
+        f"95% of the resampled recordings), target {target_ms:g} ms; "
         f"{study.plain.p99_ms:.4g} ms without the copies"
     )
 
@@ -281,7 +281,7 @@ def _sureness(study: SizeStudy, target_ms: float) -> str:
     from kwiken.allocator.capacity import MARGIN
 
     within = study.probability(target_ms)
-    told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms by {within:.0%} of the resampled recordings"
+    told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms in {within:.0%} of the resampled recordings"
     if within >= SURE:
         return f"met: {told}{', which show no pause of a replica' if _unseen(study) else ''}"
     return (
@@ -300,7 +300,7 @@ def _unseen(study: SizeStudy) -> str:
         return ""
     return (
         f"no pause of a replica was recognised in {watched_s:.3g} s of the replicas' time: pauses that come "
-        f"once in {watched_s / 3:.3g} s or less often may have been missed, and p99 be higher for them"
+        f"once in {watched_s / 3:.3g} s or less often may have been missed, and p99 may be higher for them"
     )
 
 

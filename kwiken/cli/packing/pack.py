@@ -123,7 +123,9 @@ def command(
         show(found, judged)
     note_findings(found, table, 0 if listed is None else listed.pending)
     if risk is not None and found.states[found.chosen].share > risk:
-        note(f"note: no state is within --risk {risk:g}, so nothing is moved; a dial goes by the risk added")
+        note(
+            f"note: no state is within --risk {risk:g}, so no move is proposed; --dial counts added risk only"
+        )
     if out is not None:
         write_text(out, _written(found, judged, listed if to is not None else None))
         note_written(out)

@@ -90,7 +90,7 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
 
 def _margin(found: Repacking) -> str:
     if found.factor is None:
-        return "by how use departed from what was expected in the halves of the usage"
+        return "by later use, as the halves of the usage predict each other"
     return f"with {found.factor:g} times the deviation of independent tasks"
 
 
@@ -137,7 +137,7 @@ def _note_usage(found: Repacking, table: UsageTable) -> None:
     if (count := gaps(table.series.times_s)) > 0:
         note(f"note: the usage has {count} gaps")
     if found.factor is not None and not found.learned:
-        note(f"note: too little usage to learn a margin; {found.factor:g} is taken")
+        note(f"note: too little usage to learn a margin; {found.factor:g} times the deviation is taken")
 
 
 def summary(found: Repacking, judged: tuple[float, float] | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def _later(seed: int) -> tuple[PackedCluster, PackingGoal, LaterUse]:
     use = use_of(series, packed.cores, packed.memory_gb)
     found = later_use(series, use, np.array([4.0]))
     assert found is not None
-    return packed, use_goal(packed, use, 0.5, factor=1.2, later=found), found
+    return packed, use_goal(packed, use, 0.5, found), found
 
 
 @pytest.mark.parametrize("deviation", [0.2, 0.4, 0.8])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_a_second_run_on_what_was_packed_moves_nothing() -> None:
 def test_straightened_moves_lead_to_the_same_place() -> None:
     packed, series = drawn_cluster(8)
     use = use_of(series, packed.cores, packed.memory_gb)
-    steps = list(drain_steps(packed, use_goal(packed, use, 1 / 3, factor=1.5, later=None), 1000))
+    steps = list(drain_steps(packed, use_goal(packed, use, 1 / 3, 1.5), 1000))
     short = straightened(packed.node, steps)
     assert np.array_equal(after(packed.node, steps), after(packed.node, short))
     assert max(np.bincount([move.task for step in short for move in step.moves])) == 1
@@ -178,3 +179,17 @@ def test_a_node_at_risk_at_the_start_does_not_let_others_run_short() -> None:
 
     states = [state(8, 2), state(7, 2), state(6, 0), state(5, 30)]
     assert choose_keeping_p99(states) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "pattern"),
+    [
+        ({"max_moves": -1}, "moves: must be 0 or more, not -1"),
+        ({"settled_states": -1}, "settled states: must be 0 or more, not -1"),
+        ({"spread": 0.0}, "spread: must be above 0 and at most 1, not 0"),
+        ({"spread": 1.1}, "spread: must be above 0 and at most 1, not 1.1"),
+    ],
+)
+def test_settings_outside_their_ranges_are_refused(changes: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(InputError, match=pattern):
+        RepackSettings(**changes)

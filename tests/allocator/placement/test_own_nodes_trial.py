@@ -12,9 +12,9 @@ from kwiken.allocator.placement import (
     Caution,
     DrawKind,
     NodeLedger,
+    OwnNodesTrial,
     PlacementRequest,
     Sizing,
-    SizingTrial,
     contention_on,
     offers_by_size,
     take,
@@ -79,7 +79,7 @@ def test_walks_on_a_trial_take_the_same_replicas(seed: int) -> None:
     supposed, sizing = begun(rng)
     request, kept = sizing.request, len(sizing.replicas)
     contention = contention_on(request, sizing.ledger)
-    trial = SizingTrial(supposed, contention.nodes[: int(rng.integers(21))])
+    trial = OwnNodesTrial(supposed, contention.nodes[: int(rng.integers(21))])
     both = [offers_by_size(request, one.ledger, contention) for one in (sizing, supposed)]
     for there, here in zip(*both, strict=True):
         take(sizing, there)
@@ -100,7 +100,7 @@ def test_changes_are_judged_as_by_a_forecast(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizing, _ = begun(rng)
     request, kept = sizing.request, len(sizing.replicas)
-    trial = SizingTrial(sizing, np.arange(20))
+    trial = OwnNodesTrial(sizing, np.arange(20))
     for node in rng.permutation(20).tolist():
         sizes = [size for size in range(len(request.cores)) if trial.takes(node, size)]
         if sizes and len(trial.replicas) < len(request.efficiency) and node not in at(trial):
@@ -127,9 +127,9 @@ def at(sizing: Sizing) -> list[int]:
     return [one.node for one in sizing.replicas]
 
 
-def anew(sizing: Sizing, trial: Sizing) -> SizingTrial:
+def anew(sizing: Sizing, trial: Sizing) -> OwnNodesTrial:
     """The same replicas, supposed one after another, without what came and went in between."""
-    found = SizingTrial(sizing, np.arange(20))
+    found = OwnNodesTrial(sizing, np.arange(20))
     for one in trial.replicas[len(sizing.replicas) :]:
         found.add(one.node, one.size)
     return found

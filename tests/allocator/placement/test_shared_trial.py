@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement import (
     DrawKind,
     NodeLedger,
+    OwnNodesTrial,
     PlacementRequest,
     SharedNodesTrial,
     Sizing,
-    SizingTrial,
 )
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.model.nodes import Cluster
@@ -113,7 +113,7 @@ def test_a_trial_drops_all_replicas_unless_some_are_to_stay(spread: Spread) -> N
     nodes = cluster({"top": 3})
     request = requested(3e3, profile({1: 1e3}, {"top": 1.0}), nodes, spread=spread)
     sizing = Sizing(request, NodeLedger(nodes))
-    trial = SharedNodesTrial(sizing) if spread is Spread.NONE else SizingTrial(sizing, np.arange(3))
+    trial = SharedNodesTrial(sizing) if spread is Spread.NONE else OwnNodesTrial(sizing, np.arange(3))
     for keep, left in ((2, 2), (1, 1), (None, 0)):
         for node in range(len(trial.replicas), 3):
             trial.add(node, 0)

@@ -63,7 +63,7 @@ def test_how_sure_the_target_is_comes_first_and_too_small_a_chance_is_not_called
     monkeypatch.setattr(size, "SURE", sure)
     first, *_ = run("size", str(files / "profile.json"), *AT).stdout.splitlines()
     told = re.fullmatch(
-        r"(not surely met|met): p99 is at most 15% above 90 ms by (\d+)% of the resampled recordings(.*)",
+        r"(not surely met|met): p99 is at most 15% above 90 ms in (\d+)% of the resampled recordings(.*)",
         first,
     )
     assert told is not None, first

@@ -300,4 +300,4 @@ def test_a_wish_that_no_state_is_within_is_told(files: Path) -> None:
         *("pack", str(files / "cluster.json"), "--usage", str(files / "usage.csv")), "--risk", "0.000000001"
     )
     assert told.exit_code == 0, told.stderr
-    assert "no state is within --risk 1e-09, so nothing is moved" in told.stderr
+    assert "no state is within --risk 1e-09, so no move is proposed" in told.stderr

@@ -78,7 +78,7 @@ class TestAtAnotherLoad:
     def test_rarer_calls_are_caught_more_often_each(
         self, rate: float, lengths: list[float], factor: float
     ) -> None:
-        stalls = Stalls(np.zeros((1, 1), np.bool_), rate, np.array(lengths), 1e6)
+        stalls = Stalls(np.zeros((1, 1), np.bool_), rate, np.array(lengths))
         assert stalls.probability_factor(1.0) == pytest.approx(1.0)
         assert stalls.extra_wait_ms(1.0) == pytest.approx(0.0, abs=1e-9 * max(lengths))
         low, high = sorted((1.0, factor))
@@ -124,6 +124,6 @@ class TestAtAnotherLoad:
         model = load_model(learned, QueueSettings(rate_per_s=60.0))
         for share in (0.0, 0.7, 1.0):
             caught = (np.arange(learned.requests) < share * learned.requests)[:, None]
-            stalls = Stalls(caught, 1e-3, np.array([100.0]), 1e6)
+            stalls = Stalls(caught, 1e-3, np.array([100.0]))
             rows = replace(model, stalls={"a": stalls}).rows(0.1, 10_000, np.random.default_rng(0))
             assert caught[rows].mean() <= max(0.92, share)

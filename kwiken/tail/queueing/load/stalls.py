@@ -28,7 +28,7 @@ LONG_FACTOR: Final = 5.0  # multiple of that latency above which a call may have
 MAX_PASSED_SHARE: Final = 0.25  # share of later calls answered earlier, above which slow calls are no pauses
 MIN_LATER_CALLS: Final = 3  # later calls needed to decide: a slow call hardly ever holds up three others
 MAX_CALLS_IN_PAUSE: Final = 500.0  # calls during a pause, beyond which their number does not matter
-MIN_MET: Final = 1e-3  # probability that a pause catches a call, below which pauses are not counted
+MIN_MET: Final = 1e-3  # least probability that a pause catches a call, so that one stands for 1,000 at most
 FIXED_POINT_STEPS: Final = 100  # iterations from observed waits to pause lengths; the map is a contraction
 
 
@@ -40,17 +40,15 @@ class Stalls:
         caught: (n, width) whether a call met a pause.
         rate_per_ms: visits a millisecond that one replica gets at the profile's load.
         length_ms: (k,) lengths of the pauses that caught a call.
-        replica_ms: time for which the replicas were observed, milliseconds, of all together.
     """
 
     caught: Bools
     rate_per_ms: float
     length_ms: Floats
-    replica_ms: float
 
     @property
     def number(self) -> Floats:
-        """(k,): number of pauses that each one stands for, with those of its length that caught no call."""
+        """(k,): number of pauses of its length that each one stands for, with those that caught no call."""
         return 1.0 / np.maximum(self._probability_met(1.0), MIN_MET)
 
     def probability_factor(self, factor: float) -> float:
@@ -98,7 +96,7 @@ def stalls_of(profile: Profile, rate_per_s: float, *, min_later: int = MIN_LATER
     Args:
         profile: profile with the replica of each call.
         rate_per_s: requests a second of the profile.
-        min_later: calls needed that came to a replica during slow ones, 1 or more.
+        min_later: calls needed that came to a replica while a slow one was there, 1 or more.
     """
     if not profile.requests:
         return {}
@@ -145,7 +143,7 @@ class _PauseEvidence:
         length = self.waited_ms + 1.0 / rate
         for _ in range(FIXED_POINT_STEPS):
             length = self.waited_ms + lead_ms(length, rate)
-        return Stalls(self.caught, rate, length, self.replicas * span_ms)
+        return Stalls(self.caught, rate, length)
 
 
 def _pause_evidence(stage: StageProfile, start: Floats) -> _PauseEvidence | None:

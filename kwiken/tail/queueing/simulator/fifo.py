@@ -1,9 +1,8 @@
 """FIFO replicas: each serves one attempt at a time, in the order of arrival.
 
 The end of an attempt's work is known at its arrival, as no later attempt can delay it and pauses are drawn
-beforehand. Only the removal of an
-attempt ahead changes it, and only to an earlier time. So the end of work needs no event: it is stored, and
-corrected on a removal.
+beforehand. Only the removal of an attempt ahead changes it, and only to an earlier time. So the end of work
+needs no event: it is stored, and corrected on a removal.
 """
 
 from __future__ import annotations

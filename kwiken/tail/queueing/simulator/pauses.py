@@ -14,7 +14,8 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.profile import EmpiricalDistribution
 
-# Steps that spread points evenly over the unit interval and the unit square, however many there are.
+# Steps that spread points evenly over the unit interval (golden ratio) and the unit square (plastic number),
+# however many points there are.
 GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 SPREAD: Final = (0.7548776662466927, 0.5698402909980532)
 

@@ -86,7 +86,7 @@ def by_later_use(use: Use, later: LaterUse, capacity: float, nodes: int) -> tupl
     )
     start = levelled(use.mean, use.variance, nodes)
     packed = plain_cluster(cluster, names, names, use.mean, none, start)
-    goal = use_goal(packed, replace(use, memory_gb=none), 1.0, factor=1.0, later=later)
+    goal = use_goal(packed, replace(use, memory_gb=none), 1.0, later)
     free, to = (np.ones(each, dtype=np.bool_) for each in (count, nodes))
     node = settled(packed, goal, start, free, to)
     told = later.chance(sums_of(later.logs, node, nodes), np.full(nodes, capacity))

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.halves import MAX_BLOCKS, RecordedHalves, recorded_arrivals, resampled_requests
+from kwiken.allocator.capacity.recorded_requests import (
+    MAX_BLOCKS,
+    RecordedHalves,
+    recorded_arrivals,
+    resampled_requests,
+)
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import verify

@@ -1,4 +1,4 @@
-"""What a sizing draws from recorded requests: halves for search and check, and arrivals in their bursts."""
+"""Draws from recorded requests for a sizing: halves for search and check, resamples, and arrivals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kwiken.base.arrays import Floats, Ints
 from kwiken.model.profile import Profile
 from kwiken.tail.queueing.simulator import poisson_arrivals
 
-ARRIVAL_BLOCKS: Final = 10  # blocks of gaps between recorded arrivals: long ones keep slow changes
+ARRIVAL_BLOCKS: Final = 10  # blocks of gaps in a recording; few long ones keep slow changes of the rate
 MAX_BLOCKS: Final = 20  # blocks of time that go to the halves in turn: slow requests come in bursts
 
 
