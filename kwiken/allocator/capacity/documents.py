@@ -90,7 +90,8 @@ def placement_of(trials: StageTrials, sizes: Sizes, *, verified: Verified, targe
     """Placement of the sizes' replicas on the cluster's nodes, in the form that `kwiken place` writes.
 
     A workload is a stage. Its performance is the calls a second that it gets, which is what it has to serve;
-    the probability is that with which the whole service meets the target.
+    the probability is the share of resampled blocks of simulated time in which the whole service meets the
+    target, without a margin and for the recording as it is.
 
     Args:
         trials: trials of the stages, sized on a cluster that has room for them.

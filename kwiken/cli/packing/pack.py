@@ -130,7 +130,7 @@ def command(
         write_text(out, _written(found, judged, listed if to is not None else None))
         note_written(out)
     elif not as_json and picture != "-":
-        say("nothing is moved; -o FILE keeps the answer, and --to kubernetes writes commands")
+        say("kwiken pack moves nothing itself; -o FILE keeps the answer, and --to kubernetes writes commands")
 
 
 def _refuse_mixed(*, risk: float | None, keep_p99: bool, memory_alone: bool) -> None:

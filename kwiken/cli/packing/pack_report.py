@@ -81,14 +81,15 @@ def show(found: Repacking, judged: tuple[float, float] | None) -> None:
         f"tasks at risk {before.at_risk} to {now.at_risk}"
     )
     say(
-        f"a node needs more cores than it has {_percent(before.share)} of the time before, "
-        f"{_percent(now.share)} after, {_margin(found)}"
+        f"predicted share of the time in which a node needs more cores than it has: {_percent(before.share)} "
+        f"before, {_percent(now.share)} after, {_margin(found)}"
     )
     if judged is not None:
-        say(f"in the later usage: {_percent(judged[0])} of the time before, {_percent(judged[1])} after")
+        say(f"the same share in the later usage: {_percent(judged[0])} before, {_percent(judged[1])} after")
 
 
 def _margin(found: Repacking) -> str:
+    """Source of a predicted share."""
     if found.factor is None:
         return "by later use, as the halves of the usage predict each other"
     return f"with {found.factor:g} times the deviation of independent tasks"
