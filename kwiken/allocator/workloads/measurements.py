@@ -273,7 +273,7 @@ def _performance(
 ) -> Matrix:
     if table is None:
         return Matrix((reference,), np.empty((0, 1)), level=True)
-    assert labels is not None  # of the table
+    assert labels is not None  # the caller reads them from the table
     field = {"up": "sizes", "out": "replicas", "het": "classes"}[name]
     path = f"history.{name}"
     if reference not in labels:
