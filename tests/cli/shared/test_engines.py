@@ -173,7 +173,7 @@ def without_dates(document: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(600)
 def test_verbs_find_the_same_on_a_cluster_while_a_worker_is_killed(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
