@@ -68,6 +68,8 @@ def program(*words: str, ready: str) -> Iterator[None]:
             for line in child.stderr:
                 if ready in line:
                     break
+            # The log is read to its end: a program whose pipe is full waits, and answers nobody.
+            threading.Thread(target=child.stderr.read, daemon=True).start()
             yield
         finally:
             os.killpg(child.pid, signal.SIGKILL)
