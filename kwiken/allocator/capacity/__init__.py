@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kwiken.allocator.capacity.outcomes import SizeOutcome as SizeOutcome
-from kwiken.allocator.capacity.pauses import observed_ms as observed_ms
 from kwiken.allocator.capacity.settings import MAX_REISSUE as MAX_REISSUE, SizeSettings as SizeSettings
 from kwiken.allocator.capacity.study import (
     MARGIN as MARGIN,

@@ -20,6 +20,7 @@ from kwiken.allocator.capacity.outcomes import (
     reached,
     start_with_given,
 )
+from kwiken.allocator.capacity.pauses import observed_ms
 from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
@@ -100,6 +101,11 @@ class SizeStudy:
         """Interval of 95% of the p99 by other recordings of the same length, milliseconds."""
         low, high = np.quantile(self.resampled_ms, (0.025, 0.975), method="closest_observation")
         return float(low), float(high)
+
+    @property
+    def watched_s(self) -> float:
+        """Time for which the replicas of all stages were watched for pauses, of all together, seconds."""
+        return sum(observed_ms(self.outcome.trials.model).values()) / 1e3
 
     def probability(self, target_ms: float) -> float:
         """Share of the resampled recordings by which p99 is at most `MARGIN` above a target.

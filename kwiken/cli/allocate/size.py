@@ -292,11 +292,8 @@ def _sureness(study: SizeStudy, target_ms: float) -> str:
 
 def _unseen(study: SizeStudy) -> str:
     """Note on pauses of replicas that the recording is too short to show; empty where it showed some."""
-    from kwiken.allocator.capacity import observed_ms
-
-    trials = study.outcome.trials
-    watched_s = sum(observed_ms(trials.model).values()) / 1e3
-    if trials.pauses or not watched_s:
+    watched_s = study.watched_s
+    if study.outcome.trials.pauses or not watched_s:
         return ""
     return (
         f"no pause of a replica was recognised in {watched_s:.3g} s of the replicas' time: pauses that come "
@@ -340,7 +337,7 @@ def _signed(value: float) -> str:
 
 
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
-    from kwiken.allocator.capacity import MARGIN, observed_ms
+    from kwiken.allocator.capacity import MARGIN
     from kwiken.apps.console import note_summaries
 
     return {
@@ -351,7 +348,7 @@ def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str,
         "margin": MARGIN,
         "probability": study.probability(target_ms),
         "p99_interval_ms": study.interval_ms,
-        "watched_s": sum(observed_ms(study.outcome.trials.model).values()) / 1e3,
+        "watched_s": study.watched_s,
         "p99_ms_without_copies": study.plain.p99_ms,
         "plan": study.plan,
         "placement": study.placement,

@@ -256,12 +256,21 @@ def test_a_replica_that_could_not_be_started_is_placed_again_when_needed() -> No
     assert adaptation.observe(100.0, {}) == adaptation.observe(1e6, {}) == []
 
 
+def of_one_service(nodes: Cluster, *requests: PlacementRequest) -> Adaptation:
+    """Adaptation of the stages of service `s`, whose p99 target is 30 ms."""
+    placement = document(
+        nodes, admit_all(requests, NodeLedger(nodes), THRIFTY), scheduler="thrifty", confidence=0.5
+    )
+    return Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+
+
 def test_a_service_that_misses_its_target_asks_the_stage_with_the_least_room() -> None:
     nodes = cluster({"quick": 2})
-    requests = [ask("w", 400, nodes, service="s", stage="a"), ask("x", 100, nodes, service="s", stage="b")]
-    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
-    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
-    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    adaptation = of_one_service(
+        nodes,
+        ask("w", 400, nodes, service="s", stage="a"),
+        ask("x", 100, nodes, service="s", stage="b"),
+    )
     stages = {"w": seen(5.0, 390.0), "x": seen(5.0, 20.0)}
     assert adaptation.observe_service("s", 0.0, seen(31.0, 390.0), stages) == []
     actions = adaptation.observe_service("s", 5.0, seen(31.0, 390.0), stages)
@@ -397,14 +406,12 @@ def test_a_straggler_stays_where_the_only_other_node_is_worse() -> None:
 
 def test_the_stage_with_the_least_room_is_one_with_load_and_with_a_target() -> None:
     nodes = cluster({"quick": 2})
-    requests = [
+    adaptation = of_one_service(
+        nodes,
         ask("w", 400, nodes, service="s", stage="a"),
         ask("idle", 100, nodes, service="s", stage="b"),
         ask("batch", None, nodes, service="s", max_replicas=1),
-    ]
-    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
-    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
-    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    )
     stages = {"w": seen(5.0, 390.0), "idle": seen(5.0, 0.0), "batch": seen(5.0, 1e6)}
     assert adaptation.observe_service("s", 0.0, seen(31.0, 390.0), stages) == []
     actions = adaptation.observe_service("s", 5.0, seen(31.0, 390.0), stages)
@@ -413,10 +420,11 @@ def test_the_stage_with_the_least_room_is_one_with_load_and_with_a_target() -> N
 
 def test_a_service_waits_for_any_of_its_stages() -> None:
     nodes = cluster({"quick": 2})
-    requests = [ask("w", 400, nodes, service="s", stage="a"), ask("x", 100, nodes, service="s", stage="b")]
-    admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
-    placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
-    adaptation = Adaptation(requests, nodes, placement, THRIFTY, {"s": 30.0})
+    adaptation = of_one_service(
+        nodes,
+        ask("w", 400, nodes, service="s", stage="a"),
+        ask("x", 100, nodes, service="s", stage="b"),
+    )
     stages = {"w": seen(5.0, 390.0), "x": seen(5.0, 20.0)}
     assert adaptation.prepare(0.0, {"x": 300.0})
     for now_s in (0.0, 5.0, 10.0, 15.0):

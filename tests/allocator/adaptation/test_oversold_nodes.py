@@ -7,12 +7,24 @@ import random
 from tests.allocator.adaptation.test_live_repacking import Machine, idle
 
 
-def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_other_has_room() -> None:
+def packed() -> Machine:
+    """A machine after repacking that has sold nodes beyond their cores."""
     machine = Machine(6, dial=0.0)
     for _ in range(120):
         machine.window(idle(machine))
+    return machine
+
+
+def packed_without_room_elsewhere() -> Machine:
+    """The same machine once the nodes that repacking emptied are lost."""
+    machine = packed()
     empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
     machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    return machine
+
+
+def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_other_has_room() -> None:
+    machine = packed_without_room_elsewhere()
     ledger = machine.adaptation._replicas.ledger
     before = dict(machine.running)
     for slow in machine.of("front"):
@@ -24,11 +36,7 @@ def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_othe
 
 
 def test_best_effort_work_stays_on_a_node_that_is_sold_beyond_its_cores_where_its_end_wins_nothing() -> None:
-    machine = Machine(6, dial=0.0)
-    for _ in range(120):
-        machine.window(idle(machine))
-    empty = [node.name for node in machine.cluster.nodes if node.name not in machine.nodes_in_use()]
-    machine.apply(machine.adaptation.nodes_lost(empty, machine.now_s), 0.0, random.Random(0))
+    machine = packed_without_room_elsewhere()
     before = machine.of("nap")
     for _ in range(4):
         machine.window(idle(machine), p99_ms=20.0)
@@ -37,9 +45,7 @@ def test_best_effort_work_stays_on_a_node_that_is_sold_beyond_its_cores_where_it
 
 
 def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_none() -> None:
-    machine = Machine(6, dial=0.0)
-    for _ in range(120):
-        machine.window(idle(machine))
+    machine = packed()
     ledger = machine.adaptation._replicas.ledger
     beyond = next(at for at in range(6) if ledger.free_cores[at] < 0)
     before = float(ledger.free_cores[beyond])
