@@ -27,7 +27,8 @@ MEMORY: Final = 24  # windows that are looked at: two minutes
 MIN_WINDOWS: Final = 3  # before anything is expected of a change
 MOMENTS: Final = 2  # in each window, at which a change may begin
 DOUBLED_AFTER_S: Final = (10.0, 15.0, 22.0, 33.0, 50.0, 75.0, 110.0, 170.0, 250.0)  # of rises
-STEPS: Final = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.5, 6.0, 20.0)
+FALLS: Final = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87)  # factors of steps
+RISES: Final = (1.15, 1.3, 1.5, 1.75, 2.0, 2.5, 3.5, 6.0, 20.0)  # of steps and bursts
 BURST_S: Final = WINDOW_S  # longest time of a load that rises and falls at once
 MEDIAN_OF_SQUARES: Final = 0.455  # of a standard normal deviate
 PRIOR_WINDOWS: Final = 10.0  # weight of the belief that counts vary by chance alone
@@ -110,8 +111,9 @@ class LoadOutlook:
         share /= share.sum()
         ahead = first * (ways.now + ways.slope * ahead_s)
         order = np.argsort(ahead)
-        place = int(np.searchsorted(np.cumsum(share[order]), self.settings.quantile))
-        expected = float(ahead[order][min(place, len(order) - 1)])
+        below = np.cumsum(share[order])  # up to 1 and its rounding
+        place = int(np.searchsorted(below, self.settings.quantile * below[-1]))
+        expected = float(ahead[order][place])
         return min(expected, (1 + ahead_s / DOUBLES_AFTER_S) * float(share @ (first * ways.now)))
 
     def _variance_over_chance(self) -> float:
@@ -121,15 +123,15 @@ class LoadOutlook:
             by_chance = (before + after) / (before_s + after_s) * (1 / before_s + 1 / after_s)
             if by_chance > 0:
                 squares.append((after / after_s - before / before_s) ** 2 / by_chance)
-        seen = median(squares) / MEDIAN_OF_SQUARES if squares else 1.0
+        seen = median(squares) / MEDIAN_OF_SQUARES  # there is one at least, since requests came
         return max(1.0, (len(squares) * seen + PRIOR_WINDOWS) / (len(squares) + PRIOR_WINDOWS))
 
 
 @cache
 def _hypotheses(windows: int) -> _Hypotheses:
     """Hypotheses for a number of windows of the usual length."""
-    points = 2 * MOMENTS  # of each window, at which the factors are taken
-    at_s = (np.arange(windows * points) + 0.5) * WINDOW_S / points
+    # In the middle between two moments a factor is the mean of that time.
+    at_s = (np.arange(windows * MOMENTS) + 0.5) * WINDOW_S / MOMENTS
     changed_s = np.arange(1, windows * MOMENTS) * WINDOW_S / MOMENTS
     since_s = np.maximum(0.0, at_s[:, None] - changed_s)
     lasted_s = windows * WINDOW_S - changed_s
@@ -138,17 +140,17 @@ def _hypotheses(windows: int) -> _Hypotheses:
         factors.append(1 + since_s / doubled_s)
         now.append(1 + lasted_s / doubled_s)
         slope.append(np.full(len(changed_s), 1 / doubled_s))
-    for step in STEPS:
+    steps = (*FALLS, *RISES)
+    for step in steps:
         factors.append(np.where(since_s > 0, step, 1.0))
         now.append(np.full(len(changed_s), step))
         slope.append(np.zeros(len(changed_s)))
-    bursts = [step for step in STEPS if step > 1]
-    for step in bursts:
+    for step in RISES:
         factors.append(np.where((since_s > 0) & (since_s <= BURST_S), step, 1.0))
         now.append(np.ones(len(changed_s)))
         slope.append(np.zeros(len(changed_s)))
-    mean = np.concatenate(factors, axis=1).reshape(windows, points, -1).mean(axis=1)
-    kinds = (len(DOUBLED_AFTER_S), len(STEPS), len(bursts))
+    mean = np.mean(np.split(np.concatenate(factors, axis=1), windows), axis=1)
+    kinds = (len(DOUBLED_AFTER_S), len(steps), len(RISES))
     counts = [kind * len(changed_s) for kind in kinds]
     prior = [np.zeros(1), *(np.full(count, -math.log(len(kinds) * count)) for count in counts)]
     return _Hypotheses(mean, np.log(mean), np.concatenate(now), np.concatenate(slope), np.concatenate(prior))

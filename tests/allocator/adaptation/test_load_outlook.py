@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook
 from kwiken.allocator.adaptation.load_outlook import OutlookSettings
@@ -56,6 +56,12 @@ def test_a_line_without_noise_goes_on_where_it_leads() -> None:
     counts = [5000] * 10 + [5000 + 250 * step for step in range(1, 9)]
     now, slope = (counts[-1] + 125) / WINDOW_S, 250 / WINDOW_S**2
     assert outlook_of(counts).expected_per_s(AHEAD_S) == pytest.approx(now + slope * AHEAD_S, rel=0.06)
+
+
+def test_a_line_that_doubles_in_four_minutes_goes_on_for_half_a_minute() -> None:
+    counts = [100_000] * 10 + [100_000 + 2000 * step for step in range(1, 15)]
+    now, slope = (counts[-1] + 1000) / WINDOW_S, 2000 / WINDOW_S**2
+    assert outlook_of(counts).expected_per_s(30.0) == pytest.approx(now + slope * 30.0, rel=0.02)
 
 
 def test_a_step_is_a_level_once_it_is_over() -> None:
@@ -167,11 +173,21 @@ def plainly(windows: Sequence[tuple[float, float]], ahead_s: float, chosen: Outl
     return float(min(expected, (1 + ahead_s / 120.0) * present))
 
 
+FAST, CAREFUL = OutlookSettings(change=0.4, quantile=0.6, half_life_s=20.0), OutlookSettings()
+
+
 @settings(max_examples=25)
+@example([(0, 5.0), (0, 5.0), (0, 5.0), (40, 5.0), (45, 5.0)], 13.0, CAREFUL)
+@example([(count, 5.0) for count in (3, 1, 4, 1, 0, 5)], 13.0, CAREFUL)
+@example([(count, 5.0) for count in (100, 100, 100, 100, 104, 104, 104, 104)], 0.0, FAST)  # hardly any noise
+@example([(10_000 + 200 * max(0, at - 2), 5.0) for at in range(9)], 30.0, CAREFUL)  # a slow rise
+@example(
+    [(10_000 + 200 * max(0, at - 2), 5.0) for at in range(9)], 30.0, OutlookSettings(quantile=1 - 2**-53)
+)
 @given(
     st.lists(st.tuples(st.integers(0, 5000), st.sampled_from([5.0, 5.0, 5.0, 4.0, 7.5])), max_size=9),
     st.sampled_from([0.0, 13.0, 60.0]),
-    st.sampled_from([OutlookSettings(), OutlookSettings(change=0.4, quantile=0.6, half_life_s=20.0)]),
+    st.sampled_from([CAREFUL, FAST]),
 )
 def test_what_is_expected_is_what_hypotheses_one_by_one_say(
     windows: list[tuple[int, float]], ahead_s: float, chosen: OutlookSettings
