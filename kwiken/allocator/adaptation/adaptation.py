@@ -174,14 +174,12 @@ class Adaptation:
             if self._drifted(name, one):
                 actions += self._revise(name, now_s, one)
             need = watch.observe(now_s, one)
-            if need is not Need.NOTHING:
-                self._rates[name] = one.rate_per_s
             if need is Need.MORE:
                 actions += self._more(name, now_s, one)
             elif (slow := watch.straggler(now_s, one, self._replicas.expected(name))) is not None:
                 actions += self._replace(name, slow, now_s)
             elif need is Need.LESS:
-                actions += self._less(name, now_s)
+                actions += self._less(name, now_s, one)
         return actions
 
     def observe_service(
@@ -272,10 +270,10 @@ class Adaptation:
         before = sizing.forecast().performance
         self._rates[name] = seen.rate_per_s
         self._require(name, self._stated[name])
-        change = sizing.forecast().performance / before if before else 1.0
-        # What the correction explains is not to be asked for twice.
-        self._factors[name] = max(1.0, self._factors[name] * min(1.0, change))
-        self._require(name, self._stated[name])
+        if before:  # what the correction explains is not to be asked for twice
+            change = sizing.forecast().performance / before
+            self._factors[name] = max(1.0, self._factors[name] * min(1.0, change))
+            self._require(name, self._stated[name])
         was_ms, is_ms = drift.work_ms
         reason = (
             f"a request takes {is_ms:.3g} ms of processor time and took {was_ms:.3g} ms, so "
@@ -307,9 +305,10 @@ class Adaptation:
         self._watches[name].grew(now_s)
         return actions
 
-    def _less(self, name: str, now_s: float) -> list[Action]:
+    def _less(self, name: str, now_s: float, seen: Observation) -> list[Action]:
         """Give back one replica, or one size, if the target stays met with room."""
         stated, sizing = self._stated[name], self._sizings[name]
+        self._rates[name] = seen.rate_per_s
         self._factors[name] = max(1.0, self._factors[name] / GROWTH)
         self._require(name, stated)
         forecast = sizing.forecast()
@@ -353,15 +352,10 @@ class Adaptation:
 
     def _require(self, name: str, stated: PlacementRequest) -> None:
         load = self._rates[name]
-        base = max(stated.required, ROOM_FOR_LOAD * load if load > stated.required else 0.0)
+        base = ROOM_FOR_LOAD * load if load > stated.required else stated.required
         belief = self._drifts[name].belief
-        loaded = stated.at_load(base) if base else stated
-        needed = dataclasses.replace(
-            loaded,
-            required=base * self._factors[name],
-            base=stated.base * belief,
-            rate=loaded.rate * belief,
-        )
+        loaded = stated.at_load(base)
+        needed = dataclasses.replace(loaded, required=base * self._factors[name], rate=loaded.rate * belief)
         self._sizings[name].renew(needed)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from kwiken.allocator.adaptation import (
     Adaptation,
     Observation,
     Resize,
+    Revision,
+    Shortage,
     Start,
     Stop,
 )
@@ -41,6 +43,18 @@ def started(nodes: Cluster, *requests: PlacementRequest) -> Adaptation:
     admissions = admit_all(requests, NodeLedger(nodes), THRIFTY)
     placement = document(nodes, admissions, scheduler="thrifty", confidence=0.5)
     return Adaptation(requests, nodes, placement, THRIFTY)
+
+
+def standing(nodes: Cluster, *placed: tuple[PlacementRequest, Sequence[tuple[int, int]]]) -> Adaptation:
+    """Adaptation of workloads whose replicas stand on given nodes, in sizes of given indices."""
+    placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
+    adaptation = Adaptation([request for request, _ in placed], nodes, placement, THRIFTY)
+    replicas = adaptation._replicas
+    for request, places in placed:
+        for node, size in places:
+            replicas.sizings[request.name].add(node, size)
+        replicas.started(request.name, 0, "for the test")
+    return adaptation
 
 
 def seen(
@@ -430,3 +444,107 @@ def test_a_service_waits_for_any_of_its_stages() -> None:
     for now_s in (0.0, 5.0, 10.0, 15.0):
         assert adaptation.observe_service("s", now_s, seen(31.0, 390.0), stages) == []
     assert adaptation.observe_service("s", 20.0, seen(31.0, 390.0), stages)
+
+
+def test_a_load_that_passed_without_need_is_not_one_that_was_prepared_for() -> None:
+    nodes = cluster({"quick": 4})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    for now_s in (0.0, 5.0, 10.0):
+        assert adaptation.observe(now_s, {"w": seen(9.0, 700.0)}) == []
+    assert adaptation.prepare(15.0, {"w": 600.0})
+    assert adaptation.performance("w")[0] >= 660.0
+
+
+def test_a_service_that_still_misses_20_s_later_asks_again_after_two_more_windows() -> None:
+    """The stage itself meets its target all the time."""
+    nodes = cluster({"quick": 4})
+    adaptation = of_one_service(nodes, ask("w", 200, nodes, service="s", stage="a"))
+    moments = []
+    for now_s in (0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0):
+        adaptation.observe(now_s, {"w": seen(8.0)})
+        if adaptation.observe_service("s", now_s, seen(31.0), {"w": seen(8.0)}):
+            moments.append(now_s)
+    assert moments == [5.0, 30.0]
+
+
+def test_a_straggler_without_a_better_place_is_looked_at_again_after_three_windows() -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = started(nodes, ask("w", 1000, nodes, spread=Spread.NODE, max_replicas=2))
+    first, second = where(adaptation)
+    adaptation.nodes_lost(["quick-2"], 0.0)
+    slow = seen(9.0, latency_ms={first: 20.0, second: 5.0})
+    for window in range(3):  # it stays at the last one
+        assert adaptation.observe(window * WINDOW_S, {"w": slow}) == []
+    adaptation.node_back("quick-2")
+    for window in (3, 4):
+        assert adaptation.observe(window * WINDOW_S, {"w": slow}) == []
+    assert [type(one) for one in adaptation.observe(5 * WINDOW_S, {"w": slow})] == [Start, Stop]
+
+
+def test_a_shortage_that_was_over_is_told_when_it_comes_back() -> None:
+    """The replica has the whole node all the time, so there is nothing else to tell."""
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 200, nodes, max_replicas=1))
+    assert [type(one) for one in adaptation.prepare(0.0, {"w": 900.0})] == [Resize, Shortage]
+    for window in range(12):
+        assert adaptation.observe(100 + window * WINDOW_S, {"w": seen(1.0, 640.0)}) == []
+    assert adaptation.performance("w") == pytest.approx((800.0, 704.0))
+    adaptation.nodes_lost(["quick-1"], 200.0)
+    assert adaptation.node_back("quick-1") == []
+    assert [type(one) for one in adaptation.prepare(210.0, {"w": 900.0})] == [Shortage]
+
+
+def day(scale: float) -> list[Any]:
+    """What is done while loads rise and fall, requests become more work and nodes are lost."""
+    nodes = cluster({"quick": 3, "slow": 1})
+    rates, speeds = {cores: scale * rate for cores, rate in RATES.items()}, {"quick": 1.0, "slow": 0.5}
+
+    def asked(name: str, rate: float | None, **fields: Any) -> PlacementRequest:
+        found = profile(rates, speeds, name=name)
+        return requested(rate and scale * rate, found, nodes, **{"spread": Spread.NONE, **fields})
+
+    adaptation = of_one_service(
+        nodes,
+        asked("w", 400.0, service="s", stage="a"),
+        asked("x", 100.0, service="s", stage="b"),
+        asked("batch", None, max_replicas=4),
+    )
+    done: list[Any] = []
+
+    def note(actions: list[Action]) -> None:
+        shown = ("workload", "key", "node", "cores")
+        done.extend((type(one), *(getattr(one, name, None) for name in shown)) for one in actions)
+        done.append(adaptation.missing_cores())
+        done.append([value / scale for name in "wx" for value in adaptation.performance(name)])
+
+    now_s = 0.0
+
+    def windows(count: int, load: float, p99_ms: float, whole_ms: float, work_ms: float) -> None:
+        nonlocal now_s
+        for _ in range(count):
+            now_s += WINDOW_S
+            stages = {
+                name: Observation(requests=1000, rate_per_s=scale * rate, p99_ms=p99, work_ms=work_ms)
+                for name, rate, p99 in (("w", load, p99_ms), ("x", 60.0, 8.0))
+            }
+            note(adaptation.observe(now_s, stages))
+            note(adaptation.observe_service("s", now_s, seen(whole_ms, scale * load), stages))
+
+    note(adaptation.prepare(now_s, {"w": 500.0 * scale, "x": 150.0 * scale}))
+    windows(14, 500.0, 8.0, 20.0, 10.0)
+    windows(4, 700.0, 20.0, 31.0, 10.0)
+    windows(8, 600.0, 8.0, 20.0, 14.0)
+    windows(6, 600.0, 8.0, 31.0, 14.0)
+    note(adaptation.nodes_lost(["quick-0", "quick-1"], now_s))
+    windows(6, 300.0, 12.0, 20.0, 14.0)
+    note(adaptation.node_back("quick-0"))
+    windows(40, 100.0, 1.0, 5.0, 14.0)
+    return done
+
+
+def test_a_cluster_of_slow_work_is_adapted_like_one_of_quick_work() -> None:
+    """A thousandth of all rates, in a power of two, so that nothing is rounded otherwise."""
+    done = day(1.0)
+    assert {one[0] for one in done if isinstance(one, tuple)} == {Start, Stop, Resize, Shortage, Revision}
+    assert any(isinstance(one, dict) and one for one in done)
+    assert day(2.0**-10) == done

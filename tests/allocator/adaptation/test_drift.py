@@ -158,3 +158,19 @@ def test_a_revision_takes_the_load_of_now_into_account() -> None:
     assert run.adaptation.performance("w")[1] == pytest.approx(200.0)
     assert run.windows(COMPARE, 15.0)
     assert run.adaptation.performance("w")[1] == pytest.approx(330.0)
+
+
+def test_what_a_revision_gives_has_20_s_to_show() -> None:
+    nodes = cluster({"quick": 4})
+    adaptation = started(nodes, ask("w", 200, nodes))
+    acted = []
+    for window in range(LEARN + COMPARE + 6):
+        one = Observation(
+            requests=1000,
+            rate_per_s=200.0,
+            p99_ms=P99_MS if window < LEARN + COMPARE - 1 else 50.0,
+            work_ms=10.0 if window < LEARN else 20.0,
+        )
+        if adaptation.observe(window * WINDOW_S, {"w": one}):
+            acted.append(window - (LEARN + COMPARE - 1))
+    assert acted == [0, 5]  # the second miss after the pause

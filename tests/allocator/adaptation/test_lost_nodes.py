@@ -73,3 +73,26 @@ def test_too_few_nodes_are_told_only_where_performance_is_enough() -> None:
         adaptation = started(nodes, ask("w", rate, nodes, spread=Spread.NODE, min_nodes=2))
         (short,) = [one for one in adaptation.nodes_lost(["quick-1"], 0.0) if isinstance(one, Shortage)]
         assert short.line.endswith(words)
+
+
+def test_the_loss_of_an_empty_node_starts_nothing() -> None:
+    """Best-effort work that could not be started has room, and waits for another reason."""
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 400, nodes), ask("batch", None, nodes, max_replicas=1))
+    (key,) = where(adaptation, "batch")
+    adaptation.start_failed("batch", key, 0.0)
+    (used,) = {node for node, _ in where(adaptation).values()}
+    (empty,) = {node.name for node in nodes.nodes} - {used}
+    assert adaptation.nodes_lost([empty], 1.0) == []
+    (start,) = adaptation.node_back(empty)
+    assert (start.workload, start.reason) == ("batch", f"node {empty} is back")
+
+
+def test_a_workload_whose_node_was_lost_is_given_20_s() -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = started(nodes, ask("w", 400, nodes), ask("x", 800, nodes))
+    (lost,) = {node for node, _ in where(adaptation).values()}
+    assert adaptation.nodes_lost([lost], 0.0)
+    for now_s in (5.0, 10.0, 15.0, 20.0):
+        assert adaptation.observe(now_s, {"w": seen(50.0, 400.0)}) == []
+    assert adaptation.observe(25.0, {"w": seen(50.0, 400.0)}) != []

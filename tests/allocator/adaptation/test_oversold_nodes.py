@@ -54,3 +54,16 @@ def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_n
     assert ledger.free_cores[beyond] == before
     rooms.release("job")
     machine.check()
+
+
+def test_a_node_that_is_sold_beyond_its_cores_is_blocked_as_it_is() -> None:
+    machine = packed()
+    replicas = machine.adaptation._replicas
+    ledger = replicas.ledger
+    before = ledger.free_cores.copy()
+    beyond = int(before.argmin())
+    assert before[beyond] <= -2.0
+    with replicas.without(machine.cluster.nodes[beyond].name):
+        assert ledger.free_cores[beyond] == before[beyond]
+        assert ledger.free_memory_gb[beyond] == 0.0
+    assert ledger.free_cores.tolist() == before.tolist()
