@@ -73,7 +73,7 @@ class Measures:
     def grow(self, name: str, reason: str) -> list[Action]:
         """Give a workload more: up, then out, then by moves; best-effort work makes room."""
         sizing = self._sizings[name]
-        actions = self._up(name, reason) if sizing.replicas else []
+        actions = self._up(name, reason)
         if not sizing.forecast().met:
             actions += self._out(name, reason)
         if not sizing.forecast().met and sizing.replicas:
@@ -98,8 +98,7 @@ class Measures:
         # The latest first, among those on nodes that save as much.
         for place in sorted(range(len(saved)), key=lambda place: (-saved[place], -place)):
             kept = sizing.supposed(place, None)
-            enough = len(sizing.replicas) > 1 and kept.enough_nodes
-            if enough and kept.performance >= SPARE_LEFT * kept.needed:
+            if kept.enough_nodes and kept.performance >= SPARE_LEFT * kept.needed:
                 key, gone = self._replicas.remove(name, place)
                 return Stop(workload=name, key=key, node=self._replicas.node(gone), reason=reason)
         sizes = [replica.size for replica in sizing.replicas]
@@ -181,12 +180,14 @@ class Measures:
         return []
 
     def _room_by_use(self, name: str, replica: SizedReplica, node: int) -> bool:
-        """Whether memory, contention and anti-affinity let a replica that was removed stand on a node."""
+        """Whether memory, contention and anti-affinity let a replica that was removed stand on a node.
+
+        A blocked node has no memory free.
+        """
         sizing, ledger = self._sizings[name], self._replicas.ledger
         request = sizing.request
         return (
-            ledger.cluster.nodes[node].name not in self._replicas.blocked_nodes
-            and bool(sizing.open_nodes()[node])
+            bool(sizing.open_nodes()[node])
             and bool(ledger.cluster.cores[node] >= request.all_cores[replica.size])
             and ledger.fits(node, -math.inf, float(request.memory_gb[replica.size]))
             and ledger.bears(node, request.all_caused)
@@ -204,7 +205,7 @@ class Measures:
         }
 
     def _up(self, name: str, reason: str) -> list[Action]:
-        """Larger replicas where they stand, the greatest gain for its cores first."""
+        """Larger replicas where they stand, the greatest gain for its cores first, memory uncounted."""
         sizing, request = self._sizings[name], self._sizings[name].request
         resized: dict[int, None] = {}
         evicted: list[Action] = []
@@ -214,14 +215,15 @@ class Measures:
                 for size in range(replica.size + 1, len(request.cores)):
                     more = float(request.all_cores[size] - request.all_cores[replica.size])
                     memory = float(request.memory_gb[size] - request.memory_gb[replica.size])
-                    if more <= 0 or not self._replicas.could_fit(replica.node, more, memory):
+                    if not self._replicas.could_fit(replica.node, more, memory):
                         continue
                     grown = sizing.supposed(place, size)
                     gain = min(grown.performance, grown.needed) - best.performance
                     evicts = not self._replicas.ledger.fits(replica.node, more, memory)
                     worth = grown.met or gain >= MIN_GAIN_OF_EVICTION * grown.needed
                     if gain > 0 and (worth or not evicts):
-                        choices.append((gain / more, place, size, more, memory))
+                        per_core = gain / more if more > 0 else math.inf
+                        choices.append((per_core, place, size, more, memory))
             if not choices:
                 break
             _, place, size, more, memory = max(choices)

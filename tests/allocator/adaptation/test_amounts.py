@@ -21,8 +21,16 @@ from kwiken.allocator.placement import (
     document,
     request_for,
 )
-from kwiken.allocator.workloads import Measure, Spread, Target, Workload
-from tests.allocator.adaptation.test_adaptation import RATES, THRIFTY, ask, seen, started, where
+from kwiken.allocator.workloads import Measure, Size, Spread, Target, Workload, WorkloadProfile
+from tests.allocator.adaptation.test_adaptation import (
+    RATES,
+    THRIFTY,
+    ask,
+    seen,
+    standing,
+    started,
+    where,
+)
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 
@@ -88,6 +96,21 @@ def test_replicas_on_nodes_whose_return_saves_most_are_given_back_first(saves: s
     assert "its p99 has been well below 10 ms" in stop.reason
 
 
+@pytest.mark.parametrize(
+    ("saved", "first"), [({}, "quick-1"), ({"quick-0": 0.0}, "quick-1"), ({"quick-0": 0.01}, "quick-0")]
+)
+def test_a_node_that_saves_nothing_is_like_one_of_which_nothing_is_known(
+    saved: dict[str, float], first: str
+) -> None:
+    """Of replicas on nodes that save as much, the latest is given back."""
+    nodes = cluster({"quick": 2})
+    adaptation = standing(nodes, (ask("w", 400, nodes), [(0, 3), (1, 3)]))
+    adaptation.prefer_to_empty(saved)
+    stop = adaptation._measures.give_back("w", "it is quiet")
+    assert isinstance(stop, Stop)
+    assert stop.node == first
+
+
 @pytest.mark.parametrize(("load", "less"), [(690.0, True), (700.0, False)])
 def test_something_is_given_back_where_a_seventh_is_spare(load: float, less: bool) -> None:
     """A replica of 800/s is left, of which a load takes a tenth more; 5% of that stay spare."""
@@ -125,7 +148,7 @@ def test_a_need_beyond_eight_times_the_prediction_is_no_need() -> None:
 
 def test_a_straggler_avoids_the_nodes_that_it_was_moved_from_for_an_hour() -> None:
     nodes = cluster({"quick": 3})
-    for pause_s, back in ((3500.0, False), (3700.0, True)):
+    for pause_s, back in ((3599.0, False), (3600.0, True)):
         adaptation = started(nodes, ask("w", 1600, nodes, spread=Spread.NODE, max_replicas=2))
         moves: list[Start] = []
         for at_s in (0.0, pause_s):
@@ -278,11 +301,14 @@ def test_a_need_beyond_the_prediction_is_taken_back_by_15_percent_a_minute() -> 
         now_s += WINDOW_S
     needs.append(adaptation.performance("w")[1])
     assert needs[0] == pytest.approx(1.15 * 400)  # of what was given after the first one
+    fell_s = []
     for _ in range(200):
         adaptation.observe(now_s, {"w": seen(1.0, 200.0)})
         now_s += WINDOW_S
         if adaptation.performance("w")[1] != needs[-1]:
             needs.append(adaptation.performance("w")[1])
+            fell_s.append(now_s)
+    assert 60.0 <= fell_s[1] - fell_s[0] <= 80.0  # quiet for a minute, after 20 s if something was given back
     assert needs[1:3] == pytest.approx([needs[0] / 1.15, needs[0] / 1.15**2])
     assert needs[-1] == 200.0
 
@@ -440,3 +466,84 @@ def test_what_best_effort_work_leaves_is_used_whole() -> None:
     assert isinstance(start, Start)
     assert isinstance(short, Shortage)
     assert (stop.workload, start.workload, start.cores) == ("batch", "w", 8.0)
+
+
+def of_sizes(*sizes: tuple[float, float, float]) -> WorkloadProfile:
+    """Profile of sizes: cores, memory in GB, and rate."""
+    found = profile({float(place): rate for place, (_, _, rate) in enumerate(sizes, 1)}, {"quick": 1.0})
+    return replace(found, sizes=tuple(Size(cores, memory_gb) for cores, memory_gb, _ in sizes))
+
+
+@pytest.mark.parametrize(("best", "less"), [(1.15 * 800, True), (1.149 * 800, False)])
+def test_a_size_is_given_back_where_15_percent_are_spare(best: float, less: bool) -> None:
+    """The next smaller size would leave 6% over the need, which is enough."""
+    nodes = cluster({"quick": 1})
+    request = requested(800.0, of_sizes((7, 1, 848), (8, 1, best)), nodes)
+    adaptation = standing(nodes, (request, [(0, 1)]))
+    actions = [one for at in range(12) for one in adaptation.observe(5.0 * at, {"w": seen(1.0, 100.0)})]
+    assert [type(one) for one in actions] == [Resize] * less
+    assert where(adaptation) == {"w-0": ("quick-0", 7.0 if less else 8.0)}
+
+
+@pytest.mark.parametrize(("need", "less"), [(800.0, True), (801.0, False)])
+def test_what_is_given_back_leaves_5_percent_over_the_need(need: float, less: bool) -> None:
+    nodes = cluster({"quick": 2})
+    request = requested(need, of_sizes((4, 1, 840), (8, 1, 1680)), nodes)
+    for places, kind in (([(0, 0), (1, 0)], Stop), ([(0, 1)], Resize)):
+        adaptation = standing(nodes, (request, places))
+        before = where(adaptation)
+        found = adaptation._measures.give_back("w", "it is quiet")
+        assert isinstance(found, kind) == less
+        assert where(adaptation) == ({"w-0": ("quick-0", 4.0)} if less else before)
+
+
+def test_a_size_that_frees_no_cores_is_not_given_back() -> None:
+    nodes = cluster({"quick": 1})
+    request = requested(50.0, of_sizes((2, 4, 100), (2, 8, 200)), nodes)
+    adaptation = standing(nodes, (request, [(0, 1)]))
+    assert adaptation._measures.give_back("w", "it is quiet") is None
+
+
+def test_a_replica_grows_by_memory_alone_where_that_is_what_it_lacks() -> None:
+    nodes = cluster({"quick": 1}, cores=2)
+    request = requested(150.0, of_sizes((2, 4, 100), (2, 8, 200), (2, 16, 220)), nodes)
+    adaptation = standing(nodes, (request, [(0, 0)]))
+    (resize,) = adaptation._measures.fit("w", "it is short")
+    assert isinstance(resize, Resize)
+    assert adaptation.performance("w")[0] >= 150.0
+
+
+@pytest.mark.parametrize(("taken_gb", "kind"), [(24.0, Resize), (24.1, Start)])
+def test_a_replica_grows_where_the_memory_is_free_that_it_takes_more(taken_gb: float, kind: type) -> None:
+    """Of 64 GB it has 10 and would have 40."""
+    nodes = cluster({"quick": 1})
+    request = requested(200.0, of_sizes((1, 10, 100), (2, 40, 200)), nodes, spread=Spread.NONE)
+    adaptation = standing(nodes, (request, [(0, 0)]))
+    adaptation.job_room({}).take("job", "quick-0", 1.0, taken_gb, {})
+    (action,) = adaptation._measures.fit("w", "it is short")
+    assert isinstance(action, kind)
+
+
+@pytest.mark.parametrize(("nodes", "cores", "kind"), [(1, 8.0, Resize), (2, 4.0, Start)])
+def test_best_effort_work_makes_room_for_a_twentieth_of_the_need(
+    nodes: int, cores: float, kind: type[Action]
+) -> None:
+    """A larger replica on the only node, or another one on the second node, performs 400/s more."""
+    there = cluster({"quick": nodes}, cores=cores)
+    request = ask("w", 400, there, spread=Spread.NODE)
+    batch = ask("batch", None, there, max_replicas=1)
+    for need, changes in ((8000.0, [Stop, kind]), (8001.0, [])):
+        adaptation = standing(there, (request, [(0, 2)]), (batch, [(nodes - 1, 2)]))
+        adaptation._sizings["w"].renew(request.at_load(need))
+        found = adaptation._measures.fit("w", "it is short")
+        assert [type(one) for one in found] == [*changes, Shortage]
+
+
+def test_a_workload_on_too_few_nodes_gets_no_larger_replicas() -> None:
+    nodes = cluster({"quick": 1})
+    for rate in (400, 300):
+        request = ask("w", rate, nodes, spread=Spread.NODE, min_nodes=2)
+        adaptation = standing(nodes, (request, [(0, 2)]))
+        (shortage,) = adaptation._measures.fit("w", "it is short")
+        assert isinstance(shortage, Shortage)
+        assert where(adaptation) == {"w-0": ("quick-0", 4.0)}
