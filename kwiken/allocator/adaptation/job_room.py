@@ -58,9 +58,8 @@ class JobRoom:
             cores = float(ledger.free_cores[index])
             if cores <= 0 or node.name in self._replicas.blocked_nodes:
                 continue
-            bearable = np.minimum(
-                self._speeds[node.name] - ledger.pressure[:, index], ledger.slack[:, index]
-            ).clip(0.0, 1.0)
+            left = self._speeds[node.name] - ledger.pressure[:, index]
+            bearable = np.minimum(left, ledger.slack[:, index]).clip(min=0.0)
             memory_gb = float(ledger.free_memory_gb[index])
             found.append(NodeRoom(node.name, WHOLE * float(bearable.mean()), cores, memory_gb))
         return found

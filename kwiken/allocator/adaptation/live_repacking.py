@@ -42,7 +42,7 @@ NO_HEADROOM: Final = 0.01  # chance that use is above the node, from which on th
 HEADROOM: Final = 0.005  # chance from which on it gets copies again
 FACTOR: Final = 1.5  # on the standard deviation, as where none was learned
 MAX_MOVES: Final = 400  # of one period
-MAX_REFUSED: Final = 20  # moves of a period after which the rest waits for the next one
+MAX_REFUSED: Final = 20  # moves of a period after which no others are planned in it
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,7 @@ class LiveRepacking:
     def _relief(self, tasks: _Tasks) -> Iterator[_PlannedMove]:
         """One move off each node without headroom, best-effort work first, to the emptiest node with room."""
         ledger, packed = self._replicas.ledger, tasks.packed
-        free = ledger.free_cores.copy()
-        free[~packed.open_nodes] = -np.inf
+        free = ledger.free_cores.copy()  # a blocked node has none
         free[[ledger.cluster.index_of[name] for name in self.crowded]] = -np.inf
         for number, name in enumerate(sorted(self.crowded)):
             source = ledger.cluster.index_of[name]
@@ -302,7 +301,7 @@ class LiveRepacking:
                     workloads.append("")
                     apart.append(False)
                     rows.append((draw.cores, draw.memory_gb, node))
-        drawn, memory_gb, at = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+        drawn, memory_gb, at = np.array(rows, dtype=np.float64).reshape(len(rows), 3).T
         # Replicas of a stage stay apart; best-effort work may stand together.
         owners = tuple(
             name if name and not self._replicas.is_best_effort(name) else key
@@ -332,7 +331,7 @@ class LiveRepacking:
             return np.ones(len(ledger.cluster.nodes), dtype=np.bool_)
         sizing = self._replicas.sizings[workload]
         caused = sizing.request.all_caused[:, None]
-        largest = max((float(sizing.request.all_cores[one.size]) for one in sizing.replicas), default=0.0)
+        largest = max(float(sizing.request.all_cores[one.size]) for one in sizing.replicas)
         found: Bools = np.all((ledger.slack >= caused) | (caused <= 0), axis=0)
         found &= ledger.cluster.cores >= largest
         found[[node for name, node in self._refused if name == workload]] = False

@@ -103,6 +103,14 @@ def test_a_job_that_runs_already_takes_what_there_is() -> None:
     assert room.nodes == set()
 
 
+def test_a_part_of_a_core_is_room_and_none_is_not() -> None:
+    _, room, _ = adapted()
+    room.take("most", "slow-0", 3.5, 1.0, {})
+    assert {one.node: one.cores for one in room.rooms()}["slow-0"] == 0.5
+    room.take("rest", "slow-0", 0.5, 1.0, {})
+    assert "slow-0" not in {one.node for one in room.rooms()}
+
+
 def test_quality_is_a_mean_over_all_sources() -> None:
     _, room, _ = adapted()
     room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4, "network": 0.9})

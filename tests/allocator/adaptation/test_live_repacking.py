@@ -255,7 +255,7 @@ def test_a_node_without_headroom_is_told_and_told_again_when_it_has_some() -> No
 
 def test_headroom_comes_back_at_half_the_chance_at_which_it_went(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(3)
-    for chance, crowded in ((0.007, False), (0.02, True), (0.007, True), (0.004, False), (0.007, False)):
+    for chance, crowded in ((0.01, False), (0.02, True), (0.007, True), (0.005, False), (0.007, False)):
         monkeypatch.setattr(LiveRepacking, "_chance", staticmethod(lambda rows, cores, at=chance: at))
         for _ in range(6):
             machine.window(idle(machine))
@@ -339,7 +339,7 @@ def test_a_node_is_crowded_from_a_chance_of_one_percent_on() -> None:
 def test_headroom_is_told_from_half_a_minute_on() -> None:
     machine = Machine(3)
     full = dict.fromkeys(machine.running, 4.0)
-    for window in range(1, 8):
+    for window in range(1, 12):  # and told once
         machine.window(full)
         assert bool(machine.repacking.crowded) == (window >= 6)
     told = [line for line in machine.lines if "has no headroom" in line]
@@ -385,7 +385,7 @@ def test_a_move_that_is_refused_is_not_tried_again_in_its_period(monkeypatch: py
     for _ in range(60):
         assert machine.window(idle(machine)) == []
     assert asked
-    assert len(set(asked)) == len(asked)
+    assert len({(name, node) for _, name, node in asked}) < len(set(asked)) == len(asked)
     told = [line for line in machine.lines if "cannot go to" in line]
     assert len(told) == len(asked)
     _, name, node = asked[0]

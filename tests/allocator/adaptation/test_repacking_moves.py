@@ -1,0 +1,234 @@
+"""Moves by use: what forbids one, and what becomes of the others when one is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.adaptation import (
+    Action,
+    Adaptation,
+    LiveRepacking,
+    LiveRepackSettings,
+    Start,
+    Stop,
+)
+from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass
+from kwiken.allocator.workloads import Spread
+from tests.allocator.adaptation.test_adaptation import RATES, ask, standing, where
+from tests.allocator.adaptation.test_live_repacking import Machine, idle
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
+
+CAUTION = Caution(confidence=0.5, later_loss=0.0)
+FOUR_CORES, EIGHT_CORES = 2, 3  # indices of sizes
+
+
+def moves(adaptation: Adaptation, to: int) -> bool:
+    """Whether the first replica of "w" moves to a node by what is used; where not, all stays as it was."""
+    before = where(adaptation)
+    actions = adaptation._measures.move_by_use("w", "w-0", to, "less is used")
+    if not actions:
+        assert where(adaptation) == before
+    return bool(actions)
+
+
+@pytest.mark.parametrize(("memory_gb", "free"), [(24.0, True), (24.1, False)])
+def test_a_move_by_use_needs_memory_and_no_cores(memory_gb: float, free: bool) -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = standing(nodes, (ask("w", 400, nodes, memory_gb=40), [(0, FOUR_CORES)]))
+    adaptation.job_room({}).take("job", "quick-1", 8.0, memory_gb, {})
+    assert moves(adaptation, to=1) == free
+
+
+@pytest.mark.parametrize(("pressure", "borne"), [(0.3, True), (0.31, False)])
+def test_a_move_by_use_goes_where_residents_bear_its_pressure(pressure: float, borne: bool) -> None:
+    """The resident could spare a quarter of its performance, and loses less by either pressure."""
+    nodes = cluster({"quick": 2})
+    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=pressure))
+    quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.3))
+    adaptation = standing(
+        nodes,
+        (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
+        (requested(300.0, quiet, nodes, caution=CAUTION), [(1, FOUR_CORES)]),
+    )
+    assert moves(adaptation, to=1) == borne
+
+
+def test_a_move_by_use_is_refused_where_a_resident_would_miss_its_target() -> None:
+    """Pressure as high as it tolerates costs the resident a twentieth, which it cannot spare."""
+    nodes = cluster({"quick": 2})
+    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=0.3))
+    quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.3))
+    for rate, allowed in ((400.0, False), (375.0, True)):
+        adaptation = standing(
+            nodes,
+            (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
+            (requested(rate, quiet, nodes, caution=CAUTION), [(1, FOUR_CORES)]),
+        )
+        assert moves(adaptation, to=1) == allowed
+
+
+def test_a_replica_comes_back_whose_successor_could_not_be_started_where_its_cores_were_sold_meanwhile() -> (
+    None
+):
+    """Only memory that was given away keeps the replica from going on."""
+    for memory_gb, back in ((24.0, True), (24.1, False)):
+        nodes = cluster({"quick": 2})
+        adaptation = standing(nodes, (ask("w", 400, nodes, memory_gb=40), [(0, FOUR_CORES)]))
+        assert moves(adaptation, to=1)
+        adaptation.job_room({}).take("job", "quick-0", 8.0, memory_gb, {})
+        found = adaptation.start_failed("w", "w-1", 10.0)
+        assert where(adaptation) == ({"w-0": ("quick-0", 4.0)} if back else {})
+        assert [(type(one), one.workload) for one in found] == ([] if back else [(Stop, "w")])
+
+
+@pytest.mark.parametrize(("rate", "size", "large"), [(400, FOUR_CORES, True), (800, EIGHT_CORES, False)])
+def test_a_move_by_use_needs_a_node_as_large_as_the_replica(rate: float, size: int, large: bool) -> None:
+    classes = tuple(NodeClass(name=name, cores=cores, memory_gb=64) for name, cores in (("a", 8), ("b", 4)))
+    nodes = Cluster(classes, (Node("a-0", "a"), Node("b-0", "b")))
+    request = requested(rate, profile(RATES, {"a": 1.0, "b": 1.0}), nodes)
+    assert moves(standing(nodes, (request, [(0, size)])), to=1) == large
+
+
+def test_a_move_by_use_keeps_replicas_apart() -> None:
+    nodes = cluster({"quick": 3})
+    for spread, together in ((Spread.NODE, False), (Spread.NONE, True)):
+        request = ask("w", 800, nodes, spread=spread)
+        for to, allowed in ((1, together), (2, True)):
+            adaptation = standing(nodes, (request, [(0, FOUR_CORES), (1, FOUR_CORES)]))
+            assert moves(adaptation, to=to) == allowed
+
+
+def test_a_move_by_use_does_not_go_to_a_lost_node() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = standing(nodes, (ask("w", 400, nodes), [(0, FOUR_CORES)]))
+    adaptation.nodes_lost(["quick-1"], 0.0)
+    assert not moves(adaptation, to=1)
+    adaptation.node_back("quick-1")
+    assert moves(adaptation, to=1)
+
+
+@pytest.mark.parametrize(("taken", "back"), [(4.0, True), (4.1, False)])
+def test_a_straggler_whose_successor_could_not_be_started_needs_its_cores(taken: float, back: bool) -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = standing(nodes, (ask("w", 400, nodes), [(0, FOUR_CORES)]))
+    start, _ = adaptation._measures.move_straggler("w", 0, "it is slow", [])
+    assert isinstance(start, Start)
+    adaptation.job_room({}).take("job", "quick-0", taken, 1.0, {})
+    found = adaptation.start_failed("w", start.key, 10.0)
+    assert where(adaptation) == ({"w-0": ("quick-0", 4.0)} if back else {})
+    assert [type(one) for one in found] == ([] if back else [Stop])
+
+
+def repacking_of(adaptation: Adaptation, *movable: str, dial: float = 0.0) -> LiveRepacking:
+    return adaptation.repacking(LiveRepackSettings(every_s=60.0, dial=dial, movable=frozenset(movable)), 0.0)
+
+
+def relieved(nodes: int, crowded: set[str], *places: tuple[int, int]) -> list[tuple[str, int]]:
+    """Moves off crowded nodes: key and index of the node; "w-0" stands at the first place."""
+    there = cluster({"quick": nodes})
+    adaptation = standing(there, (ask("w", 100, there, spread=Spread.NONE), places))
+    repacking = repacking_of(adaptation, "w")
+    repacking.crowded = frozenset(crowded)
+    return [(move.key, move.node) for move in repacking._relief(repacking._tasks())]
+
+
+def test_crowded_nodes_are_relieved_by_their_own_replicas_onto_the_emptiest_other_node() -> None:
+    """Replicas have 2 cores on two crowded nodes, and nodes have 8."""
+    crowded = {"quick-0", "quick-1"}
+    beside = [(0, 1), (1, 1)]
+    assert relieved(3, crowded, *beside, (2, 2)) == [("w-0", 2), ("w-1", 2)]
+    assert relieved(3, crowded, *beside, (2, 2), (2, 1)) == [("w-0", 2)]  # there is room for one
+    assert relieved(4, crowded, *beside, (2, 0)) == [("w-0", 3), ("w-1", 2)]  # 8 and 7 cores are free
+    assert relieved(4, crowded, *beside) == [("w-0", 2), ("w-1", 3)]
+
+
+def test_a_lost_node_relieves_nobody() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = standing(nodes, (ask("w", 100, nodes), [(0, 1)]))
+    adaptation.nodes_lost(["quick-1"], 0.0)
+    repacking = repacking_of(adaptation, "w")
+    repacking.crowded = frozenset({"quick-0"})
+    assert list(repacking._relief(repacking._tasks())) == []
+
+
+def test_a_move_is_given_20_s_to_show_before_the_next_one_of_its_workload() -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = standing(nodes, (ask("w", 100, nodes, spread=Spread.NONE), [(0, 1), (1, 1)]))
+    repacking = repacking_of(adaptation, "w")
+    repacking.crowded = frozenset({"quick-0", "quick-1"})
+    repacking._planned = list(repacking._relief(repacking._tasks()))
+    moments = [now_s for now_s in (5.0, 10.0, 15.0, 20.0, 24.0, 25.0, 30.0) if repacking.step(now_s)[0]]
+    assert moments == [5.0, 25.0]
+    assert {node for node, _ in where(adaptation).values()} == {"quick-2"}
+
+
+def test_a_move_says_what_the_work_of_the_node_that_it_frees_uses() -> None:
+    machine, told = Machine(6, dial=0.0), 0
+    for _ in range(60):
+        before = dict(machine.running)
+        for one in machine.window(idle(machine)):
+            if isinstance(one, Stop):
+                count = list(before.values()).count(one.node)
+                told += f"{one.node}, whose work uses {0.05 * count:.3g} of 4 cores" in one.reason
+                break  # later moves of a period were decided before this one
+    assert told
+
+
+def refuse(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Refuse all moves from now on; returns workload and key of those that were asked for."""
+    asked: list[tuple[str, str]] = []
+
+    def refused(name: str, key: str, *_: Any) -> list[Action]:
+        asked.append((name, key))
+        return []
+
+    monkeypatch.setattr(machine.adaptation._measures, "move_by_use", refused)
+    return asked
+
+
+def test_a_refused_move_off_a_crowded_node_leaves_those_off_other_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(4)
+    repacking = machine.repacking
+    repacking.crowded = frozenset(sorted(machine.nodes_in_use())[:2])
+    repacking._planned = list(repacking._relief(repacking._tasks()))
+    first, second = repacking._planned
+    for move in (first, second):
+        assert machine.running[move.key] == move.reason.split()[0]
+    with monkeypatch.context() as for_now:
+        asked = refuse(machine, for_now)
+        assert repacking.step(5.0) == ([], [])
+    assert asked == [(first.workload, first.key)]
+    assert repacking.planned == 1
+    actions, _ = repacking.step(10.0)
+    assert {one.reason.removeprefix("moved: ") for one in actions} == {second.reason}
+    assert repacking.planned == 0
+
+
+def test_after_twenty_refused_moves_no_others_are_planned_in_a_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(16, dial=0.0, naps=24, every_s=120.0)
+    asked = refuse(machine, monkeypatch)
+    for _ in range(47):  # the first period plans nothing
+        machine.window(idle(machine))
+    assert len(asked) > 20
+    assert sum("cannot go to" in line for line in machine.lines) == 20
+
+
+def test_samples_of_a_replica_that_has_gone_are_dropped_with_the_period() -> None:
+    machine = Machine(6, dial=0.0)
+    first = list(machine.running)
+    for _ in range(120):
+        machine.window(idle(machine))
+    gone = [key for key in first if key not in machine.running]
+    kept = [key for key in first if key in machine.running]
+    assert gone
+    assert kept
+    series = machine.repacking._record.series([*gone, *kept]).cores
+    assert np.isnan(series[: len(gone)]).all()
+    assert not np.isnan(series[len(gone) :]).any()
