@@ -42,7 +42,7 @@ NO_HEADROOM: Final = 0.01  # chance that use is above the node, from which on th
 HEADROOM: Final = 0.005  # chance from which on it gets copies again
 FACTOR: Final = 1.5  # on the standard deviation, as where none was learned
 MAX_MOVES: Final = 400  # of one period
-MAX_REFUSED: Final = 20  # moves of a period after which no others are planned in it
+MAX_REFUSED: Final = 20  # moves of a period after which the rest waits for the next one
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,10 @@ class LiveRepacking:
 
     def _decide_anew(self, refused: _PlannedMove) -> list[str]:
         """Plan again without a move that was refused; a few times in a period."""
-        self._planned = [one for one in self._planned if one.drain != refused.drain]
-        if not refused.packs or len(self._refused) > MAX_REFUSED:
+        if not refused.packs:
+            return []  # relief of the other nodes goes on
+        if len(self._refused) > MAX_REFUSED:
+            self._planned.clear()
             return []
         self._planned = self._packing(self._tasks())
         node = self._replicas.ledger.cluster.nodes[refused.node].name

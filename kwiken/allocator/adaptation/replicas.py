@@ -7,6 +7,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from kwiken.allocator.adaptation.actions import Resize, Start, Stop
 from kwiken.allocator.placement import (
     Cluster,
@@ -194,7 +196,7 @@ class Replicas:
             index,
             max(0.0, float(ledger.free_cores[index])),
             float(ledger.free_memory_gb[index]),
-            0.0 * ledger.pressure[:, index],
+            np.zeros_like(ledger.pressure[:, index]),
         )
         ledger.take(draw, oversell=True)  # a node that is sold beyond its cores is blocked too
         self._blocks[node] = draw

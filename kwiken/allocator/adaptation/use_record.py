@@ -57,9 +57,9 @@ class UseRecord:
         for key in self._sums:
             self._samples.setdefault(key, array("d", [NAN]) * length)
         self._times.append(now_s)
+        means = {key: total / count for key, (total, count) in self._sums.items()}
         for key, values in self._samples.items():
-            total, count = self._sums.get(key, (NAN, 1))
-            values.append(total / count)
+            values.append(means.get(key, NAN))
             if len(values) > MAX_SAMPLES:
                 del values[0]
 

@@ -446,6 +446,13 @@ def test_a_service_waits_for_any_of_its_stages() -> None:
     assert adaptation.observe_service("s", 20.0, seen(31.0, 390.0), stages)
 
 
+def test_a_load_within_the_target_is_not_prepared_for_whatever_is_short() -> None:
+    nodes = cluster({"quick": 1})
+    adaptation = standing(nodes, (ask("w", 400, nodes), [(0, 1)]))
+    assert adaptation.prepare(0.0, {"w": 400.0}) == []
+    assert adaptation.prepare(0.0, {"w": 401.0})
+
+
 def test_a_load_that_passed_without_need_is_not_one_that_was_prepared_for() -> None:
     nodes = cluster({"quick": 4})
     adaptation = started(nodes, ask("w", 200, nodes))

@@ -58,6 +58,16 @@ def test_a_workload_without_replicas_misses_its_smallest_size_and_one_of_few_cor
     assert adaptation.missing_cores() == {"w": 1.0}
 
 
+def test_a_workload_that_contention_leaves_nothing_misses_as_many_cores_as_it_has() -> None:
+    nodes = cluster({"quick": 1})
+    found = profile(RATES, {"quick": 1.0}, tolerated=over_sources(1.0, disk=0.04))
+    adaptation = standing(nodes, (requested(400.0, found, nodes), [(0, 2)]))
+    adaptation.job_room({}).take("job", "quick-0", 1.0, 1.0, {"disk": 1.0})
+    adaptation._sizings["w"].refresh()
+    assert adaptation.performance("w") == (0.0, 400.0)
+    assert adaptation.missing_cores() == {"w": 4.0}
+
+
 def test_targets_are_told_by_service_and_stage() -> None:
     nodes = cluster({"quick": 2})
     requests = [
@@ -232,6 +242,32 @@ def test_a_replica_grows_by_what_wins_most_for_its_cores() -> None:
     assert resized
     assert {action.node for action in resized} == {"quick-0"} if len(before) == 1 else resized
     assert adaptation.performance("w")[0] >= 770.0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "need", "cores"),
+    [
+        (((1, 1, 100), (2, 1, 180), (4, 1, 300), (8, 1, 400)), 150.0, [2.0]),
+        (((1, 1, 100), (2, 1, 110), (4, 1, 400)), 400.0, [1.0, 4.0]),  # 100/s for each core, and not 10/s
+    ],
+)
+def test_what_a_replica_grows_to_wins_most_for_each_core(
+    sizes: tuple[tuple[float, float, float], ...], need: float, cores: list[float]
+) -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = standing(
+        nodes, (requested(need, of_sizes(*sizes), nodes), [(at, 0) for at in range(len(cores))])
+    )
+    assert {type(one) for one in adaptation._measures.fit("w", "it is short")} == {Resize}
+    assert sorted(cores for _, cores in where(adaptation).values()) == cores
+
+
+def test_a_straggler_of_many_replicas_stays_where_there_is_no_other_node() -> None:
+    """Without it the others would perform more than 95% of what all do."""
+    nodes = cluster({"quick": 24})
+    adaptation = standing(nodes, (ask("w", 2400, nodes, spread=Spread.NODE), [(at, 0) for at in range(24)]))
+    assert adaptation._measures.move_straggler("w", 0, "it is slow", []) == []
+    assert len(where(adaptation)) == 24
 
 
 def test_a_shortage_is_told_once_and_again_when_it_has_changed() -> None:

@@ -230,6 +230,15 @@ class TestMoves:
         _, actions = self.straggling(nodes, slow, HOUR - 20)
         assert len([action for action in actions if isinstance(action, Start)]) == 1
 
+    def test_a_move_is_given_20_s_to_show(self) -> None:
+        nodes = cluster({"quick": 3})
+        adaptation, actions = self.straggling(nodes, {"quick-0": 20.0}, 3)
+        assert [type(action) for action in actions] == [Start, Stop]
+        moments = [
+            at for at in (15.0, 20.0, 25.0, 30.0, 35.0) if adaptation.observe(at, {"w": seen(50.0, 1700.0)})
+        ]
+        assert moments == [35.0]
+
     def test_a_straggler_that_recovers_stays(self) -> None:
         nodes = cluster({"quick": 3})
         adaptation = started(nodes, ask("w", 1600, nodes, spread=Spread.NODE, max_replicas=2))

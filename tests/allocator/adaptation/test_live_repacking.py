@@ -455,6 +455,16 @@ def test_a_period_has_sixty_samples_and_none_shorter_than_a_window(every_s: floa
     assert repacking._record.series([]).times_s.size == 1200.0 / sample_s
 
 
+def test_a_sample_may_be_half_a_window_short() -> None:
+    """Samples of a minute: twelve windows of 4.8 s are one, and so are eleven of 5.3 s."""
+    for window_s, windows in ((4.8, 12), (5.3, 11)):
+        repacking = unused(3600.0)
+        for window in range(1, 121):
+            repacking.observe(window_s * window, {}, {})
+        gaps = np.diff(repacking._record.series([]).times_s)
+        assert gaps == pytest.approx(windows * window_s)
+
+
 def test_a_node_is_allowed_where_its_residents_bear_the_pressure_at_every_source() -> None:
     nodes = cluster_of({"quick": 2}, cores=4)
     loud = profile(RATES, SPEEDS, name="loud", caused=over_sources(0.0, disk=0.5))
@@ -494,6 +504,7 @@ def test_replicas_of_a_stage_have_one_owner_and_best_effort_work_stands_for_itse
         owners[name].add(owner)
     assert len(owners["front"]) == 1
     assert len(owners["nap"]) == tasks.workloads.count("nap") == 4
+    assert tasks.packed.apart.tolist() == [name == "front" for name in tasks.workloads]
 
 
 def test_requests_do_not_stand_for_a_use_that_will_be_known_soon() -> None:

@@ -209,14 +209,14 @@ def test_a_refused_move_off_a_crowded_node_leaves_those_off_other_nodes(
     assert repacking.planned == 0
 
 
-def test_after_twenty_refused_moves_no_others_are_planned_in_a_period(
+def test_after_twenty_refused_moves_the_rest_waits_for_the_next_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(16, dial=0.0, naps=24, every_s=120.0)
     asked = refuse(machine, monkeypatch)
     for _ in range(47):  # the first period plans nothing
         machine.window(idle(machine))
-    assert len(asked) > 20
+    assert len(asked) == 21
     assert sum("cannot go to" in line for line in machine.lines) == 20
 
 
@@ -229,6 +229,40 @@ def test_samples_of_a_replica_that_has_gone_are_dropped_with_the_period() -> Non
     kept = [key for key in first if key in machine.running]
     assert gone
     assert kept
+    # A replica that was moved goes on with the samples of the one that it replaces.
+    assert not np.isnan(machine.repacking._record.series(list(machine.running)).cores).any()
     series = machine.repacking._record.series([*gone, *kept]).cores
     assert np.isnan(series[: len(gone)]).all()
     assert not np.isnan(series[len(gone) :]).any()
+
+
+def test_a_period_says_how_many_nodes_it_is_to_free() -> None:
+    machine = Machine(6, dial=0.0)
+    while not machine.lines:
+        used, moves_before = len(machine.nodes_in_use()), len(machine.moves)
+        machine.window(idle(machine))
+    carried_out = sum(isinstance(one, Start) for one in machine.moves[moves_before:])
+    planned = machine.repacking.planned + carried_out
+    (line,) = machine.lines
+    assert line.startswith(f"repack: {used} nodes in use; {planned} moves to free ")
+    assert line.endswith(" of them at dial 0")
+
+
+def test_a_node_is_allowed_up_to_what_its_residents_bear_and_where_a_broken_promise_is_not_the_workloads() -> (
+    None
+):
+    nodes = cluster({"quick": 2})
+    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=0.25))
+    quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.25, network=0.25))
+    adaptation = standing(
+        nodes,
+        (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
+        (requested(100.0, quiet, nodes, caution=CAUTION), [(1, 0)]),
+    )
+    repacking = repacking_of(adaptation, "w")
+    assert repacking._allowed("w").tolist() == [True, True]
+    rooms = adaptation.job_room({})
+    rooms.take("loud on the network", "quick-1", 1.0, 1.0, {"network": 0.5})
+    assert repacking._allowed("w").tolist() == [True, True]
+    rooms.take("loud on disk", "quick-1", 1.0, 1.0, {"disk": 0.01})
+    assert repacking._allowed("w").tolist() == [True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -222,6 +223,7 @@ def test_work_is_compared_over_seven_windows_and_believed_by_its_ratio() -> None
         (11.1, 0.0, 0.0, True),
         (13.4, 0.3, 0.0, False),  # ln 1.34 is 0.293
         (13.6, 0.3, 0.0, True),
+        (20.0, math.log(20.0) - math.log(10.0), 0.0, False),  # covered to the last bit
         # Windows that vary by 5%: five errors of a difference of medians are about 0.16.
         (11.6, 0.0, 0.05, False),
         (12.0, 0.0, 0.05, True),
