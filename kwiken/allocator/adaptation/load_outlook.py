@@ -107,14 +107,14 @@ class LoadOutlook:
         likelihood = (arrived @ ways.logs + total * np.log(first)) / self._variance_over_chance()
         chance = np.where(np.arange(len(first)) == 0, 1 - self.settings.change, self.settings.change)
         score = likelihood + ways.prior + np.log(chance)
-        share = np.exp(score - score.max())
-        share /= share.sum()
+        weight = np.exp(score - score.max())
         ahead = first * (ways.now + ways.slope * ahead_s)
         order = np.argsort(ahead)
-        below = np.cumsum(share[order])  # up to 1 and its rounding
+        below = np.cumsum(weight[order])
         place = int(np.searchsorted(below, self.settings.quantile * below[-1]))
         expected = float(ahead[order][place])
-        return min(expected, (1 + ahead_s / DOUBLES_AFTER_S) * float(share @ (first * ways.now)))
+        present = float(weight @ (first * ways.now) / below[-1])
+        return min(expected, (1 + ahead_s / DOUBLES_AFTER_S) * present)
 
     def _variance_over_chance(self) -> float:
         """Variance of the counts over that of random requests, 1 or more."""

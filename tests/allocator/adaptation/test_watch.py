@@ -216,6 +216,12 @@ def test_work_is_compared_over_seven_windows_and_believed_by_its_ratio() -> None
     assert drift.work_ms == pytest.approx((10.0, 16.0))
 
 
+def test_a_belief_that_was_revised_stays_while_work_changes_little_from_there() -> None:
+    drift, _ = drifted(16.0)
+    assert not any(drift.observe(16.5, 20, ["quick"], 0.0) for _ in range(9))
+    assert drift.belief == pytest.approx(10 / 16)
+
+
 @pytest.mark.parametrize(
     ("work_ms", "covered", "noise", "revised"),
     [
