@@ -406,6 +406,9 @@ def test_giving_back_takes_a_whole_minute_of_quiet() -> None:
     actions = [adaptation.observe(1000 + 5.0 * window, {"w": seen(1.0, 100.0)}) for window in range(12)]
     assert actions[:11] == [[]] * 11
     assert actions[11]
+    # What was given back at 1055 s has 20 s to show.
+    missed = [at for at in (1060, 1065, 1070, 1075, 1080) if adaptation.observe(at, {"w": seen(50.0, 200.0)})]
+    assert missed == [1080]
 
 
 def test_a_straggler_stays_where_the_only_other_node_is_worse() -> None:

@@ -12,6 +12,7 @@ from kwiken.allocator.adaptation import (
     Adaptation,
     LiveRepacking,
     LiveRepackSettings,
+    Observation,
     Start,
     Stop,
 )
@@ -163,6 +164,24 @@ def test_a_move_is_given_20_s_to_show_before_the_next_one_of_its_workload() -> N
     moments = [now_s for now_s in (5.0, 10.0, 15.0, 20.0, 24.0, 25.0, 30.0) if repacking.step(now_s)[0]]
     assert moments == [5.0, 25.0]
     assert {node for node, _ in where(adaptation).values()} == {"quick-2"}
+
+
+@pytest.mark.parametrize(("node", "moved"), [("quick-0", []), ("quick-1", ["batch"])])
+def test_only_best_effort_work_moves_while_its_service_misses_its_target(node: str, moved: list[str]) -> None:
+    nodes = cluster({"quick": 3})
+    adaptation = standing(
+        nodes,
+        (ask("w", 100, nodes, service="s", stage="a"), [(0, 1)]),
+        (ask("batch", None, nodes, service="s", max_replicas=1), [(1, 1)]),
+    )
+    full = Observation(requests=1000, rate_per_s=100.0, p99_ms=5.0, turned_away=0.5)
+    assert adaptation.observe_service("s", 0.0, full, {}) == []
+    repacking = repacking_of(adaptation, "w", "batch")
+    repacking.crowded = frozenset({node})
+    repacking._planned = list(repacking._relief(repacking._tasks()))
+    assert repacking.planned == 1
+    actions, _ = repacking.step(5.0)
+    assert [one.workload for one in actions if isinstance(one, Start)] == moved
 
 
 def test_a_move_says_what_the_work_of_the_node_that_it_frees_uses() -> None:
