@@ -424,11 +424,12 @@ def test_crowded_nodes_are_relieved_in_the_order_of_their_names() -> None:
 
 
 def test_nothing_is_packed_before_there_are_as_many_samples_as_a_packing_needs() -> None:
-    """Periods have two windows; the eighth sample ends after 45 s."""
-    machine = Machine(6, every_s=10.0)
-    moments = [machine.now_s for _ in range(24) if machine.window(idle(machine))]
+    """The eighth sample ends after 45 s; periods have two windows, or three."""
     assert MIN_SAMPLES == 8
-    assert moments[0] == 50.0
+    for every_s, first_s in ((10.0, 50.0), (15.0, 45.0)):
+        machine = Machine(6, every_s=every_s)
+        moments = [machine.now_s for _ in range(12) if machine.window(idle(machine))]
+        assert moments[0] == first_s
 
 
 def unused(every_s: float) -> LiveRepacking:
