@@ -70,13 +70,11 @@ class Reactions:
         run = self._site.runs[place]
         if place in self._line:  # a service whose time is up while it waits after a failure
             self._line.remove(place)
-        if run.sizing is not None:
-            run.sizing.clear()
-            run.sizing = None
+        assert run.sizing is not None
+        run.sizing.clear()
         self.settle(self._site.replaced(run, place), (place,))
         self._site.state.running[place] = False
         self._site.state.finish_s[place] = np.inf
-        run.act_s = np.inf
         self._admit()
 
     def on_tick(self, event: FleetEvent, place: int) -> None:
@@ -103,9 +101,10 @@ class Reactions:
         run = self._site.runs[place]
         fell = factor < run.factor
         run.factor = factor
-        if run.request is not None:
-            required = run.job.workload.target.required if run.job.workload.target else 0.0
-            run.request = replace(run.request, required=required * factor)
+        target = run.job.workload.target
+        assert run.request is not None
+        assert target is not None
+        run.request = replace(run.request, required=target.required * factor)
         self.settle((), (place,))
         # A fall may be short, so replicas are given back some time later, if they are still too many.
         if fell and self._manager.follows and self._manager.chooses_sizes:
@@ -152,10 +151,10 @@ class Reactions:
 
     def _start(self, place: int) -> bool:
         run = self._site.runs[place]
-        request = run.request
-        if request is None or run.known_phase != run.phase:
-            request = self._learned(run, place)
-        sizing = Sizing(request, self._site.ledger)
+        if run.known_phase != run.phase:
+            self._learn(run, place)
+        assert run.request is not None
+        sizing = Sizing(run.request, self._site.ledger)
         self._site.outcome.decisions += 1
         self._manager.scheduler.place(sizing)
         if not self._acceptable(run, sizing):
@@ -175,11 +174,10 @@ class Reactions:
         self.settle(self._site.replaced(run, place), (place,))
         return True
 
-    def _learned(self, run: JobRun, place: int) -> PlacementRequest:
+    def _learn(self, run: JobRun, place: int) -> None:
         """Measure a job as it behaves now, for the first time in its phase or again."""
-        run.again = run.request is not None and run.known_phase == run.phase
+        run.again = run.known_phase == run.phase
         run.request, run.known_phase = self._request(run, place), run.phase
-        return run.request
 
     def _request(self, run: JobRun, place: int) -> PlacementRequest:
         profile, reserved = (self._again if run.again else self._profiles)[place][run.phase], None
@@ -222,7 +220,7 @@ class Reactions:
                 continue
             at_s = self._site.now_s + self._manager.detection_s
             due = at_s < run.act_s
-            if abs(share - run.after_act) <= CHANGED * run.after_act:
+            if abs(share - run.after_act) < CHANGED * run.after_act:
                 # It gets what it got after the last action, which can do no more for it yet.
                 at_s = max(at_s, run.calm_s)
                 due = not run.calm_s <= run.act_s < np.inf
@@ -233,8 +231,8 @@ class Reactions:
     def _reclaim(self, place: int) -> None:
         """Give back what a service with less load does not need."""
         run = self._site.runs[place]
-        if run.sizing is None or run.request is None:
-            return
+        assert run.sizing is not None
+        assert run.request is not None
         run.sizing.renew(run.request)
         run.sizing.refresh()
         if run.sizing.forecast().met:
@@ -249,23 +247,24 @@ class Reactions:
             return
         run.act_s = np.inf
         sizing = run.sizing
-        if sizing is None or not sizing.replicas:
+        assert sizing is not None
+        if not sizing.replicas:  # it waits in line
             return
-        sizing.refresh()
         # What was measured holds for one phase, and a second look at the same phase gives more entries.
         if run.known_phase != run.phase or (self._manager.measures_again and not run.again):
-            self._learned(run, place)
-        run.request = request = run.request or sizing.request
+            self._learn(run, place)
+        request = run.request
+        assert request is not None
         # A measurement corrects the prediction only where the sizes to choose from are the same.
         if _same_sizes(request, sizing.request):
             sizing.renew(request)
             sizing.refresh()
-            run.request = _corrected(request, sizing, float(self._site.state.performance[place]))
+            performance = float(self._site.state.performance[place])
+            run.request = request = _corrected(request, sizing, performance)
         before = sizing.replicas[:]
-        run.sizing = trial = self._better(sizing, run.request)
+        run.sizing = trial = self._better(sizing, request)
         self._site.outcome.decisions += 1
         if not trial.replicas:  # no node takes what the workload has become; it goes on when there is room
-            run.sizing = None
             self._line.appendleft(place)
         elif {one.node for one in before} - {one.node for one in trial.replicas}:
             self._site.outcome.moves[place] += 1
@@ -279,11 +278,9 @@ class Reactions:
         self._admit()
 
     def _have_acted(self, run: JobRun, place: int, nodes: set[int]) -> None:
-        """Note what a job gets after an action; while it is moved it gets nothing, which tells nothing."""
-        state = self._site.state
-        touched = state.settle(nodes, (place,), self._site.now_s)
-        stands = bool(state.paused[place]) or run.sizing is None
-        run.after_act = np.nan if stands else self._site.share(place)
+        """Note what a job gets after an action."""
+        touched = self._site.state.settle(nodes, (place,), self._site.now_s)
+        run.after_act = self._site.share(place)
         self._watch(touched)
 
     def _better(self, sizing: Sizing, request: PlacementRequest) -> Sizing:
@@ -318,10 +315,7 @@ def _same_sizes(one: PlacementRequest, other: PlacementRequest) -> bool:
 def _corrected(request: PlacementRequest, sizing: Sizing, performance: float) -> PlacementRequest:
     """A request whose predictions agree with a measured performance that is lower than predicted."""
     expected = sizing.forecast().performance
-    if not 0 < performance < expected:
-        return request
-    ratio = performance / expected
-    return replace(request, base=request.base * ratio, rate=request.rate * ratio)
+    return replace(request, rate=request.rate * min(performance / expected, 1.0))
 
 
 def _put(sizing: Sizing, replicas: Sequence[tuple[int, int]]) -> None:

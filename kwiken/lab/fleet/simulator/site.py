@@ -36,7 +36,7 @@ class JobRun:
     job: Job
     phase: int = 0
     truth: Truth | None = None
-    sizing: Sizing | None = None
+    sizing: Sizing | None = None  # None until it is started
     request: PlacementRequest | None = None
     known_phase: int | None = None  # phase of which the manager knows the behaviour
     again: bool = False  # whether it has measured the job again in that phase
@@ -86,7 +86,7 @@ class FleetSite:
         phase, state = run.job.phases[run.phase], self.state
         run.truth = truth = Truth(phase.truth, self.scenario.cluster)
         state.tolerated[:, place], state.caused[:, place] = truth.tolerated, truth.caused
-        state.demand[place] = phase.reference * run.factor
+        state.demand[place] = phase.reference
         state.remaining[place] = phase.work
         for replica, number in run.replicas.items():
             state.rerate(number, self._rate(run, replica))
@@ -123,7 +123,6 @@ class FleetSite:
 
     def restart(self, run: JobRun, place: int) -> None:
         """Begin a job anew that has lost all replicas; what it has done is lost, unless it is a service."""
-        run.sizing = None
         self.outcome.restarts[place] += 1
         if not self.state.service[place]:
             self.outcome.wasted += self.state.forget(place)

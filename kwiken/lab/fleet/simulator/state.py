@@ -42,7 +42,6 @@ class State:
     """
 
     def __init__(self, cluster: Cluster, jobs: int) -> None:
-        self.cluster = cluster
         sources = len(SOURCES)
         self.performance: Floats = np.zeros(jobs)
         self.demand: Floats = np.ones(jobs)
@@ -192,7 +191,7 @@ class State:
 
     def _perform(self, jobs: Ints, now_s: float) -> None:
         active = self.running[jobs] & ~self.paused[jobs]
-        performance = np.where(active, np.maximum(self._speed[jobs], 0.0) * self.efficiency[jobs], 0.0)
+        performance = np.where(active, self._speed[jobs] * self.efficiency[jobs], 0.0)
         # A difference of sums is not exactly 0 when the last replica has gone.
         performance[self.cores[jobs] <= 0] = 0.0
         self.performance[jobs] = performance
