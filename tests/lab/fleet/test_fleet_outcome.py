@@ -185,6 +185,8 @@ def test_events_of_one_moment_happen_in_their_order(later: float, starts_s: floa
     first, second = batch("a", 0.0, 10.0), batch("b", later, 1.0)
     found = played(Scenario("two", cluster(1), (first, second)))
     assert found.started_s[1] == starts_s
+    last = played(Scenario("last", cluster(1), (first, batch("b", 10.0, 1.0))))
+    assert (last.started_s[1], last.decisions) == (10.0, 2)  # it is not tried in vain before
     down = played(Scenario("down", cluster(1), (batch("c", 7.0, 1.0),), (Outage(0, 2.0, 7.0),)))
     assert down.started_s[0] == 7.0
 
@@ -204,6 +206,14 @@ def test_95_percent_of_the_need_are_accepted_by_a_manager_that_chooses_sizes(
     jobs = (batch("a", 0.0, 20.0), batch("b", 1.0, 20.0, slow=share))
     found = played(Scenario("busy", cluster(1, 1), jobs), "quasar", chooses_sizes=True)
     assert found.started_s.tolist() == [0.0, max(started, 1.0)]
+
+
+@pytest.mark.parametrize(("base", "started"), [(1.9, 1.0), (1.89, 20.0)])
+def test_95_percent_of_the_need_are_enough(base: float, started: float) -> None:
+    """A slow node gives half of what a fast one does, which is taken at first."""
+    jobs = batch("a", 0.0, 20.0), batch("b", 1.0, 20.0, base=base, slow=0.5)
+    found = played(Scenario("busy", cluster(1, 1), jobs), "quasar", chooses_sizes=True)
+    assert found.started_s.tolist() == [0.0, started]
 
 
 @pytest.mark.parametrize(("after_s", "idle"), [(159.0, 2.0), (161.0, 1.0)])

@@ -157,6 +157,14 @@ def test_a_failed_node_loses_its_work_and_takes_none_until_it_is_up() -> None:
     assert np.isnan(never.finished_s[0])
 
 
+def test_time_without_a_node_counts_until_the_end_of_the_run() -> None:
+    """One node fails for good after 4 s, and the other one after 30 s."""
+    jobs = batch("a", 0.0, 50.0), batch("b", 0.0, 50.0)
+    found = played(Scenario("lost", cluster(2), jobs, (Outage(0, 4.0), Outage(1, 30.0))))
+    assert np.isnan(found.finished_s).all()
+    assert found.kept.tolist() == [4 / 30, 1.0]
+
+
 def test_a_job_that_lost_its_node_begins_with_its_first_phase() -> None:
     workload = Workload(name="a", memory_gb=1.0, target=Target(ips=1.0), max_replicas=1)
     job = Job(workload, 0.0, tuple(Phase(profile("a"), 10.0, 1.0) for _ in range(2)))
@@ -199,7 +207,7 @@ def test_losses_are_counted_from_where_they_say() -> None:
 def test_a_workload_with_other_replicas_gets_new_ones_at_once() -> None:
     job = batch("a", 0.0, 20.0, need=2.0, most=2)
     found = played(Scenario("spare", cluster(3), (job,), (Outage(0, 5.0),)), "quasar")
-    assert (found.finished_s[0], found.restarts[0]) == (10.0, 0)
+    assert (found.finished_s[0], found.restarts[0], found.decisions) == (10.0, 0, 2)
     short = played(Scenario("none", cluster(2), (job,), (Outage(0, 5.0),)), "quasar")
     assert short.finished_s[0] == 15.0  # 10 of 20 are done with two replicas, the rest with one
 
@@ -444,16 +452,28 @@ def test_every_contestant_plays_every_kind_of_scenario() -> None:
         assert np.isfinite(found.finished_s).all(), name
 
 
-def test_nothing_is_noted_of_a_phase_that_ends_before_it_is_looked_at_again() -> None:
-    """The second phase is to take 60 s at its reference, and takes 30 s; the third is too short to be followed."""
-    phases = (
+@pytest.mark.parametrize(("work", "noted"), [(90.0, 1), (89.9, 0)])
+def test_a_phase_is_followed_that_lasts_45_s_at_its_reference(work: float, noted: int) -> None:
+    """The second phase is at half the speed, so it lasts twice as long."""
+    workload = Workload(name="a", memory_gb=1.0, target=Target(ips=1.9), max_replicas=1)
+    phases = Phase(profile("a", base=2.0), 100.0, 2.0), Phase(profile("a"), work, 2.0)
+    found = played(Scenario("phases", cluster(1), (Job(workload, 0.0, phases),)))
+    assert [(one.before, one.at, one.later) for one in found.changes] == [(1.0, 0.5, 0.5)] * noted
+
+
+@pytest.mark.parametrize(("phases", "end_s"), [(2, 130.0), (3, 170.0)])
+def test_nothing_is_noted_of_a_phase_that_ends_before_it_is_looked_at_again(
+    phases: int, end_s: float
+) -> None:
+    """The second phase is to take 60 s at its reference, and takes 30 s; a third is too short to be followed."""
+    all_phases = (
         Phase(profile("a"), 100.0, 1.0),
         Phase(profile("a", base=2.0), 60.0, 1.0),
         Phase(profile("a"), 40.0, 1.0),
     )
     workload = Workload(name="a", memory_gb=1.0, target=Target(ips=0.95), max_replicas=1)
-    found = played(Scenario("phases", cluster(1), (Job(workload, 0.0, phases),)))
-    assert found.finished_s[0] == pytest.approx(170.0)
+    found = played(Scenario("phases", cluster(1), (Job(workload, 0.0, all_phases[:phases]),)))
+    assert found.finished_s[0] == pytest.approx(end_s)
     (change,) = found.changes
     assert (change.before, change.at) == pytest.approx((1.0, 2.0))
     assert math.isnan(change.later)

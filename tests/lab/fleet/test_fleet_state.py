@@ -98,11 +98,13 @@ def test_work_is_integrated_at_the_performance_that_was() -> None:
     replica = state.add(0, 0, 2.0, 4.0)
     state.settle((0,), (0,), 5.0)
     assert state.finish_s[0] == 10.0
+    state.advance(np.array([0]), 7.0)  # 4 of 10 are done
     state.rerate(replica, 1.0)
-    state.settle((0,), (), 7.0)  # 4 of 10 are done
+    state.settle((0,), (), 7.0)
     assert (state.remaining[0], state.finish_s[0]) == (6.0, 13.0)
     state.advance(np.array([0]), 13.0)
     assert (state.active_s[0], state.kept_s[0], state.served[0]) == (8.0, 2.0, 5.0)
+    assert state.alone_s[0] == 5.0
     assert state.spent[0] == 8 * 4.0
     assert state.forget(0) == 32.0
     assert state.served[0] == state.spent[0] == 0
@@ -118,6 +120,9 @@ def test_a_service_performs_at_most_what_its_load_asks() -> None:
     assert state.used[0] == 2.0  # a quarter of its cores
     state.advance(np.array([0]), 10.0)
     assert (state.served[0], state.full_s[0]) == (10.0, 40.0)
+    state.demand[0] = 5.0
+    state.settle((), (0,), 10.0)
+    assert state.used[0] == 8.0  # all of them are not enough
     assert np.isinf(state.finish_s[0])
 
 
@@ -138,7 +143,7 @@ def test_room_for_replicas_grows() -> None:
     state.tolerated[:] = 1.0
     state.start(0, 0.0)
     numbers = [state.add(0, place % 40, 1.0, 0.1) for place in range(3000)]
-    assert len(set(numbers)) == 3000
+    assert sorted(numbers) == list(range(3000))
     state.settle(range(40), (0,), 0.0)
     assert state.performance[0] == pytest.approx(3000.0)
 
@@ -165,3 +170,80 @@ def test_a_job_that_stands_still_uses_nothing_and_has_no_end() -> None:
     state.paused[0] = False
     state.settle((), (0,), 3.0)
     assert (state.used[0], state.finish_s[0]) == (4.0, 7.0)
+    state.remaining[0], state.paused[0] = 0.0, True
+    state.settle((), (0,), 3.0)
+    assert np.isinf(state.finish_s[0])
+
+
+def one_at_work(demand: float = 1.0) -> tuple[State, int]:
+    """A job with work of 10 that one replica does at a speed of 1 from the moment 0, and the replica."""
+    state = State(CLUSTER, 2)
+    state.tolerated[:] = 1.0
+    state.remaining[0], state.demand[0] = 10.0, demand
+    state.start(0, 0.0)
+    replica = state.add(0, 0, 1.0, 4.0)
+    state.settle((0,), (0, 1), 0.0)
+    return state, replica
+
+
+def test_work_that_is_overdue_ends_at_once() -> None:
+    state, _ = one_at_work()
+    state.settle((), (0,), 12.0)
+    assert state.finish_s[0] == 12.0
+
+
+def test_quality_is_kept_at_95_percent_of_the_demand() -> None:
+    for demand, kept_s in ((0.8, 4.0), (1 / 0.95, 4.0), (1.06, 0.0)):
+        state, _ = one_at_work(demand)
+        state.advance(np.array([0]), 4.0)
+        assert state.kept_s[0] == kept_s
+
+
+def test_time_counts_from_the_start_of_a_job_to_its_end() -> None:
+    state, _ = one_at_work()
+    state.advance(np.array([0, 1]), 4.0)
+    assert state.active_s.tolist() == [4.0, 0.0]
+    assert state.served.tolist() == [4.0, 0.0]
+    state.start(1, 5.0)
+    state.running[0] = False
+    state.settle((), (0, 1), 7.0)
+    assert state.active_s.tolist() == [4.0, 2.0]
+    state.start(1, 9.0)  # it has been started before
+    state.advance(np.array([1]), 10.0)
+    assert state.active_s[1] == 5.0
+
+
+def test_performance_alone_is_that_of_the_replicas_of_each_moment() -> None:
+    state, first = one_at_work(demand=2.0)
+    job = np.array([0])
+    state.advance(job, 4.0)
+    second = state.add(0, 0, 3.0, 1.0)
+    state.advance(job, 6.0)
+    state.drop(first, 4.0)
+    state.advance(job, 7.0)
+    state.rerate(second, 0.5)
+    state.advance(job, 17.0)
+    assert state.alone_s[0] == (4 * 1.0 + 2 * 4.0 + 1 * 3.0 + 10 * 0.5) / 2.0
+
+
+def test_a_job_without_replicas_performs_nothing_in_spite_of_rounding() -> None:
+    """Sums of these rates do not come back to 0 exactly."""
+    state = filled(1)
+    state.remaining[:] = 10.0
+    rates = 0.1, 0.2, 0.3
+    assert sum(rates) - 0.1 - 0.2 - 0.3 > 0
+    replicas = [state.add(0, node, rate, 1.0) for node, rate in enumerate(rates)]
+    state.settle((0, 1, 2), (), 1.0)
+    for replica in replicas:
+        state.settle((state.drop(replica, 1.0),), (0,), 2.0)
+    assert (state.performance[0], state.used[0]) == (0.0, 0.0)
+    assert np.isinf(state.finish_s[0])
+
+
+def test_replicas_that_come_and_go_need_no_more_room_than_there_is_at_once() -> None:
+    state, _ = one_at_work()
+    numbers = set()
+    for _ in range(5000):
+        numbers.add(replica := state.add(1, 0, 1.0, 1.0))
+        state.drop(replica, 1.0)
+    assert len(numbers) == 1
