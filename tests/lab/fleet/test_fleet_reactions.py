@@ -51,8 +51,8 @@ def sized(nodes: int, *jobs: Job, outages: tuple[Outage, ...] = (), slow: int = 
 
 def test_a_service_gets_what_its_load_needs_now_and_no_more() -> None:
     steps = tuple(PhaseStep(at_s, factor) for at_s, factor in ((100.0, 2.0), (300.0, 3.0), (500.0, 2.0)))
-    found = sized(4, replace(service("s", 1.0, 700.0, steps), arrival_s=50.0))
-    assert [cores_at(found, at_s) for at_s in (100.0, 250.0, 450.0, 650.0)] == pytest.approx([1, 2, 3, 2])
+    found = sized(4, replace(service("s", 1.0, 700.0, steps), arrival_s=250.0))
+    assert [cores_at(found, at_s) for at_s in (300.0, 450.0, 650.0, 850.0)] == pytest.approx([1, 2, 3, 2])
 
 
 def test_a_service_that_is_measured_again_gets_what_its_load_needs_now() -> None:

@@ -210,6 +210,7 @@ def test_a_workload_with_other_replicas_gets_new_ones_at_once() -> None:
     assert (found.finished_s[0], found.restarts[0], found.decisions) == (10.0, 0, 2)
     short = played(Scenario("none", cluster(2), (job,), (Outage(0, 5.0),)), "quasar")
     assert short.finished_s[0] == 15.0  # 10 of 20 are done with two replicas, the rest with one
+    assert short.alone[0] == pytest.approx((5 * 1.0 + 10 * 0.5) / 15)
 
 
 def service(
