@@ -138,6 +138,16 @@ def test_replicas_of_one_workload_press_on_one_another_and_not_on_themselves() -
     assert state.performance[0] == pytest.approx(2 * 0.95)  # at the tolerated pressure 5% is lost
 
 
+def test_neighbours_leave_a_replica_a_tenth_of_its_performance() -> None:
+    state = State(CLUSTER, 2)
+    state.tolerated[:], state.caused[:, 1] = 0.01, 1.0
+    for job in range(2):
+        state.start(job, 0.0)
+        state.add(job, 0, 2.0, 1.0)
+    state.settle((0,), (), 0.0)
+    assert state.performance.tolist() == pytest.approx([0.2, 2.0])
+
+
 def test_room_for_replicas_grows() -> None:
     state = State(CLUSTER, 1)
     state.tolerated[:] = 1.0
