@@ -56,7 +56,8 @@ def applications(
     chosen = [rng.choice(np.flatnonzero(kinds == each), phases).tolist() for each in kind.tolist()]
     cores = np.array(POOL_CORES)[kind]
     durations_s = np.exp(rng.normal(0, SPREAD_OF_DURATIONS, count))
-    durations_s *= median_s if median_s is not None else 1.0
+    if median_s is not None:
+        durations_s *= median_s
     if load is not None:
         durations_s *= load * float(cluster.cores.sum()) * arrivals_s[-1] / float(cores @ durations_s)
     sizes = [

@@ -44,7 +44,7 @@ def _local_low(seed: int) -> World:
 
 def _local_medium(seed: int) -> World:
     gaps_s = np.random.default_rng([seed, 1]).normal(10.0, 1.0, LOCAL_JOBS)
-    arrivals_s = np.cumsum(np.maximum(gaps_s, 0.0))
+    arrivals_s = np.cumsum(gaps_s)
     return applications("local-medium", seed, LOCAL, arrivals_s, known=KNOWN_LOCAL, median_s=MEDIAN_S)
 
 

@@ -54,7 +54,7 @@ def platform_response(
     )
     powers = rng.uniform(0.2, 1.0, needs.shape)
     log = (powers[:, None] * np.log(np.minimum(1.0, offered[None] / needs[:, None]))).sum(axis=2)
-    log += rng.normal(0, NOISE_OF_PLATFORM, log.shape)
+    log += rng.normal(scale=NOISE_OF_PLATFORM, size=log.shape)
     response: Floats = np.exp(log - log.max(axis=1, keepdims=True))
     return response
 

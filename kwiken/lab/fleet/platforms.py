@@ -65,6 +65,7 @@ CLOUD: Final = (
     Platform("cloud-32", 32, 244, 2.8, 2.0, 4.5, 15),
 )
 CLOUD_SERVERS: Final = 1000
+SERVERS: Final = range(200, 100_001, 200)  # numbers of servers for which the proportions are whole
 
 
 def cloud(servers: int) -> tuple[Platform, ...]:
@@ -73,20 +74,9 @@ def cloud(servers: int) -> tuple[Platform, ...]:
     Args:
         servers: number of servers, a multiple of 200, from 200 to 100,000.
     """
-    if not 200 <= servers <= 100_000 or servers % 200:  # noqa: PLR2004 - the proportions are whole from there
+    if servers not in SERVERS:
         raise ValueError(f"servers must be a multiple of 200 from 200 to 100,000, not {servers}")
-    return tuple(
-        Platform(
-            one.name,
-            one.cores,
-            one.memory_gb,
-            one.core_speed,
-            one.cache_mb,
-            one.bandwidth_gb_per_s,
-            one.count * servers // CLOUD_SERVERS,
-        )
-        for one in CLOUD
-    )
+    return tuple(replace(one, count=one.count * servers // CLOUD_SERVERS) for one in CLOUD)
 
 
 def some_of_cloud(places: tuple[int, ...], servers: int) -> tuple[Platform, ...]:

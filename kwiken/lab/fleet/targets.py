@@ -18,6 +18,7 @@ from kwiken.lab.fleet.simulator import FOREVER, Job, Phase, PhaseStep, Scenario,
 from kwiken.lab.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 
 KNOWN: Final = 30  # workloads that were measured everywhere
+HOURS: Final = 24  # steps of a day's load
 LOOK_AHEAD: Final = 4  # waiting workloads that are tried: one that does not fit holds up no others
 SERVICE, BATCH, SINGLE = range(3)
 
@@ -53,15 +54,14 @@ def targets(
     cores = rng.integers(3, size=count)  # position in CORES: 1, 2 or 4
     replicas = np.where(kinds == SINGLE, 1, rng.integers(1, 5, size=count))
     needed = np.array(CORES)[cores] * replicas
-    durations_s = np.exp(rng.normal(0, SPREAD_OF_DURATIONS, count))
+    durations_s = np.exp(rng.normal(scale=SPREAD_OF_DURATIONS, size=count))
     durations_s *= load * float(cluster.cores.sum()) * count / float(needed @ durations_s)
     factors = random_reservations(rng, count).tolist()
     sizes = tuple(Size(float(each), float(gb)) for each in CORES for gb in MEMORY_GB)
     classes = tuple(one.name for one in platforms)
     jobs = []
     for place in range(count):
-        at = place, int(cores[place]) * len(MEMORY_GB), int(replicas[place])
-        required = _ideal(truth, at[0], at[1], at[2])
+        required = _ideal(truth, place, int(cores[place]) * len(MEMORY_GB), int(replicas[place]))
         kind, duration_s = int(kinds[place]), float(durations_s[place])
         target = Target(p99_ms=50, rate_per_s=required) if kind == SERVICE else Target(ips=required)
         profile = truth.profile(place, f"workload-{place}", target.measure, sizes, classes)
@@ -130,11 +130,11 @@ def _at_least(offered: tuple[int, ...], wanted: float) -> float:
 
 def _swings(rng: np.random.Generator, duration_s: float) -> tuple[PhaseStep, ...]:
     """Load of a service over its life: a day's sine from 40% to 100% in 24 steps, and one spike to 150%."""
-    hours = np.arange(24)
-    factors = 0.7 - 0.3 * np.cos(2 * np.pi * (hours + rng.uniform(0, 24)) / 24)
-    spike = int(rng.integers(24))
+    hours = np.arange(HOURS)
+    factors = 0.7 - 0.3 * np.cos(2 * np.pi * (hours + HOURS * rng.random()) / HOURS)
+    spike = int(rng.integers(HOURS))
     factors[spike] = 1.5
     return tuple(
-        PhaseStep(duration_s * float(hour) / 24, float(factor))
+        PhaseStep(duration_s * float(hour) / HOURS, float(factor))
         for hour, factor in zip(hours, factors, strict=True)
     )
