@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from kwiken.allocator.placement import SOURCE_CAUTION, request_for
+from kwiken.allocator.schedulers import reservation
 from kwiken.allocator.workloads import Measure, Size
 from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
@@ -75,6 +77,7 @@ def test_a_scenario_is_as_its_source_says(name: str) -> None:
     assert len(world.known.base) == told.known
     assert {len(job.phases) for job in jobs} == {told.phases}
     assert len({outage.node for outage in world.scenario.outages}) == told.outages
+    assert any(job.steps for job in jobs) == (name == "targets-swings")
     durations_s = np.array([ideal_s(job) for job in jobs])
     if told.median_s is not None:
         assert np.median(durations_s) == pytest.approx(told.median_s, rel=0.15)
@@ -180,6 +183,9 @@ def test_the_best_platform_is_the_best_that_holds_the_application() -> None:
         holds = [one.cores >= sizes[0].cores and one.memory_gb >= sizes[0].memory_gb for one in LOCAL]
         best = float(np.exp(world.truth.het[rows[0]][holds]).max())
         assert job.phases[0].reference == pytest.approx(best)
+        assert job.workload.target is not None
+        assert job.workload.target.required == pytest.approx(0.95 * best)
+        assert job.workload.max_replicas == 1
 
 
 def test_a_target_is_what_an_ideal_allocation_gives() -> None:
@@ -207,8 +213,31 @@ def test_a_target_is_what_an_ideal_allocation_gives() -> None:
     assert world.sizes[0][-1] == Size(24.0, 48.0)
 
 
+def test_users_reserve_the_true_need_times_a_factor() -> None:
+    """Seven of ten users reserve more and two less; only programs on one node get another size."""
+    world = targets("some", 3, cloud(200), 240, load=0.9)
+    signs, changed = [], []
+    for job in world.scenario.jobs:
+        truth = job.phases[0].truth
+        request = request_for(job.workload, truth, world.scenario.cluster, SOURCE_CAUTION)
+        need = reservation(request)
+        size = Size(float(request.cores[need.size]), float(request.memory_gb[need.size]))
+        assert job.reserved is not None
+        if job.workload.max_replicas == 1:
+            assert job.reserved.replicas == 1
+            changed.append(job.reserved.size != size)
+            continue
+        assert job.reserved.size == size
+        assert need.count / 5 <= job.reserved.replicas <= 10 * need.count
+        signs.append(np.sign(job.reserved.replicas - need.count))
+    assert np.mean(changed) > 0.5
+    assert np.mean(np.array(signs) > 0) == pytest.approx(0.7, abs=0.1)
+    assert min(signs) < 0
+
+
 def test_a_day_of_load_swings_around_seven_tenths() -> None:
     world = targets("some", 3, cloud(200), 120, load=0.6, swings=True)
+    spikes, troughs = set(), set()
     for job in world.scenario.jobs:
         if not job.steps:
             assert not math.isfinite(job.duration_s)
@@ -216,11 +245,15 @@ def test_a_day_of_load_swings_around_seven_tenths() -> None:
         at_s = np.array([step.at_s for step in job.steps])
         assert at_s == pytest.approx(np.arange(24) * job.duration_s / 24)
         factors = np.array([step.factor for step in job.steps])
+        assert factors.max() == 1.5
+        spikes.add(int(factors.argmax()) // 6)
+        troughs.add(int(factors.argmin()) // 6)
         plain = np.delete(factors, int(factors.argmax()))
         assert 0.4 <= plain.min() < 0.45
         assert 0.95 < plain.max() <= 1.0
         assert np.abs(np.diff(plain)).max() < 0.17  # a sine, an hour (or two, at the spike) apart
         assert plain.mean() == pytest.approx(0.7, abs=0.02)
+    assert spikes == troughs == {0, 1, 2, 3}  # of a day's quarters
     assert not any(job.steps for job in targets("some", 3, cloud(200), 50, load=0.6).scenario.jobs)
 
 
@@ -231,6 +264,14 @@ def test_nodes_fail_for_good_in_the_middle_half() -> None:
     assert 250 <= down_s.min() < 260
     assert 740 < down_s.max() <= 750
     assert all(math.isinf(outage.up_s) for outage in found)
+
+
+def test_nodes_fail_in_the_middle_half_of_the_time_until_the_last_arrival() -> None:
+    arrivals_s = np.append(np.arange(10.0), 1000.0)
+    late = applications("late", 1, LOCAL, arrivals_s, known=20, median_s=100.0, outages=30)
+    assert all(250 <= outage.down_s <= 750 for outage in late.scenario.outages)
+    two = targets("two", 1, cloud(200), 2, load=0.5, outages=30)  # they arrive at 0 s and at 1 s
+    assert all(0.25 <= outage.down_s <= 0.75 for outage in two.scenario.outages)
 
 
 @pytest.mark.parametrize(("phases", "mean"), [(1, 1 / 2), (3, 3 / 4)])
