@@ -9,7 +9,7 @@ import pytest
 
 from kwiken.allocator.workloads import Measure, Size, Target, Workload
 from kwiken.lab.fleet.application_world import applications
-from kwiken.lab.fleet.behaviour import Behaviour, Knowledge
+from kwiken.lab.fleet.behaviour import Knowledge
 from kwiken.lab.fleet.managers import CONTESTANTS, simulate
 from kwiken.lab.fleet.platforms import LOCAL, Platform, cluster_of
 from kwiken.lab.fleet.simulator import FleetOutcome, FleetSimulation
@@ -28,24 +28,24 @@ WATCH = {
     "quasar",
     "thrifty",
 }
-SIZE, CLASS = Size(1.0, 1.0), Platform("plain", 1, 8, 2.0, 2.0, 4.0, 4)
+SIZES, CLASS = (Size(1.0, 1.0), Size(2.0, 1.0)), Platform("plain", 2, 8, 2.0, 2.0, 4.0, 4)
 
 
 def world_of_one_service() -> World:
-    """A service on four nodes of one core: one replica is enough at first, and two are too few from 100 s on.
+    """A service on four nodes of two cores: one core is enough at first, and four are too few from 100 s on.
 
-    All but the scores has one or two columns, which managers measure everywhere. The user reserves two replicas.
+    All but the scores has one or two columns, which managers measure everywhere. The user reserves four cores.
     """
     drawn = behaviour_of(np.random.default_rng(1), 21, (CLASS,), one_size=True)
-    both = np.tile(np.log([1.0, 2.0]), (21, 1))
-    behaviour: Behaviour = replace(drawn, replicas=np.array([1, 2]), out=both, het=np.zeros((21, 1)))
-    truth = behaviour.profile(0, "s", Measure.RATE, (SIZE,), (CLASS.name,))
+    twice = np.tile(np.log([1.0, 2.0]), (21, 1))
+    behaviour = replace(drawn, replicas=np.array([1, 2]), up=twice, out=twice, het=np.zeros((21, 1)))
+    truth = behaviour.profile(0, "s", Measure.RATE, SIZES, (CLASS.name,))
     target = Target(p99_ms=50, rate_per_s=0.6)
     workload = Workload(name="s", memory_gb=1.0, target=target, max_replicas=2)
     phases = (Phase(truth, FOREVER, 0.6),)
-    job = Job(workload, 0.0, phases, 200.0, (PhaseStep(100.0, 4.0),), UserReservation(SIZE, 2))
+    job = Job(workload, 0.0, phases, 200.0, (PhaseStep(100.0, 8.0),), UserReservation(SIZES[1], 2))
     scenario = Scenario("one", cluster_of((CLASS,)), (job,))
-    return World(scenario, behaviour.part(0, 1), behaviour.part(1, 21), ((0,),), ((SIZE,),), 7)
+    return World(scenario, behaviour.part(0, 1), behaviour.part(1, 21), ((0,),), (SIZES,), 7)
 
 
 WORLD = world_of_one_service()
@@ -58,10 +58,10 @@ def cores_between(found: FleetOutcome, from_s: float, until_s: float) -> float:
 @pytest.mark.parametrize("name", CONTESTANTS)
 def test_a_manager_chooses_sizes_and_watches_as_its_source_says(name: str) -> None:
     found = simulate(WORLD, name)
-    first = 1.0 if name in CHOOSE else 2.0
+    first = 1.0 if name in CHOOSE else 4.0
     assert cores_between(found, 0.0, 114.9) == pytest.approx(first)
     # Quasar's detection takes three samples, one each 5 s.
-    assert cores_between(found, 115.1, 129.0) == pytest.approx(2.0 if name in WATCH else first)
+    assert cores_between(found, 115.1, 129.0) == pytest.approx(4.0 if name in WATCH else first)
     assert (found.decisions > 1) == (name in WATCH)
 
 

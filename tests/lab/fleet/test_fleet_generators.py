@@ -211,7 +211,7 @@ def test_performance_by_size_is_that_of_amdahl_and_of_the_working_set() -> None:
     cores, memory_gb = np.array([1, 2, 4, 8, 12, 16, 24]), np.array([2, 4, 8, 16, 32, 48])
     whole = rows[:, :, -1]  # 48 GB hold every working set
     serial = 2 * whole[:, 0] / whole[:, 1] - 1
-    assert 0.02 <= serial.min() < 0.05
+    assert 0.02 <= serial.min() < 0.03
     assert 0.45 < serial.max() <= 0.5
     law = 1 / (serial[:, None] + (1 - serial[:, None]) / cores)
     assert whole == pytest.approx(law)
@@ -434,13 +434,13 @@ def test_a_world_tells_the_same_of_its_workloads_each_time() -> None:
     assert first is again
     other = applications("some", 4, LOCAL, np.arange(12.0), known=20, median_s=50.0, phases=2)
     assert other.profiles(Knowledge.PUBLISHED)[0][0].het.mean.tolist() == first[0][0].het.mean.tolist()
-    # Figures that were published stand on the draws of a first measurement: those of the seed and the knowledge.
-    draws = np.random.default_rng([4, *b"published"])
-    expected = predicted(world.truth, world.known, Knowledge.PUBLISHED, draws)
-    for phases, rows in zip(first, world.rows, strict=True):
-        for told, row in zip(phases, rows, strict=True):
-            assert told.het.mean.tolist() == expected.het[row].tolist()
     more = world.profiles(Knowledge.PUBLISHED, ENTRIES_AGAIN)
+    # Published figures stand on the draws: those of the seed and the knowledge, and others for the second time.
+    for told, entries, further in ((first, 2, []), (more, 4, [4])):
+        draws = np.random.default_rng([4, *b"published", *further])
+        expected = predicted(world.truth, world.known, Knowledge.PUBLISHED, draws, entries).het
+        for profiles, rows in zip(told, world.rows, strict=True):
+            assert [one.het.mean.tolist() for one in profiles] == expected[list(rows)].tolist()
     missed = [
         np.mean(
             [

@@ -66,6 +66,14 @@ def ideal_s(job: Job) -> float:
     return sum(phase.work / phase.reference for phase in job.phases)
 
 
+def load_of_targets(world: World) -> float:
+    """Share of the cores that ideal allocations need: 1 to 4 replicas of 1, 2 or 4 cores, one for single nodes."""
+    jobs = world.scenario.jobs
+    single = np.array([job.workload.max_replicas == 1 for job in jobs])
+    needed = 7 / 3 * np.where(single, 1.0, 2.5) @ [ideal_s(job) for job in jobs]
+    return float(needed) / (float(world.scenario.cluster.cores.sum()) * len(jobs))
+
+
 @pytest.mark.parametrize("name", TOLD)
 def test_a_scenario_is_as_its_source_says(name: str) -> None:
     told, world = TOLD[name], SCENARIOS[name].draw(5)
@@ -82,6 +90,8 @@ def test_a_scenario_is_as_its_source_says(name: str) -> None:
     if told.median_s is not None:
         assert np.median(durations_s) == pytest.approx(told.median_s, rel=0.15)
     assert np.log(durations_s).std() == pytest.approx(0.5, abs=0.06)
+    if told.nodes == 200:
+        assert load_of_targets(world) == pytest.approx(told.load, rel=0.1)
     assert world.seed == 5
 
 
@@ -92,16 +102,6 @@ def test_applications_need_the_load_that_is_told(name: str) -> None:
     needed = sum(ideal_s(job) * size[0].cores for job, size in zip(jobs, world.sizes, strict=True))
     offered = float(world.scenario.cluster.cores.sum()) * jobs[-1].arrival_s
     assert needed / offered == pytest.approx(TOLD[name].load)
-
-
-def test_workloads_with_targets_need_the_load_that_is_told() -> None:
-    """Ideal are 1 to 4 replicas of 1, 2 or 4 cores, in the mean 2 for programs on one node."""
-    world = targets("some", 3, cloud(200), 600, load=0.9)
-    jobs = world.scenario.jobs
-    single = np.array([job.workload.max_replicas == 1 for job in jobs])
-    cores = 7 / 3 * np.where(single, 1.0, 2.5)
-    needed = float(cores @ [ideal_s(job) for job in jobs])
-    assert needed / (float(world.scenario.cluster.cores.sum()) * 600) == pytest.approx(0.9, rel=0.1)
 
 
 def test_arrivals_of_the_medium_scenario_are_uneven_by_a_second() -> None:
