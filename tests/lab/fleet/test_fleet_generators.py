@@ -436,11 +436,12 @@ def test_a_world_tells_the_same_of_its_workloads_each_time() -> None:
     assert other.profiles(Knowledge.PUBLISHED)[0][0].het.mean.tolist() == first[0][0].het.mean.tolist()
     more = world.profiles(Knowledge.PUBLISHED, ENTRIES_AGAIN)
     # Published figures stand on the draws: those of the seed and the knowledge, and others for the second time.
-    for told, entries, further in ((first, 2, []), (more, 4, [4])):
-        draws = np.random.default_rng([4, *b"published", *further])
+    seed = [4, *b"published"]
+    for profiles, entries, key in ((first, 2, seed), (more, 4, [*seed, 4])):
+        draws = np.random.default_rng(key)
         expected = predicted(world.truth, world.known, Knowledge.PUBLISHED, draws, entries).het
-        for profiles, rows in zip(told, world.rows, strict=True):
-            assert [one.het.mean.tolist() for one in profiles] == expected[list(rows)].tolist()
+        for phases, rows in zip(profiles, world.rows, strict=True):
+            assert [one.het.mean.tolist() for one in phases] == expected[list(rows)].tolist()
     missed = [
         np.mean(
             [
