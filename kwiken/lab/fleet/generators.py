@@ -102,7 +102,7 @@ def size_rows(rng: np.random.Generator, count: int, noise: float = NOISE) -> Flo
     exponent = rng.uniform(0.2, 1, count)[:, None, None]
     memory = np.minimum(1, np.array(MEMORY_GB)[None, None] / working_set_gb) ** exponent
     speed = memory / (serial + (1 - serial) / np.array(CORES)[None, :, None])
-    rows: Floats = np.log(speed.reshape(count, -1))
+    rows: Floats = np.log(speed.reshape(count, len(CORES) * len(MEMORY_GB)))
     return rows + rng.normal(0, noise, rows.shape)
 
 

@@ -88,10 +88,12 @@ def targets(
 
 
 def _ideal(truth: Behaviour, row: int, first: int, replicas: int) -> float:
-    """Performance alone on the best class, of the given cores with as much memory as the workload can use."""
+    """Performance alone on the best class, of the given cores with as much memory as the workload can use.
+
+    The best class adds nothing: performance by class is relative to that class.
+    """
     up = float(truth.up[row, first : first + len(MEMORY_GB)].max())
-    log = up + float(truth.out[row, replicas - 1]) + float(truth.het[row].max())
-    return float(truth.base[row]) * math.exp(log)
+    return float(truth.base[row]) * math.exp(up + float(truth.out[row, replicas - 1]))
 
 
 def random_reservations(rng: np.random.Generator, count: int) -> Floats:
