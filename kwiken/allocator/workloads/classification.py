@@ -184,7 +184,7 @@ class Classification:
         total = sum(float((each.deviation**2).sum()) for each in both)
         found = []
         for column, source in enumerate(self.known.tolerated.labels):
-            if source in self.measured.tolerated or total <= 0:
+            if source in self.measured.tolerated:
                 continue
             gain = 0.0
             for each in both:

@@ -23,7 +23,8 @@ class Neighbourhood:
         distances: root mean square of the difference of each over the measured entries, in natural
             logarithms or points of a score.
         used: whether the chosen method predicts by these neighbours.
-        label: size, number of replicas, node class or source where the neighbours disagree most.
+        label: size, number of replicas, node class or source where the neighbours disagree most, of those
+            that were not measured.
         spread: standard deviation of the neighbours there, in the same unit as the distances.
     """
 
@@ -50,8 +51,8 @@ def neighbourhood(matrix: Matrix, columns: Ints, values: Floats, chosen: Chosen)
     if matrix.level:
         rows = rows - rows[:, columns].mean(axis=1, keepdims=True)
     spread = rows.std(axis=0)
-    spread[columns] = 0.0
-    at = int(np.argmax(spread))
+    free = np.setdiff1d(np.arange(len(spread)), columns)
+    at = int(free[np.argmax(spread[free])])
     names = matrix.names or tuple(f"row {place + 1}" for place in range(len(matrix.rows)))
     return Neighbourhood(
         names=tuple(names[place] for place in near.tolist()),

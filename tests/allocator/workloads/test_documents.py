@@ -124,6 +124,7 @@ def drawn_profile(seed: int, name: str, identity: str) -> WorkloadProfile:
 def test_profiles_survive_a_round_trip(seed: int, name: str, identity: str) -> None:
     profile = drawn_profile(seed, name, identity)
     text = profiles_to_json((profile,))
+    assert text.startswith('{\n "version": 1,\n')  # a line for each field, indented by one space
     (again,) = profiles_from_json(text, where="p.json")
     assert profiles_to_json((again,)) == text
     assert (again.sizes, again.classes, again.corrections) == (
@@ -157,7 +158,7 @@ def known_profile() -> dict[str, Any]:
         "base": 10.0,
         "base_deviation": 0.1,
         "up": [{"cores": 1, "memory_gb": 2, **one}],
-        "out": [{"replicas": 1, **one}, {"replicas": 2, **one}],
+        "out": [{"replicas": 1, **one}, {"replicas": 2, **one}, {"replicas": 4, **one}],
         "het": [{"class": "large", **one}],
         "tolerated": scores,
         "caused": scores,
@@ -184,7 +185,11 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
         ("base", 1e308, r"p.json: profiles\[0\].base: Expected `float` <= 1e\+18"),
         ("base_deviation", -1, r"profiles\[0\].base_deviation"),
         ("out.1.replicas", 1, r"profiles\[0\].out: replicas must rise from 1"),
+        ("out.0.replicas", 2, r"profiles\[0\].out: replicas must rise from 1"),
+        ("out.2.replicas", 2, r"profiles\[0\].out: replicas must rise from 1"),
         ("out.0.replicas", 0, "Expected `int` >= 1"),
+        ("up", 2 * [{"cores": 1, "memory_gb": 2, "mean": 0, "deviation": 0}], "up: a size is given twice"),
+        ("het", 2 * [{"class": "large", "mean": 0, "deviation": 0}], "het: a class is given twice"),
         ("up.0.cores", -1, r"profiles\[0\].cores must be a finite number above 0"),
         ("tolerated.0.source", "gpu", r"profiles\[0\].tolerated: no source 'gpu'"),
         ("tolerated.0.mean", 1.5, "Expected `float` <= 1.0"),
@@ -252,6 +257,7 @@ def remove(path: str) -> Callable[[dict[str, Any]], None]:
         (change("history.out.replicas.0", 3), "history.out.replicas: the reference is missing"),
         (change("history.out.replicas.1", 16), "history.out.replicas: 16 is given twice"),
         (change("history.out.replicas.1", 32), "history.out.replicas: must rise from 1"),
+        (change("history.out.replicas", [0, 1, 4, 8, 16]), "history.out.replicas: must rise from 1"),
         (
             change("history.het.rows.sort.1", -3),
             "history.het.rows.sort: performance must be finite and above 0",
@@ -273,12 +279,13 @@ def remove(path: str) -> Callable[[dict[str, Any]], None]:
         (change("workloads.0.measure", "qps"), r"workloads\[0\].measure: Invalid enum value 'qps'"),
         (
             change("workloads.0.runs.0.performance", -1),
-            r"workloads\[0\].runs\[0\].performance: must be a finite",
+            r"workloads\[0\].runs\[0\].performance: must be from 1e-12 to 1e\+18, not -1",
         ),
         (
             change("workloads.0.runs.0.class", "tiny"),
             r"runs\[0\]: no class 'tiny' in the history; it has 'large'",
         ),
+        (change("workloads.0.runs.0.cores", -1), r"workloads\[0\].runs\[0\].cores must be a finite number"),
         (change("workloads.0.runs.0.cores", 64), r"no size 64 cores with 8 GB in the history"),
         (change("workloads.0.runs.0.replicas", 3), "no number of replicas 3 in the history"),
         (change("workloads.0.runs.0.speed", 3), r"workloads\[0\].runs\[0\]: unknown field `speed`"),
@@ -322,8 +329,29 @@ def test_groups_need_no_row_in_a_part_that_the_history_leaves_out(part: str) -> 
         workload["runs"] = workload["runs"][:1]
     raw["history"]["groups"] = {"sort": "a", "merge": "a"}
     found = measurements_from_text(json.dumps(raw), where="m.json")
-    assert len(getattr(found, part).rows) == 0
     assert found.tolerated.groups is not None
+    matrix, reference = getattr(found, part), found.reference
+    assert matrix.labels == ({"up": reference.size, "out": 1, "het": reference.node_class}[part],)
+    assert matrix.rows.shape == (0, 1)
+
+
+def test_performance_has_a_level_and_scores_have_none() -> None:
+    raw = document()
+    for _ in range(2):
+        found = measurements_from_text(json.dumps(raw), where="m.json", min_workloads=0)
+        assert all(matrix.level for matrix in (found.up, found.out, found.het))
+        assert not any(matrix.level for matrix in (found.tolerated, found.caused))
+        assert found.reference.replicas == 1
+        raw.update(history={}, workloads=[])
+    assert {matrix.rows.shape for matrix in (found.up, found.out, found.het)} == {(0, 1)}
+    assert {(matrix.labels, matrix.rows.shape) for matrix in (found.tolerated, found.caused)} == {
+        ((), (0, 0))
+    }
+
+
+def test_measurements_that_are_nested_too_deep_are_refused() -> None:
+    with pytest.raises(InputError, match=r"m.toml: is nested too deep"):
+        measurements_from_text("a = " + "[" * 100_000, where="m.toml")
 
 
 def test_what_a_workload_leaves_out_is_the_usual() -> None:

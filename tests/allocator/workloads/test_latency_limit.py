@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
+from scipy.stats import gamma
 
 from kwiken.allocator.workloads import UNKNOWN_VARIATION, spare_within
 from tests.support.allocation.replica_lines import gamma_work, p99_of_lines
@@ -33,7 +34,29 @@ def test_constant_work_may_wait_for_what_the_call_leaves() -> None:
     """At 90 calls a second 1% of the calls wait longer than `ln(100 rho) / 2 d`."""
     found = spare(0.001, 90.0, 10.0, 0.0)
     used = 90.0 / (90.0 + found)
-    assert 2 * found * 0.009 == pytest.approx(math.log(100 * used), rel=1e-3)
+    assert 2 * found * 0.009 == pytest.approx(math.log(100 * used), rel=1e-8)
+
+
+@pytest.mark.parametrize("p99_ms", [10.0, 1e3])
+def test_a_capacity_is_looked_for_up_to_a_million_calls_within_the_latency(p99_ms: float) -> None:
+    """At a high rate nearly all capacity is in use, and `ln 100 = 2 d t` leaves one call in a hundred."""
+    latency_s = p99_ms / 1e3
+    for calls, enough in ((0.9e6, True), (1.1e6, False)):
+        left_s = latency_s * math.log(100) / (2 * calls)
+        found = spare(latency_s - left_s, 1e15, p99_ms, 0.0)
+        assert found == (pytest.approx(calls / latency_s, rel=1e-4) if enough else math.inf)
+    assert spare(latency_s, 1.0, p99_ms, 0.0) == math.inf  # nothing is left
+
+
+@pytest.mark.parametrize("p99_ms", [10.0, 1e3])
+def test_a_millionth_of_a_call_within_the_latency_is_spare_at_the_lowest_rate(p99_ms: float) -> None:
+    assert spare(p99_ms / 2e3, 1e-12, p99_ms, 0.0) == pytest.approx(1e-6 / (p99_ms / 1e3))
+
+
+@pytest.mark.parametrize(("variation", "constant"), [(0.9e-3, True), (1e-3, False), (1.1e-3, False)])
+def test_work_that_varies_by_less_than_a_thousandth_is_constant(variation: float, constant: bool) -> None:
+    """The latency leaves a thousandth of the work, which otherwise one call in a hundred exceeds."""
+    assert (spare(0.01, 1.0, 10.01, variation) < math.inf) is constant
 
 
 @pytest.mark.parametrize("variation", [0.0, 0.5, 1.0])
@@ -79,3 +102,13 @@ def test_replicas_that_share_the_load_keep_the_latency_and_use_most_of_it(
         <= p99_of_lines(speeds, rate_per_s, functools.partial(gamma_work, variation))
         <= 1.15 * p99_ms
     )
+
+
+@pytest.mark.parametrize("variation", [0.5, 1.0])
+def test_a_latency_that_just_99_of_100_calls_keep_by_themselves_is_kept(variation: float) -> None:
+    """No call may wait then, up to rounding, so there is much to spare, though not all that is looked for."""
+    shape = 1 / variation**2
+    longest = (1 + 0.25 * variation**2) * float(gamma.ppf(0.99, shape)) / shape  # in calls
+    found = spare_within(np.array([[0.01, 0.02], [0.01, 0.01]]), 10.0, 10.0 * longest, variation)
+    assert (found[[0, 1, 1], [0, 0, 1]] < 0.1e6 / (0.01 * longest)).all()
+    assert found[0, 1] == math.inf

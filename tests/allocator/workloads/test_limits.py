@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kwiken.allocator.workloads import (
     Measure,
+    Size,
     Spread,
     Target,
     Workload,
@@ -48,6 +51,29 @@ def test_a_workload_within_its_limits(field: str, at: Any, beyond: Any) -> None:
     assert getattr(Workload(**{**fields, field: at}), field) == at
     with pytest.raises(ValueError, match=field):
         Workload(**{**fields, field: beyond})
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
+def test_sizes_and_targets_are_finite_numbers_above_none(wrong: float) -> None:
+    for name in ("cores", "memory_gb"):
+        with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, not {wrong}"):
+            Size(**{"cores": 1.0, "memory_gb": 1.0, name: wrong})
+    for whole in ({"p99_ms": 1.0, "rate_per_s": 1.0}, {"completion_s": 1.0}, {"ips": 1.0}):
+        for name in whole:
+            with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, not {wrong}"):
+                Target(**{**whole, name: wrong})
+
+
+@pytest.mark.parametrize(
+    ("read", "mebibytes"),
+    [(workloads_from_toml, 16), (profiles_from_json, 64), (measurements_from_text, 64)],
+)
+def test_a_document_of_at_most_so_many_bytes_is_read(read: Callable[..., object], mebibytes: int) -> None:
+    text = b"=" * (mebibytes << 20)
+    with pytest.raises(InputError, match="broken"):
+        read(text, where="d")
+    with pytest.raises(InputError, match=f"is larger than {mebibytes << 20} bytes"):
+        read(text + b"=", where="d")
 
 
 def test_what_a_workload_leaves_out_has_its_usual_value() -> None:
@@ -252,3 +278,65 @@ def test_scores_and_their_deviations_are_of_the_same_sources() -> None:
     raw["workloads"][0]["caused_deviation"] = {source: 0.1}
     with pytest.raises(InputError, match=r"caused_deviation.*`caused` has no score for this source"):
         measurements_from_text(json.dumps(raw), where="m")
+
+
+def test_a_document_of_measurements_has_at_most_ten_thousand_workloads() -> None:
+    raw = document()
+    for count in (10_000, 10_001):
+        raw["workloads"] = [{"name": f"w{number}", "measure": "ips"} for number in range(count)]
+        if count == 10_000:
+            assert len(measurements_from_text(json.dumps(raw), where="m").workloads) == count
+        else:
+            with pytest.raises(InputError, match="workloads: 1 to 10000 are needed, not 10001"):
+                measurements_from_text(json.dumps(raw), where="m")
+
+
+@pytest.mark.parametrize("count", [1, 1000, 1001])
+def test_a_part_of_a_history_has_one_to_a_thousand_columns(count: int) -> None:
+    raw = document()
+    raw["workloads"] = []
+    raw["history"]["out"] = {
+        "replicas": [*range(1, count + 1)],
+        "rows": {name: [1.0] * count for name in "abc"},
+    }
+    if count <= 1000:
+        found = measurements_from_text(json.dumps(raw), where="m", min_workloads=0).out
+        assert (len(found.labels), found.rows.shape) == (count, (3, count))
+    else:
+        with pytest.raises(InputError, match=r"history\.out\.replicas: 1 to 1000 are needed, not 1001"):
+            measurements_from_text(json.dumps(raw), where="m", min_workloads=0)
+
+
+def test_a_history_of_scores_has_a_source() -> None:
+    raw = document()
+    raw["history"]["tolerated"] = {"sources": [], "rows": {name: [] for name in "abc"}}
+    with pytest.raises(InputError, match=r"history\.tolerated\.sources: 1 to 1000 are needed, not 0"):
+        measurements_from_text(json.dumps(raw), where="m")
+
+
+def test_of_many_labels_the_first_eight_are_named() -> None:
+    raw = document()
+    raw["history"]["out"] = {"replicas": [*range(1, 12)], "rows": {name: [1.0] * 11 for name in "abc"}}
+    raw["workloads"][0]["runs"] = [{"performance": 5.0, "replicas": 12}]
+    with pytest.raises(InputError, match=r"it has 1, 2, 3, 4, 5, 6, 7, 8$"):
+        measurements_from_text(json.dumps(raw), where="m")
+
+
+def test_a_group_may_have_the_name_of_a_row_beside_it() -> None:
+    raw = document()
+    assert measurements_from_text(json.dumps(raw), where="m").het.groups is None
+    raw["history"]["groups"] = {"sort": "merge", "rank": "merge"}
+    found = measurements_from_text(json.dumps(raw), where="m").het
+    assert found.groups is not None
+    groups = dict(zip(found.names, found.groups.tolist(), strict=True))
+    assert groups["sort"] == groups["rank"] != groups["merge"]
+    assert len(set(groups.values())) == len(groups) - 1
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0])
+def test_scores_of_a_workload_from_none_to_all(score: float) -> None:
+    raw = document()
+    for kind in ("tolerated", "caused"):
+        raw["workloads"][0][kind] = {"disk": score}
+    (found, *_) = measurements_from_text(json.dumps(raw), where="m").workloads
+    assert found.tolerated == found.caused == {"disk": score}

@@ -86,7 +86,7 @@ def test_a_program_that_was_seen_needs_no_measurements(profiles: Path, tmp_path:
         (
             "performance = 69.56",
             "performance = -5",
-            r"runs\[0\].performance: must be a finite number above 0",
+            r"runs\[0\].performance: must be from 1e-12 to 1e\+18, not -5",
         ),
         (
             'class = "small", p',
