@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -459,7 +460,11 @@ def test_neighbours_differ_most_where_nothing_was_measured(world: World) -> None
 
 def test_curves_are_told_relative_to_the_reference_and_the_base_by_the_surest_of_them(world: World) -> None:
     known, rows = world
-    beside = {"size": SIZES[:2], "replicas": COUNTS[2:], "node_class": CLASSES[1:3]}  # not at the reference
+    beside: dict[str, tuple[Any, ...]] = {
+        "size": SIZES[:2],
+        "replicas": COUNTS[2:],
+        "node_class": CLASSES[1:3],
+    }  # not at the reference
     places = [replace(REFERENCE, **{field: label}) for field, some in beside.items() for label in some]
     found = Classifier(known, CompletionKind.GAUSSIAN).classify(measured(rows, 0, places))
     start, bases = 1, {}
