@@ -183,6 +183,8 @@ def test_a_correction_within_its_limits() -> None:
         ("workloads.0.runs.0.deviation", 1.0, 1.01, "deviation: must be from 0 to 1"),
         ("workloads.0.runs.0.deviation", 0.0, -0.01, "deviation: must be from 0 to 1"),
         ("workloads.0.work_variation", 100.0, 100.1, "work_variation"),
+        ("workloads.0.tolerated.disk", 1.0, 1.01, r"workloads\[0\].tolerated.disk: must be from 0 to 1"),
+        ("workloads.0.caused.disk", 0.0, -0.01, r"workloads\[0\].caused.disk: must be from 0 to 1"),
         ("history.tolerated.rows.sort.0", 1.0, 1.01, "scores must be from 0 to 1"),
         ("history.caused.rows.sort.0", 0.0, -0.01, "scores must be from 0 to 1"),
     ],
@@ -331,12 +333,3 @@ def test_a_group_may_have_the_name_of_a_row_beside_it() -> None:
     groups = dict(zip(found.names, found.groups.tolist(), strict=True))
     assert groups["sort"] == groups["rank"] != groups["merge"]
     assert len(set(groups.values())) == len(groups) - 1
-
-
-@pytest.mark.parametrize("score", [0.0, 1.0])
-def test_scores_of_a_workload_from_none_to_all(score: float) -> None:
-    raw = document()
-    for kind in ("tolerated", "caused"):
-        raw["workloads"][0][kind] = {"disk": score}
-    (found, *_) = measurements_from_text(json.dumps(raw), where="m").workloads
-    assert found.tolerated == found.caused == {"disk": score}
