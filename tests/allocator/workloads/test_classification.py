@@ -370,20 +370,28 @@ def test_what_the_factors_do_not_explain_is_a_common_or_a_rare_departure(
     assert few.observed(Run(on_axis, 3.0)).corrections == {}
 
 
-def test_shares_of_proposed_sources_are_those_of_the_variance_of_scores(few: Classification) -> None:
-    proposed = {one.label: one.share for one in few.proposals() if one.kind == "source"}
-    assert {*proposed} == {"disk", "network"}
+@pytest.mark.parametrize("told", [2, 3])
+def test_shares_of_proposed_sources_are_those_of_the_variance_of_scores(
+    world: World, classifier: Classifier, told: int
+) -> None:
+    _, rows = world
+    scores = [dict(zip(SOURCES[:told], each[2].tolist(), strict=False)) for each in rows[3:]]
+    workload = replace(measured(rows, 2, FEW), tolerated=scores[0], caused=scores[1])
+    found = classifier.classify(workload)
+    proposed = {one.label: one.share for one in found.proposals() if one.kind == "source"}
+    assert {*proposed} == {*SOURCES[told:]}
     for source, share in proposed.items():
         at, before, removed = SOURCES.index(source), 0.0, 0.0
-        for found in (few.tolerated, few.caused):
-            variances = found.deviation**2
+        for each in (found.tolerated, found.caused):
+            variances = each.deviation**2
             before += variances.sum()
-            gains = found.covariance[:, at] ** 2 / variances[at]
+            gains = each.covariance[:, at] ** 2 / variances[at]
             gains[at] = variances[at]
             removed += gains.sum()
         assert share == pytest.approx(removed / before)
     values = list(proposed.values())
     assert values == sorted(values, reverse=True)
+    assert told == 2 or values[0] > 0.5  # of the only one that is left
 
 
 def test_shares_of_proposed_runs_are_those_of_the_variance_of_performance(few: Classification) -> None:
