@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -36,6 +35,7 @@ from kwiken.allocator.workloads.completion.scalability import Scalability, log_s
 from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
 from kwiken.base.arrays import Floats
+from tests.support.allocation.descent import descended
 
 TWO = np.array([1, 3])
 
@@ -46,50 +46,6 @@ def drawn(seed: int = 0, count: int = 6, size: int = 5) -> Floats:
         0, 0.1, (count, size)
     )
     return rows
-
-
-def descended(
-    rows: Floats, columns: Sequence[int], values: Sequence[float], rank: int, *, level: bool
-) -> Floats:
-    """A row by the published descent, one number after another (Paragon 3.4, `pq_sgd`)."""
-    count, size = rows.shape
-    free = rows - rows.mean(axis=1, keepdims=True) if level else rows
-    mean = free.mean(axis=0)
-    left, singular, right = np.linalg.svd(free - mean, full_matrices=False)
-    of_rows = [[left[row, one] * math.sqrt(count) for one in range(rank)] for row in range(count)]
-    of_rows.append([0.0] * rank)
-    of_columns = [
-        [right[one, j] * singular[one] / math.sqrt(count) for one in range(rank)] for j in range(size)
-    ]
-    known = [[rows[row, j] - mean[j] for j in range(size)] for row in range(count)]
-    new = dict(zip(columns, [value - mean[j] for j, value in zip(columns, values, strict=True)], strict=True))
-    levels = [float(rows[row].mean()) if level else 0.0 for row in range(count)]
-    levels.append(sum(new.values()) / len(new) if level else 0.0)
-    entries = [(row, j) for row in range(count) for j in range(size)] + [(count, j) for j in columns]
-    rng, last = np.random.default_rng(0), math.inf
-    for _ in range(400):
-        total = 0.0
-        for place in rng.permutation(len(entries)).tolist():
-            row, j = entries[place]
-            p, q = of_rows[row], of_columns[j]
-            value = known[row][j] if row < count else new[j]
-            error = value - levels[row] - sum(a * b for a, b in zip(p, q, strict=True))
-            of_rows[row] = [a + 0.5 * (error * b - 3e-3 * a) for a, b in zip(p, q, strict=True)]
-            of_columns[j] = [b + 5.0 / count * (error * a - 3e-3 * b) for a, b in zip(p, q, strict=True)]
-            if level:
-                levels[row] += 0.5 * error
-            total += error**2
-        now = math.sqrt(total)
-        if abs(last - now) <= 1e-5 * now:
-            break
-        last = now
-    found = [
-        mean[j] + levels[count] + sum(a * b for a, b in zip(of_rows[count], of_columns[j], strict=True))
-        for j in range(size)
-    ]
-    for j, value in zip(columns, values, strict=True):
-        found[j] = value
-    return np.array(found)
 
 
 @pytest.mark.parametrize("level", [True, False])

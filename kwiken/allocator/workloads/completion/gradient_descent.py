@@ -148,7 +148,7 @@ class _Factors:
         )
 
     def step(self, row: int, place: int, settings: GradientDescent) -> float:
-        """Step along one entry in all descents; gives the mean squared error before the step."""
+        """Step along one entry in all descents; gives the sum of the squared errors before the step."""
         of_row, level = self.of_rows[row], self.levels[row]
         each = np.arange(len(level))
         is_new = row == len(self.known)
@@ -170,7 +170,7 @@ class _Factors:
             of_column[:] = moved
         if self.level:
             level += rate * error
-        return float(error @ error) / len(error)
+        return float(error @ error)
 
     def new_rows(self) -> Floats:
         """(b, n) completed new rows."""

@@ -100,7 +100,7 @@ class NearestModel:
         rows = prepared.aligned[near]
         middle = np.median(rows, axis=0)
         rest = rows - middle
-        weight = max(len(near) - 1, 0) + PRIOR_ROWS
+        weight = len(near) - 1 + PRIOR_ROWS
         covariance = (rest.T @ rest + PRIOR_ROWS * np.diag(prepared.spread)) / weight
         covariance *= 1.0 + 1.0 / len(near)
         variances = errors.variance(NOISE, len(columns))
@@ -129,7 +129,7 @@ class NearestModel:
             near, _ = self.neighbours(columns, given)
             rows = prepared.aligned[near]
             middle = np.median(rows, axis=0)
-            weight = max(len(near) - 1, 0) + PRIOR_ROWS
+            weight = len(near) - 1 + PRIOR_ROWS
             variance = (((rows - middle) ** 2).sum(axis=0) + PRIOR_ROWS * prepared.spread) / weight
             variance *= 1.0 + 1.0 / len(near)
             means[place] = middle + (float(given.mean()) if self.level else 0.0)

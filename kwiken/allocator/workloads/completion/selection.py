@@ -264,9 +264,9 @@ def _folds(count: int, groups: Ints | None) -> Iterator[tuple[Ints, Ints]]:
     """Rows to judge, and rows to fit: all that are of no judged group."""
     belongs = np.arange(count) if groups is None else groups
     units = np.unique(belongs)
-    for fold in range(min(MAX_FOLDS, len(units))):
-        out = np.isin(belongs, units[fold :: min(MAX_FOLDS, len(units))])
+    folds = min(MAX_FOLDS, len(units))
+    for fold in range(folds):
+        out = np.isin(belongs, units[fold::folds])
         judged = np.flatnonzero(out)
-        most = max(MAX_HELD_OUT // MAX_FOLDS, 1)
-        places = np.linspace(0, len(judged) - 1, min(len(judged), most)).astype(int)
+        places = np.linspace(0, len(judged) - 1, min(len(judged), MAX_HELD_OUT // MAX_FOLDS)).astype(int)
         yield judged[places], np.flatnonzero(~out)

@@ -107,7 +107,7 @@ def fitted_tails(missed: Floats, deviation: Floats, groups: Ints) -> ErrorTails:
     Args:
         missed: (h, n) errors.
         deviation: (h, n) predicted standard deviations, in the unit of the errors; of any common factor.
-        groups: (h,) numbers of groups of rows that miss together, 2 or more.
+        groups: (h,) numbers of groups of rows that miss together, 3 or more.
     """
     inner, unit, *outer = _quantiles(missed, deviation, groups, (INNER, COVERED, *OUTER))
     if inner <= 0:
@@ -121,7 +121,7 @@ def fitted_tails(missed: Floats, deviation: Floats, groups: Ints) -> ErrorTails:
 
     freedom = min(FREEDOMS, key=distance)
     plain = math.log(ErrorTails(freedom).deviations_at((1 + INNER) / 2) / NORMAL_QUANTILE)
-    narrowing = math.log(inner / unit) / plain if inner < unit else MIN_NARROWING
+    narrowing = math.log(inner / unit) / plain
     return ErrorTails(freedom, min(max(narrowing, MIN_NARROWING), MAX_NARROWING))
 
 
@@ -156,6 +156,6 @@ def _independent(beyond: Floats, groups: Ints) -> float:
     _, places = np.unique(groups, return_inverse=True)
     excess = np.bincount(places, weights=(beyond - mean).sum(axis=1))
     number = len(excess)
-    variance = float((excess**2).sum()) / beyond.size**2 * number / max(number - 1, 1)
+    variance = float((excess**2).sum()) / beyond.size**2 * number / (number - 1)
     found = mean * (1 - mean) / variance if variance > 0 else math.inf
     return float(min(max(found, number), beyond.size))
