@@ -53,6 +53,20 @@ class EntryErrors:
 AS_LEARNED = EntryErrors()  # one measurement of each entry, with the noise that the model has learned
 
 
+def deviations_of(variances: Floats, noise: float, columns: Ints) -> Floats:
+    """Standard deviations of predictions, those of unmeasured entries with noise.
+
+    Args:
+        variances: (n,) or (b, n) variances without noise; below 0 by rounding at most.
+        noise: variance that a measurement adds.
+        columns: (k,) columns that were measured.
+    """
+    noisy = np.full(variances.shape[-1], noise)
+    noisy[columns] = 0.0
+    deviations: Floats = np.sqrt(np.maximum(variances, 0.0) + noisy)
+    return deviations
+
+
 @dataclass(frozen=True, eq=False)
 class Completion:
     """Predicted row, jointly with its uncertainty.
@@ -73,11 +87,7 @@ class Completion:
     @property
     def deviation(self) -> Floats:
         """(n,) standard deviations of the predictions; those of unmeasured entries include noise."""
-        variance = np.maximum(self.covariance.diagonal(), 0.0)
-        noisy = np.full(len(variance), self.noise)
-        noisy[self.columns] = 0.0
-        deviation: Floats = np.sqrt(variance + noisy)
-        return deviation
+        return deviations_of(self.covariance.diagonal(), self.noise, self.columns)
 
     def scaled(self, factor: float) -> Completion:
         """The same predictions with their standard deviations multiplied by a factor."""
@@ -182,7 +192,8 @@ class GaussianModel:
         """(b, n) predicted rows, and (b,) factors on their deviations, by how surprising the entries are."""
         rest = values - self.mean[columns]
         level = np.zeros((len(values), 1))
-        if self.level and len(columns):
+        tells_level = self.level and bool(len(columns))
+        if tells_level:
             level = (rest @ given.weights.sum(axis=0) / given.weights.sum())[:, None]
         rest = rest - level
         means = self.mean + level + rest @ given.gain.T
@@ -190,7 +201,7 @@ class GaussianModel:
             means[:, columns] = values
         if np.isinf(self.freedom):
             return means, np.ones(len(values))
-        told = max(len(columns) - self.level, 0)
+        told = len(columns) - tells_level
         distance = np.einsum("bi,ij,bj->b", rest, given.weights, rest)
         return means, np.sqrt((self.freedom + distance) / (self.freedom + told))
 
@@ -323,11 +334,10 @@ def _expected(
     gain = covariance @ weights
     errors = covariance - gain @ covariance
     if level:
-        totals = weights.sum(axis=2)
-        whole = totals.sum(axis=1)
-        rest = rest - (np.einsum("mn,mn->m", rest, totals) / whole)[:, None]
-        untold = 1.0 - gain.sum(axis=2)
-        errors = errors + untold[:, :, None] * untold[:, None, :] / whole[:, None, None]
+        whole = weights.sum(axis=(1, 2))
+        rest = rest - (np.einsum("mi,mij->m", rest, weights) / whole)[:, None]
+        pulled = gain.sum(axis=2)  # by the error of the level, beside what is common to all columns
+        errors = errors + pulled[:, :, None] * pulled[:, None, :] / whole[:, None, None]
     latent = mean + np.einsum("mij,mj->mi", gain, rest)
     spread = errors.sum(axis=0)
     if level:  # rows and their errors are told without their levels

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads.completion.gaussian import AS_LEARNED, MIN_VARIANCE, Completion, EntryErrors
+from kwiken.allocator.workloads.completion.gaussian import (
+    AS_LEARNED,
+    MIN_VARIANCE,
+    Completion,
+    EntryErrors,
+    deviations_of,
+)
 from kwiken.base.arrays import Floats, Ints
 
 # Prior of one known row, in logarithms of contention and coherency: wide, so that its entries decide.
@@ -108,9 +114,7 @@ class ScalabilityModel:
         means[:, columns] = values
         slopes = _slopes(self.replicas, parameters)
         variance = np.einsum("bni,bij,bnj->bn", slopes, covariance, slopes)
-        noise = np.full(len(self.replicas), self.noise + self.misfit)
-        noise[columns] = 0.0
-        return means, np.sqrt(np.maximum(variance, 0.0) + noise)
+        return means, deviations_of(variance, self.noise + self.misfit, columns)
 
     def _fit(self, columns: Ints, values: Floats, errors: EntryErrors) -> tuple[Floats, Floats]:
         noise = errors.variance(self.noise, len(columns)) + self.misfit
@@ -120,7 +124,7 @@ class ScalabilityModel:
 
 def _curves(replicas: Floats, parameters: Floats) -> Floats:
     """(b, n) log performance; (b, 3) parameters: level, and logarithms of contention and coherency."""
-    contention, coherency = np.exp(parameters[:, 1:2]), np.exp(parameters[:, 2:3])
+    contention, coherency = np.exp(parameters[:, 1:2]), np.exp(parameters[:, 2:])
     curves: Floats = parameters[:, :1] + log_speedup(replicas, contention, coherency)
     return curves
 
@@ -129,7 +133,7 @@ def _slopes(replicas: Floats, parameters: Floats) -> Floats:
     """(b, n, 3) derivatives of the curves by the parameters."""
     others = replicas - 1.0
     serial = np.exp(parameters[:, 1:2]) * others
-    pairs = np.exp(parameters[:, 2:3]) * replicas * others
+    pairs = np.exp(parameters[:, 2:]) * replicas * others
     slowed = 1.0 + serial + pairs
     return np.stack((np.ones_like(slowed), -serial / slowed, -pairs / slowed), axis=2)
 

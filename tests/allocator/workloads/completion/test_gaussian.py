@@ -79,11 +79,16 @@ def test_a_level_is_what_contrasts_leave_open(seed: int, columns: list[int], exa
     gain = outer @ model.covariance @ taken.T @ weights
     factor = (4.0 + rest @ weights @ rest) / (4.0 + len(at) - 1)
     found = model.complete(at, values, errors)
-    if not exact:
+    if exact:
+        assert found.mean[at].tolist() == values.tolist()
+    else:
         assert outer @ found.mean == pytest.approx(outer @ model.mean + gain @ rest, abs=1e-8)
     covariance = outer @ model.covariance @ outer.T - gain @ taken @ model.covariance @ outer.T
     assert outer @ found.covariance @ outer.T == pytest.approx(factor * covariance, abs=1e-8)
     assert found.noise == pytest.approx(factor * 0.2)
+    plain, (means, deviations) = model.complete(at, values), model.predict(at, np.array([values] * 2))
+    assert means == pytest.approx(np.array([plain.mean] * 2))
+    assert deviations == pytest.approx(np.array([plain.deviation] * 2))
 
 
 def test_deviations_bear_rounding_below_zero_and_only_new_columns_are_noisy() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from kwiken.allocator.workloads.completion import EntryErrors
-from kwiken.allocator.workloads.completion.scalability import Scalability
+from kwiken.allocator.workloads.completion.scalability import Scalability, ScalabilityModel
 from kwiken.base.arrays import Floats
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -72,7 +72,8 @@ def test_a_prior_is_learned_from_each_row_alone(count: int, columns: int, noise:
 )
 def test_a_row_is_completed_by_its_most_probable_curve(errors: EntryErrors) -> None:
     rows, at, counts = curves(3, 9), np.array([0, 3, 5]), np.array(COUNTS, dtype=float)
-    model = Scalability(COUNTS, 4e-4).fit(rows[1:], level=True)
+    model = Scalability(COUNTS, 1e-4).fit(rows[1:], level=True)
+    assert model.misfit > model.noise  # as rows are 2% beside the law, and 1% is noise
     repeats = np.ones(3) if errors.repeats is None else errors.repeats
     noise = model.noise / repeats + model.misfit + (0.0 if errors.variances is None else errors.variances)
     values = rows[0, at] + np.array([0.03, -0.03, 0.02])
@@ -88,6 +89,41 @@ def test_a_row_is_completed_by_its_most_probable_curve(errors: EntryErrors) -> N
     system = slopes[at].T @ (slopes[at] / noise[:, None])
     system[1:, 1:] += np.linalg.inv(model.spread)
     assert found.covariance == pytest.approx(slopes @ np.linalg.inv(system) @ slopes.T, rel=1e-2, abs=1e-6)
+    assert found.noise == pytest.approx(model.noise + model.misfit)
+
+
+def stepped(model: ScalabilityModel, counts: Floats, values: Floats) -> Floats:
+    """Parameters after the steps of Gauss and Newton: twenty at most, until one is below a ten-thousandth."""
+    found, precision = np.array([0.0, *model.mean]), np.linalg.inv(model.spread)
+    found[0] = (values - law(counts, found)).mean()
+    for _ in range(20):
+        serial, pairs = math.exp(found[1]) * (counts - 1), math.exp(found[2]) * counts * (counts - 1)
+        slopes = np.array(
+            [np.ones(len(counts)), -serial / (1 + serial + pairs), -pairs / (1 + serial + pairs)]
+        )
+        system = slopes @ slopes.T / (model.noise + model.misfit)
+        system[1:, 1:] += precision
+        downhill = slopes @ (values - law(counts, found)) / (model.noise + model.misfit)
+        downhill[1:] -= precision @ (found[1:] - model.mean)
+        step = np.clip(np.linalg.solve(system, downhill), -1.0, 1.0)
+        found = found + step
+        if np.abs(step).max() < 1e-4:
+            break
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("surprise", [0.1, 0.3, 1.0, 3.0, 10.0])
+def test_the_most_probable_curve_is_sought_in_twenty_steps_at_most(surprise: float) -> None:
+    """Rows that surprise are sought long, and others until a step is small; parameters are seen in the curve."""
+    rows, at, counts = curves(3, 9), np.array([0, 3, 5]), np.array(COUNTS, dtype=float)
+    model = Scalability(COUNTS, 1e-4).fit(rows[1:], level=True)
+    hidden = np.delete(np.arange(len(COUNTS)), at)
+    for row in rows:
+        values = row[at] + surprise * np.array([0.1, -0.1, 0.05])
+        found = model.complete(at, values).mean
+        assert found[hidden] == pytest.approx(
+            law(counts, stepped(model, counts[at], values))[hidden], abs=1e-9
+        )
 
 
 @pytest.mark.parametrize(("row", "place"), [([0.0, -30.0, -30.0], 0), ([0.0, -5.0, -10.0], 1)])
@@ -113,10 +149,9 @@ def test_the_level_alone_follows_a_change_of_unit_and_the_order_of_columns_is_fr
 
 def test_many_rows_are_predicted_like_each_alone() -> None:
     rows, at = curves(5, 12), np.array([0, 4])
-    model = Scalability(COUNTS, 4e-4).fit(rows[4:], level=True)
+    model = Scalability(COUNTS, 1e-4).fit(rows[4:], level=True)
     means, deviations = model.predict(at, rows[:4, at])
     for row, mean, deviation in zip(rows, means, deviations, strict=False):
         alone = model.complete(at, row[at])
         assert mean == pytest.approx(alone.mean, abs=1e-5)
         assert deviation == pytest.approx(alone.deviation, rel=1e-4)
-    assert not deviations[:, at].max() > deviations[:, [5, 6]].min()
