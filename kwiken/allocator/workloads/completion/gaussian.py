@@ -318,7 +318,7 @@ class BayesianRows:
 def _expected(
     mean: Floats, covariance: Floats, rows: Floats, variances: Floats, *, level: bool
 ) -> tuple[Floats, Floats]:
-    """(m, n) expected true rows given uncertain ones, without their levels, and the sum of their covariances.
+    """(m, n) expected true rows given uncertain ones, at any level, and the sum of level-free covariances.
 
     Args:
         mean: (n,) mean row.
@@ -340,7 +340,7 @@ def _expected(
         errors = errors + pulled[:, :, None] * pulled[:, None, :] / whole[:, None, None]
     latent = mean + np.einsum("mij,mj->mi", gain, rest)
     spread = errors.sum(axis=0)
-    if level:  # rows and their errors are told without their levels
+    if level:
         centre = np.eye(size) - 1.0 / size
-        latent, spread = latent - latent.mean(axis=1, keepdims=True), centre @ spread @ centre
+        spread = centre @ spread @ centre
     return latent, spread

@@ -149,15 +149,15 @@ def test_settings_to_choose_from_are_evenly_spaced() -> None:
         assert sorted(set(noises)) == sorted(
             one.noise for one in methods if isinstance(one, BayesianRows) and one.prior_share == share
         )
-        units = [one.rows for one in methods if isinstance(one, OneUnit)]
-        assert all(
-            3.9 <= step <= 16.1 for step in steps([one.noise for one in units if one.prior_share == share])
-        )
-        assert max(one.noise for one in units) == max(noises)
+    units = [one.rows.noise for one in methods if isinstance(one, OneUnit)]
+    assert set(units) <= set(noises)
+    assert max(units) == max(noises)
+    assert all(3.9 <= step <= 16.1 for step in steps(units))
     ridges = [(one.rank, one.ridge) for one in methods if isinstance(one, FoldIn)]
     assert all(2.9 <= step <= 3.4 for step in steps([ridge for _, ridge in ridges]))
     assert {rank for rank, _ in ridges} == {1, 2, 3}
     laws = [one.noise for one in methods if isinstance(one, Scalability)]
+    assert set(laws) <= set(noises)
     assert all(15 <= step <= 20.1 for step in steps(laws))
     counts = [one.count for one in methods if isinstance(one, NearestRows) and one.count]
     assert all(1.5 <= step <= 2.0 for step in steps(counts))

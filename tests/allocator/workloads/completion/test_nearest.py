@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads.completion import EntryErrors, NearestModel, NearestRows
+from kwiken.allocator.workloads.completion import MIN_VARIANCE, EntryErrors, NearestModel, NearestRows
 from kwiken.base.arrays import Floats
 
 
@@ -88,6 +88,14 @@ def test_rows_that_are_equally_near_stand_in_their_order() -> None:
     numbers, distances = NearestRows(4).fit(known, level=False).neighbours(np.array([0]), np.array([1.0]))
     assert numbers.tolist() == [2, 3, 5, 0, 1]
     assert distances.tolist() == [0.5, 0.5, 0.5, 1.0, 1.0]
+
+
+def test_an_entry_whose_neighbours_are_all_alike_is_theirs_but_for_the_smallest_variance() -> None:
+    errors = EntryErrors(variances=np.array([0.1, 0.2]))
+    model = NearestRows(3).fit(np.full((6, 4), 0.5), level=False)
+    found = model.complete(np.array([1, 2]), np.array([0.7, 0.1]), errors)
+    assert found.mean == pytest.approx(0.5, abs=1e-8)
+    assert found.covariance.diagonal() == pytest.approx([0.0, MIN_VARIANCE, MIN_VARIANCE, 0.0], rel=1e-6)
 
 
 def test_five_neighbours_are_taken_unless_told() -> None:
