@@ -25,6 +25,7 @@ from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
 from kwiken.base.arrays import Floats, Ints
+from kwiken.base.errors import InputError
 from tests.support.allocation.plain_held_out import judged
 
 TWO = np.array([1, 3])
@@ -131,6 +132,14 @@ def test_means_are_chosen_of_some_histories_and_single_methods_of_others() -> No
     """So that the test above sees both."""
     names = [choose(drawn(seed, 15), TWO, FIVE, level=True, joins=True).name for seed in range(3)]
     assert any(name.startswith("mean of ") for name in names)
+
+
+def test_three_rows_are_enough_to_choose_and_two_are_not() -> None:
+    chosen = choose(drawn(0, 3), TWO, FIVE, level=False)
+    assert chosen.name in {one.name for one in FIVE}
+    assert np.isfinite(chosen.complete(TWO, np.array([0.1, 0.2])).deviation).all()
+    with pytest.raises(InputError, match="needs 3 or more workloads that are measured whole, not 2"):
+        choose(drawn(0, 2), TWO, FIVE, level=False)
 
 
 def steps(values: Sequence[float]) -> list[float]:
