@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 MAX_VARIABLES: Final = 20_000  # beyond which the solver takes hours
-SLACK_OF_EMPTY: Final = 1e6  # pressure; stands for no bound
 INFEASIBLE: Final = 2  # status of the solver
 
 
@@ -84,7 +83,7 @@ class _Program:
 def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limit_s: float = 60.0) -> Optimum:
     """Place workloads together at the least cost, so that every target is met.
 
-    The program has the variables x[w, n, k], the number of replicas; z[w, n], whether there is any; and
+    The program has the variables x[w, n, k], the number of replicas; z[w, n], 1 where there is any; and
     y[w, m], whether there are m in all. It holds room, anti-affinity, residents' slack and newcomers'
     tolerance. A neighbour costs each replica `later_loss`, which the greedy walk supposes too. The program is
     exact where that is at least the 5% that tolerated pressure costs, and where predictions are taken as they
@@ -135,17 +134,17 @@ def _variables(
 ) -> tuple[list[list[int]], list[int]]:
     """Columns of a workload: replicas by node and size, and presence by node."""
     x, z = [], []
+    free_cores, _ = _free(ledger)
     most_here = len(request.efficiency) if anti_affinity.shares_nodes else 1
     for node in range(len(ledger.cluster.nodes)):
         here = []
         for size in range(len(request.cores)):
-            room = ledger.free_cores[node] / request.all_cores[size]
+            room = free_cores[node] / request.all_cores[size]
             most = min(most_here, int(room + ROUNDING))
             cost = float(request.cost[size, ledger.cluster.class_of[node]]) * request.work
-            here += program.columns(1, upper=max(most, 0), cost=cost)
+            here += program.columns(1, upper=most, cost=cost)
         (there,) = program.columns(1, upper=1)
         program.row([*((column, 1.0) for column in here), (there, -most_here)], high=0)
-        program.row([*((column, 1.0) for column in here), (there, -1.0)], low=0)
         x.append(here)
         z.append(there)
     return x, z
@@ -174,20 +173,23 @@ def _target(program: _Program, request: PlacementRequest, ledger: NodeLedger, x:
         program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=-ROUNDING)
 
 
+def _free(ledger: NodeLedger) -> tuple[Floats, Floats]:
+    """(n,) cores and GB of memory that are free; no cores on a node that is sold beyond its cores."""
+    return np.maximum(ledger.free_cores, 0.0), ledger.free_memory_gb
+
+
 def _room(
     program: _Program,
     requests: Sequence[PlacementRequest],
     ledger: NodeLedger,
     replicas: list[list[list[int]]],
 ) -> None:
-    for node in range(len(ledger.cluster.nodes)):
-        for free, drawn in (
-            (ledger.free_cores, [one.all_cores for one in requests]),
-            (ledger.free_memory_gb, [one.memory_gb for one in requests]),
-        ):
+    drawn = [one.all_cores for one in requests], [one.memory_gb for one in requests]
+    for free, by_request in zip(_free(ledger), drawn, strict=True):
+        for node in range(len(ledger.cluster.nodes)):
             entries = [
                 (column, float(weight))
-                for x, weights in zip(replicas, drawn, strict=True)
+                for x, weights in zip(replicas, by_request, strict=True)
                 for column, weight in zip(x[node], weights, strict=True)
             ]
             program.row(entries, high=float(free[node]) + ROUNDING)
@@ -211,17 +213,16 @@ def _contention(
                 for one, x in zip(requests, replicas, strict=True)
                 for column in x[node]
             ]
-            slack = min(float(ledger.slack[source, node]), SLACK_OF_EMPTY)
             if causing.any():
-                program.row(pressure, high=max(slack, 0.0) + ROUNDING)
+                program.row(pressure, high=max(float(ledger.slack[source, node]), 0.0) + ROUNDING)
             for request, z in zip(requests, present, strict=True):
                 tolerated = float(request.tolerated[source])
                 if tolerated >= 1.0:
                     continue
                 bound = tolerated + float(request.caused[source]) - float(ledger.pressure[source, node])
-                # Large enough to lift the bound where the workload is not there.
-                lift = sum(program.upper[column] * weight for column, weight in pressure) + max(0.0, -bound)
-                program.row([*pressure, (z[node], lift)], high=bound + lift + ROUNDING)
+                # Where the workload is not there, the bound is lifted to the most pressure there can be.
+                most = sum(program.upper[column] * weight for column, weight in pressure)
+                program.row([*pressure, (z[node], most - bound)], high=most + ROUNDING)
 
 
 def _causing(requests: Sequence[PlacementRequest], source: int) -> Bools:
