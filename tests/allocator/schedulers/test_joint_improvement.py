@@ -283,3 +283,71 @@ def test_nothing_is_priced_for_best_effort_work_or_beyond_the_most_replicas() ->
         sizing = Sizing(request, NodeLedger(nodes))
         sizing.add(0, 0)
         assert priced_choices(sizing, contention_on(request, sizing.ledger)) == []
+
+
+def moved(kept: int, there: list[tuple[int, int]], choice: list[tuple[int, int]], need: float) -> list[int]:
+    """Nodes of one workload after every try to place the workload somewhere else; the last node costs most."""
+    nodes = cluster({"a": 1, "b": 1, "c": 1, "d": 1})
+    request = requested(need, profile({2: 1e3}, dict.fromkeys("abcd", 1.0)), nodes)
+    request.cost[:] = [[1.0, 2.0, 3.0, 4.0]]
+    sizing = Sizing(request, NodeLedger(nodes))
+    for node, size in there:
+        sizing.add(node, size)
+    improve([Newcomer(sizing, kept)], lambda one, dearer: one.add_all(choice))
+    return [one.node for one in sizing.replicas]
+
+
+@pytest.mark.parametrize(
+    ("kept", "there", "choice", "need", "nodes"),
+    [
+        (0, [1], [0], 1e3, [0]),  # costs less
+        (0, [0], [1], 1e3, [0]),  # costs more
+        (0, [0], [1, 2], 2e3, [1, 2]),  # costs more, and meets the target that was missed
+        (0, [2], [0], 2e3, [0]),  # costs less, and misses the target no more than before
+        (0, [1, 2], [0], 2e3, [1, 2]),  # costs less, and misses the target that was met
+        (1, [3, 2], [0], 2e3, [3, 0]),  # what ran before stays
+        (1, [3, 0], [1], 2e3, [3, 0]),
+    ],
+)
+def test_a_workload_moves_where_it_costs_less_or_meets_its_target_only_so(
+    kept: int, there: list[int], choice: list[int], need: float, nodes: list[int]
+) -> None:
+    assert moved(kept, [(node, 0) for node in there], [(node, 0) for node in choice], need) == nodes
+
+
+def test_a_move_that_takes_from_a_workload_that_stays_is_undone_whatever_it_saves() -> None:
+    """Both miss their targets; the one on the dear node would press on the other one."""
+    nodes = cluster({"near": 1, "far": 1})
+    speeds = {"near": 1.0, "far": 1.0}
+    loud = profile({2: 1e3}, speeds, name="loud", caused=over_sources(0.0, disk=0.9))
+    quiet = profile({2: 1e3}, speeds, name="quiet", tolerated=over_sources(1.0, disk=0.2))
+    for one, other, expected in ((loud, quiet, 1), (quiet, loud, 1), (quiet, quiet, 0)):
+        ledger = NodeLedger(nodes)
+        stays, moves = (Sizing(requested(9e3, each, nodes), ledger) for each in (one, other))
+        for sizing, node in ((stays, 0), (moves, 1)):
+            sizing.request.cost[:] = [[1.0, 2.0]]
+            sizing.add(node, 0)
+
+        def choose(sizing: Sizing, dearer: Floats, moves: Sizing = moves) -> None:
+            del dearer
+            put(sizing, [(0, 0)])
+
+        improve([Newcomer(stays, 0), Newcomer(moves, 0)], choose)
+        assert [each.node for each in moves.replicas] == [expected]
+
+
+def test_what_is_put_is_trimmed_only_where_it_meets_the_target() -> None:
+    nodes = cluster({"top": 4})
+    request = requested(2e3, profile({2: 1e3}, {"top": 1.0}), nodes)
+    for kept, choice, placed in (
+        ([], [3, 0, 1], [3, 0]),  # the last one is not needed
+        ([], [3], [3]),
+        ([2, 3], [0], [2, 3]),
+        ([2, 3, 1], [0], [2, 3, 1]),  # what was there is not trimmed
+        ([2], [2, 2], [2, 2]),
+    ):
+        sizing = Sizing(request, NodeLedger(nodes))
+        for node in kept:
+            sizing.add(node, 0)
+        put(sizing, [(node, 0) for node in choice])
+        assert [one.node for one in sizing.replicas] == placed

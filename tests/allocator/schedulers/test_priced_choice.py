@@ -15,7 +15,14 @@ from kwiken.allocator.placement import (
     Sizing,
     contention_on,
 )
-from kwiken.allocator.schedulers.priced_choice import PRICES, _prices, priced_choices
+from kwiken.allocator.schedulers.priced_choice import (
+    PRICES,
+    _candidates,
+    _Options,
+    _prices,
+    _Swaps,
+    priced_choices,
+)
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.model.nodes import Cluster
 from tests.support.allocation import plain_choices
@@ -64,3 +71,71 @@ def test_choices_are_those_of_the_long_way(seed: int) -> None:
 @given(st.floats(1e-9, 1e9), st.floats(1.0, 1e9))
 def test_prices_are_evenly_spaced_in_their_logarithm(low: float, ratio: float) -> None:
     assert _prices(low, low * ratio).tolist() == np.geomspace(low, low * ratio, PRICES).tolist()
+
+
+def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, plain_choices._Options]:
+    """Nodes of a few kinds, whose costs and performance are small whole numbers, so that many are equal."""
+    kinds, sizes, nodes = int(rng.integers(1, 5)), int(rng.integers(1, 4)), int(rng.integers(2, 10))
+    fits = rng.random((kinds, sizes)) < 0.85
+    fits[0, 0] = True
+    cost = np.where(fits, rng.integers(1, 6, (kinds, sizes)), np.inf)
+    worth = np.where(fits, rng.integers(1, 6, (kinds, sizes)), 0.0)
+    kind_of = np.concatenate(([0], rng.integers(0, kinds, nodes - 1)))
+    groups = rng.integers(0, max(2, nodes // 2), nodes) if repeats else np.arange(nodes)
+    needed = np.sort(rng.uniform(1.0, 3.0 * nodes, int(rng.integers(1, nodes + 1))))
+    one = _Options(np.arange(nodes), groups, kind_of, cost, worth, needed, repeats_groups=repeats)
+    other = plain_choices._Options(
+        np.arange(nodes), groups, fits[kind_of], cost[kind_of], worth[kind_of], needed
+    )
+    return one, other
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_candidates_are_those_of_every_node_alone(seed: int, repeats: bool) -> None:
+    one, other = options_of(np.random.default_rng(seed), repeats=repeats)
+    expected = [(places.tolist(), sizes.tolist()) for places, sizes in plain_choices._candidates(other)]
+    assert _candidates(one) == expected
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_swaps_are_the_best_of_all_swaps_each_time(seed: int, repeats: bool) -> None:
+    """From any choice, whether or not prices would have led to it."""
+    rng = np.random.default_rng(seed)
+    one, other = options_of(rng, repeats=repeats)
+    places: list[int] = []
+    for place in rng.permutation(len(one.nodes)).tolist():
+        taken = {int(one.groups[there]) for there in places}
+        if other.fits[place].any() and int(one.groups[place]) not in taken:
+            places.append(place)
+    places = places[: len(one.needed)]
+    sizes = [int(rng.choice(np.flatnonzero(other.fits[place]))) for place in places]
+    expected = plain_choices._swapped(other, np.array(places), np.array(sizes))
+    cost = _Swaps(one).swap(places, sizes)
+    assert (places, sizes) == tuple(each.tolist() for each in expected)
+    assert cost == other.cost[expected].sum()
+
+
+def test_of_equal_swaps_for_other_nodes_the_first_replica_has_the_first() -> None:
+    """Two alike may go to the dearer kind's zone mates, and what is to spare is enough for one of them."""
+    kinds, groups = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
+    cost, worth = np.array([[2.0], [1.0]]), np.array([[2.0], [1.0]])
+    options = _Options(np.arange(4), groups, kinds, cost, worth, np.array([1.0, 3.0]), repeats_groups=True)
+    places, sizes = [2, 3], [0, 0]
+    assert _Swaps(options).swap(places, sizes) == 3.0
+    assert places == [1, 3]
+
+
+def test_a_choice_is_swapped_forty_times_at_most() -> None:
+    some = np.arange(90)
+    cost, worth = np.tile([3.0, 1.0], (90, 1)), np.tile([1.0, 1.0], (90, 1))
+    options = _Options(some, some, some, cost, worth, np.full(90, 1.0), repeats_groups=False)
+    sizes = [0] * 90
+    assert _Swaps(options).swap(list(range(90)), sizes) == 40 * 1.0 + 50 * 3.0
+    assert sizes == [1] * 40 + [0] * 50
+
+
+def test_six_numbers_of_replicas_are_candidates_at_most() -> None:
+    some = np.arange(20)
+    cost = worth = np.ones((20, 1))
+    options = _Options(some, some, some, cost, worth, np.full(20, 5.0), repeats_groups=False)
+    assert [len(places) for places, _ in _candidates(options)] == [5, 6, 7, 8, 9, 10]

@@ -1,0 +1,67 @@
+"""Default scheduler: which nodes are looked at where there are many, and a choice by prices alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
+from kwiken.allocator.schedulers import choose_by_price
+from kwiken.allocator.workloads import Spread
+from kwiken.base.arrays import Floats
+from kwiken.model.nodes import Cluster, Node, NodeClass
+from tests.support.runtime.clusters import cluster, profile, requested
+
+SPEEDS = {"top": 1.0, "low": 0.6}
+
+
+def chosen(request: PlacementRequest, nodes: Cluster, dearer: Floats | None = None) -> list[tuple[int, int]]:
+    sizing = Sizing(request, NodeLedger(nodes))
+    choose_by_price(sizing, np.ones(len(nodes.nodes)) if dearer is None else dearer)
+    return [(one.node, one.size) for one in sizing.replicas]
+
+
+@pytest.mark.parametrize(("most", "listed"), [(3, 64), (32, 64), (40, 80)])
+def test_as_many_nodes_are_listed_as_the_replicas_need_twice_and_64_at_least(most: int, listed: int) -> None:
+    """The last node performs least, also for its cost, and it alone is not made dearer."""
+    for others, last in ((listed - 1, True), (listed, False)):
+        nodes = cluster({"top": others, "low": 1})
+        request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=most)
+        dearer = np.full(others + 1, 9.0)
+        dearer[-1] = 1.0
+        assert chosen(request, nodes, dearer) == [(others if last else 0, 0)]
+
+
+def test_every_zone_is_looked_at_where_the_best_nodes_are_in_one() -> None:
+    """A hundred nodes of one zone perform most, also for their cost; two replicas need two zones."""
+    classes = tuple(NodeClass(name=name, cores=8.0, memory_gb=64.0) for name in SPEEDS)
+    nodes = Cluster(classes, (*(Node(f"a{n}", "top", "a") for n in range(100)), Node("b0", "low", "b")))
+    request = requested(1.5e3, profile({2: 1e3}, SPEEDS), nodes, spread=Spread.ZONE)
+    assert chosen(request, nodes) == [(0, 0), (100, 0)]
+
+
+def test_of_equal_nodes_the_first_ones_are_listed() -> None:
+    """Of 100 nodes that are alike, the first 64 are; the cheapest of these come first."""
+    nodes = cluster({"top": 100})
+    request = requested(1e3, profile({2: 1e3}, {"top": 1.0}), nodes, max_replicas=2)
+    for cheap, expected in (([63, 64], 63), ([64, 99], 0), ([0, 1], 0)):
+        dearer = np.full(100, 9.0)
+        dearer[cheap] = 1.0
+        assert chosen(request, nodes, dearer) == [(expected, 0)]
+
+
+def test_nodes_are_listed_by_performance_and_by_performance_for_cost() -> None:
+    """70 nodes take the larger size and 70 cost less; one made cheap is found on either side."""
+    nodes = cluster({"top": 70, "low": 70})
+    request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=2)
+    request.cost[:] = [[9.0, 1.0]]
+    for cheap in (63, 70 + 63):
+        dearer = np.full(140, 99.0)
+        dearer[cheap] = 0.01
+        assert chosen(request, nodes, dearer) == [(cheap, 0)]
+
+
+def test_a_choice_by_prices_places_all_that_the_target_needs_or_nothing() -> None:
+    nodes = cluster({"top": 3})
+    for rate, count in ((2.5e3, 3), (3.5e3, 0)):
+        assert len(chosen(requested(rate, profile({2: 1e3}, {"top": 1.0}), nodes), nodes)) == count
