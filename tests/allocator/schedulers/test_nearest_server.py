@@ -121,3 +121,14 @@ def test_another_ledger_is_indexed_anew() -> None:
         sizing = Sizing(need(ledger, 0, over_sources(0.9), over_sources(0.1)), ledger)
         hashed.place(sizing)
         assert hashed.satisfied(sizing)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_fits_that_are_equally_tight_the_nearest_to_the_searched_point_is_taken(seed: int) -> None:
+    """Pressure on two sources is nearer to an even point than the same sum on one."""
+    ledger = NodeLedger(cluster({"top": 3}))
+    for node, scores in enumerate(({"disk": 0.25}, {"disk": 0.125, "network": 0.125}, {"network": 0.25})):
+        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=over_sources(0.0, **scores))
+        Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    request = need(ledger, 9, over_sources(0.5), over_sources(0.0))
+    assert place(request, ledger, NearestServerScheduler(seed)) == [1]

@@ -12,7 +12,13 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement import NodeLedger, Sizing, contention_on, node_scores
 from kwiken.allocator.placement.quality import FEW_NODES
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.schedulers.paragon import STEP_OF_TOLERANCE, StatisticalScheduler, _tolerable, _unharmed
+from kwiken.allocator.schedulers.paragon import (
+    STEP_OF_TOLERANCE,
+    ParagonScheduler,
+    StatisticalScheduler,
+    _tolerable,
+    _unharmed,
+)
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
@@ -149,3 +155,12 @@ def test_both_sides_have_to_tolerate_each_other() -> None:
     )
     sizing = Sizing(requested(1e3, about, nodes), ledger)
     assert _unharmed(sizing, np.arange(3), 0.0).tolist() == [2]
+
+
+def test_a_replica_waits_where_every_node_left_would_be_a_violation_and_none_may_be() -> None:
+    for violates, nodes in ((True, [1, 2, 3, 0]), (False, [1, 2, 3])):
+        ledger = mixed()
+        new = profile({1: 1e3}, SPEEDS, tolerated=over_sources(1.0, disk=0.2))
+        sizing = Sizing(requested(9e3, new, ledger.cluster, max_replicas=4), ledger)
+        ParagonScheduler(violates=violates).place(sizing)
+        assert [one.node for one in sizing.replicas] == nodes
