@@ -18,7 +18,7 @@ from kwiken.allocator.placement import (
     by_quality,
     walk,
 )
-from kwiken.base.arrays import Bools, Floats
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
 
@@ -47,7 +47,10 @@ class Optimum:
 
 
 class _Program:
-    """Rows and columns of a mixed-integer linear program, as they are built up."""
+    """Rows and columns of a mixed-integer linear program, as they are built up.
+
+    The solver keeps rows to a millionth, far beyond errors of rounding.
+    """
 
     def __init__(self) -> None:
         self.upper: list[float] = []
@@ -170,7 +173,7 @@ def _target(program: _Program, request: PlacementRequest, ledger: NodeLedger, x:
                 own = request.size_deviations[size] ** 2 + request.class_deviations[node_class] ** 2
                 sure = 1.0 + request.caution.headroom(math.sqrt(common + own))
                 weights.append((replica, kept * request.rates[size][node_class] / sure))
-        program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=-ROUNDING)
+        program.row([*weights, (column, -1.0 / float(request.efficiency[count - 1]))], low=0)
 
 
 def _free(ledger: NodeLedger) -> tuple[Floats, Floats]:
@@ -192,7 +195,7 @@ def _room(
                 for x, weights in zip(replicas, by_request, strict=True)
                 for column, weight in zip(x[node], weights, strict=True)
             ]
-            program.row(entries, high=float(free[node]) + ROUNDING)
+            program.row(entries, high=float(free[node]))
 
 
 def _contention(
@@ -203,18 +206,16 @@ def _contention(
     present: list[list[int]],
 ) -> None:
     """Pressure stays within the slack of residents, and every present newcomer's tolerance."""
-    for source in range(len(ledger.pressure)):
-        causing = _causing(requests, source)
-        if not causing.any() and not ledger.pressure[source].any():
-            continue
+    caused = np.array([one.all_caused for one in requests])
+    for source in np.flatnonzero(caused.any(axis=0) | ledger.pressure.any(axis=1)).tolist():
         for node in range(len(ledger.cluster.nodes)):
             pressure = [
                 (column, float(one.all_caused[source]))
                 for one, x in zip(requests, replicas, strict=True)
                 for column in x[node]
             ]
-            if causing.any():
-                program.row(pressure, high=max(float(ledger.slack[source, node]), 0.0) + ROUNDING)
+            if caused[:, source].any():
+                program.row(pressure, high=max(float(ledger.slack[source, node]), 0.0))
             for request, z in zip(requests, present, strict=True):
                 tolerated = float(request.tolerated[source])
                 if tolerated >= 1.0:
@@ -222,11 +223,7 @@ def _contention(
                 bound = tolerated + float(request.caused[source]) - float(ledger.pressure[source, node])
                 # Where the workload is not there, the bound is lifted to the most pressure there can be.
                 most = sum(program.upper[column] * weight for column, weight in pressure)
-                program.row([*pressure, (z[node], most - bound)], high=most + ROUNDING)
-
-
-def _causing(requests: Sequence[PlacementRequest], source: int) -> Bools:
-    return np.array([one.all_caused[source] > 0 for one in requests])
+                program.row([*pressure, (z[node], most - bound)], high=most)
 
 
 @dataclass(frozen=True)

@@ -79,15 +79,15 @@ class ParagonScheduler:
         return len(sizing.replicas) >= reservation(sizing.request).count
 
     def _rank_of_class(self, sizing: Sizing, size: int) -> Floats:
-        """(c,) 0 for the best predicted class, and so on; classes that perform alike have one rank."""
+        """(c,) rank of each class, the least for the best predicted one, and one rank for those alike."""
         rates = sizing.request.rates[size]
         ranks = np.zeros(len(rates))
         if self.by_class:
-            rank, best = -1, math.inf
+            best = math.inf
             for node_class in sorted(range(len(rates)), key=rates.__getitem__, reverse=True):
                 if rates[node_class] < best * (1 - ROUNDING):
-                    rank, best = rank + 1, rates[node_class]
-                ranks[node_class] = rank
+                    best = rates[node_class]
+                ranks[node_class] = -best
         return ranks
 
     def _place_with_violations(self, sizing: Sizing, wanted: Reservation) -> None:
@@ -159,7 +159,7 @@ def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
         (m,) quality, from -1 to 1, a share.
     """
     spare, margin = _differences(sizing, nodes)
-    violation = np.maximum(np.maximum(-spare, -margin).max(axis=0), 0.0)
+    violation = np.maximum(-spare, -margin).max(axis=0)
     distance = (np.abs(spare) + np.abs(margin)).mean(axis=0) / 2
     return np.asarray(np.where(violation > ROUNDING, -(violation + distance) / 2, 1.0 - distance))
 
@@ -188,8 +188,7 @@ def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
     """
     request, ledger = sizing.request, sizing.ledger
     least_slack, most_pressure = request.all_caused + kept - ROUNDING, request.tolerated - kept + ROUNDING
-    # Slack and pressure above `FULL` count as `FULL`, so no node has more slack, and none more pressure.
-    least_slack[least_slack > FULL] = np.inf
+    # Pressure above `FULL` counts as `FULL`.
     most_pressure[most_pressure >= FULL] = np.inf
     fine: Bools = np.all(ledger.slack >= least_slack[:, None], axis=0)
     fine &= np.all(ledger.pressure <= most_pressure[:, None], axis=0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
-from kwiken.allocator.schedulers import choose_by_price
+from kwiken.allocator.schedulers import choose_by_price, scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.base.arrays import Floats
 from kwiken.model.nodes import Cluster, Node, NodeClass
@@ -36,7 +36,7 @@ def test_every_zone_is_looked_at_where_the_best_nodes_are_in_one() -> None:
     """A hundred nodes of one zone perform most, also for their cost; two replicas need two zones."""
     classes = tuple(NodeClass(name=name, cores=8.0, memory_gb=64.0) for name in SPEEDS)
     nodes = Cluster(classes, (*(Node(f"a{n}", "top", "a") for n in range(100)), Node("b0", "low", "b")))
-    request = requested(1.5e3, profile({2: 1e3}, SPEEDS), nodes, spread=Spread.ZONE)
+    request = requested(1.5e3, profile({2: 1e3}, SPEEDS), nodes, spread=Spread.ZONE, max_replicas=2)
     assert chosen(request, nodes) == [(0, 0), (100, 0)]
 
 
@@ -65,3 +65,21 @@ def test_a_choice_by_prices_places_all_that_the_target_needs_or_nothing() -> Non
     nodes = cluster({"top": 3})
     for rate, count in ((2.5e3, 3), (3.5e3, 0)):
         assert len(chosen(requested(rate, profile({2: 1e3}, {"top": 1.0}), nodes), nodes)) == count
+
+
+def test_a_list_of_64_ends_among_the_nodes_that_come_next() -> None:
+    """63 nodes perform more than two others, of which the first is listed."""
+    nodes = cluster({"top": 63, "low": 2})
+    request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=2)
+    for cheap, expected in ((63, 63), (64, 0)):
+        dearer = np.full(65, 9.0)
+        dearer[cheap] = 1.0
+        assert chosen(request, nodes, dearer) == [(expected, 0)]
+
+
+def test_best_effort_work_is_placed_however_little_it_performs() -> None:
+    nodes = cluster({"top": 2})
+    request = requested(None, profile({2: 0.1}, {"top": 1.0}), nodes, max_replicas=2)
+    sizing = Sizing(request, NodeLedger(nodes))
+    scheduler("thrifty").place(sizing)
+    assert [one.node for one in sizing.replicas] == [0, 1]

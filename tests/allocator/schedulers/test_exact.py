@@ -179,3 +179,18 @@ def test_an_exact_placement_moves_nothing_that_runs() -> None:
     assert [one.node for one in sizing.replicas] == [0]
     with pytest.raises(InputError, match="moves nothing that runs"):
         scheduler("exact").place(sizing)
+
+
+def test_best_effort_work_has_what_it_may_of_the_nodes_that_are_ranked_best() -> None:
+    nodes = cluster({"low": 1, "top": 2})
+    request = requested(None, profile({1: 1e3}, {"low": 0.5, "top": 1.0}), nodes, max_replicas=2)
+    sizing = Sizing(request, NodeLedger(nodes))
+    scheduler("exact").place(sizing)
+    assert [one.node for one in sizing.replicas] == [1, 2]
+
+
+def test_an_exact_placement_fills_a_node_with_small_replicas() -> None:
+    about = profile({0.5: 1e3}, {"cheap": 1.0, "dear": 1.0})
+    request = requested(17e3, about, NODES, spread=Spread.NONE)
+    request.cost[:] = [[1.0, 2.0]]
+    assert solve([request], NodeLedger(NODES)).counts[0].tolist() == [[16.0], [1.0]]

