@@ -189,16 +189,17 @@ def test_sampled_placement_tells_the_rank_of_what_it_took() -> None:
         assert np.mean(ranks) == pytest.approx(draws / (draws + 1), abs=0.03)
 
 
-def test_sampled_placement_looks_at_all_nodes_where_the_sample_holds_none() -> None:
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+def test_sampled_placement_looks_at_all_nodes_where_the_sample_holds_none(unit: float) -> None:
     nodes = cluster({"top": 400})
     ledger = NodeLedger(nodes)
     ledger.pressure[0] = 0.9
     ledger.pressure[0, 399] = 0.1
-    delicate = profile({2: 6e3}, {"top": 1.0}, tolerated=over_sources(0.5))
-    sizing = Sizing(requested(5e3, delicate, nodes), ledger)
+    delicate = profile({2: 6e3 * unit}, {"top": 1.0}, tolerated=over_sources(0.5))
+    sizing = Sizing(requested(5e3 * unit, delicate, nodes), ledger)
     scheduler("sampled", seed=1).place(sizing)
     assert [one.node for one in sizing.replicas] == [399]
-    more = Sizing(requested(20e3, delicate, nodes), ledger)
+    more = Sizing(requested(20e3 * unit, delicate, nodes), ledger)
     scheduler("sampled", seed=1).place(more)
     assert len(more.replicas) < 4
     assert not scheduler("sampled", seed=1).satisfied(more)

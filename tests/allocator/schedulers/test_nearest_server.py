@@ -116,11 +116,22 @@ def test_the_walk_alone_finds_no_more_than_the_walk_with_a_last_look_at_all() ->
 
 def test_another_ledger_is_indexed_anew() -> None:
     hashed = scheduler("hashed", seed=3)
-    for _ in range(2):
-        ledger = NodeLedger(cluster({"top": 2}))
+    for count in (2, 5):
+        ledger = NodeLedger(cluster({"top": count}))
         sizing = Sizing(need(ledger, 0, over_sources(0.9), over_sources(0.1)), ledger)
         hashed.place(sizing)
         assert hashed.satisfied(sizing)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_two_that_are_equally_tight_the_one_where_less_is_needed_is_nearer(seed: int) -> None:
+    """The searched point is high where the workload needs much."""
+    ledger = NodeLedger(cluster({"top": 2}))
+    for node, source in enumerate(("disk", "network")):
+        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=over_sources(0.0, **{source: 0.25}))
+        Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    request = need(ledger, 9, over_sources(1.0, disk=0.5), over_sources(0.0))
+    assert place(request, ledger, NearestServerScheduler(seed)) == [1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -158,3 +169,12 @@ def test_the_tightest_server_within_the_radius_of_a_step_is_taken(
             Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
         request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
         assert place(request, ledger, NearestServerScheduler(seed)) == [order.index(0)]
+
+
+def test_of_fits_that_are_equally_tight_the_busier_server_is_taken() -> None:
+    """Work that causes no pressure takes cores of the second one."""
+    ledger = NodeLedger(cluster({"top": 3}))
+    quiet = profile({2: 1e3}, SPEEDS, name="quiet")
+    Sizing(requested(None, quiet, ledger.cluster, max_replicas=1), ledger).add(1, 0)
+    request = need(ledger, 9, over_sources(0.5), over_sources(0.0))
+    assert place(request, ledger, NearestServerScheduler(0)) == [1]

@@ -180,3 +180,19 @@ def test_an_empty_node_bears_any_pressure_and_a_margin() -> None:
     sizing = Sizing(requested(500, loud, nodes), NodeLedger(nodes))
     ParagonScheduler(margin=0.1, violates=False).place(sizing)
     assert [one.node for one in sizing.replicas] == [0]
+
+
+def test_pressure_that_is_just_borne_on_either_side_is_no_violation() -> None:
+    """With a margin of a quarter, 0.5 is borne beside 0.25."""
+    nodes = cluster({"top": 1})
+    for margin, pressure, count in ((0.0, 0.5, 1), (0.25, 0.25, 1), (0.0, 0.51, 0), (0.25, 0.26, 0)):
+        for noisy, delicate in ((0, 1), (1, 0)):
+            ledger = NodeLedger(nodes)
+            both = [
+                profile({1: 1e3}, {"top": 1.0}, name="noisy", caused=over_sources(0.0, disk=pressure)),
+                profile({1: 1e3}, {"top": 1.0}, name="delicate", tolerated=over_sources(1.0, disk=0.5)),
+            ]
+            Sizing(requested(500, both[noisy], nodes), ledger).add(0, 0)
+            sizing = Sizing(requested(500, both[delicate], nodes), ledger)
+            ParagonScheduler(margin=margin, violates=False).place(sizing)
+            assert len(sizing.replicas) == count

@@ -39,7 +39,8 @@ def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float
     )
     need = None if rng.random() < 0.15 else float(rng.uniform(2e3, 40e3))
     spread = list(Spread)[int(rng.integers(3))]
-    request = requested(need, about, nodes, spread=spread)
+    memory_gb = float(rng.choice([1.0, 16.0, 32.0]))  # of 64 that a node has
+    request = requested(need, about, nodes, spread=spread, memory_gb=memory_gb)
     return replace(request, shares={DrawKind.REISSUES: 0.1}) if rng.random() < 0.2 else request
 
 
@@ -178,3 +179,9 @@ def test_a_reservation_is_satisfied_by_as_many_replicas_as_it_has(name: str) -> 
 def test_the_first_none_of_some_places_are_none() -> None:
     assert first_places((np.array([3.0, 1.0, 2.0]),), 0).tolist() == []
     assert first_places((np.array([3.0, 1.0, 2.0]),), 5).tolist() == [1, 2, 0]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 300))
+def test_the_first_places_among_many_are_those_of_a_full_sort(seed: int, count: int) -> None:
+    values = np.random.default_rng(seed).permutation(400) / 400
+    assert first_places((values,), count).tolist() == np.argsort(values)[:count].tolist()

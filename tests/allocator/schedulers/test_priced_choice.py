@@ -43,7 +43,9 @@ def drawn(rng: np.random.Generator, nodes: Cluster, name: str) -> PlacementReque
     )
     caution = Caution(later_loss=float(rng.choice([0.0, 0.02, 0.05, 0.2])))
     spread = list(Spread)[int(rng.integers(3))]
-    request = requested(float(rng.uniform(2e3, 60e3)), about, nodes, caution=caution, spread=spread)
+    memory_gb = float(rng.choice([1.0, 16.0, 32.0]))  # of 64 that a node has
+    need = float(rng.uniform(2e3, 60e3))
+    request = requested(need, about, nodes, caution=caution, spread=spread, memory_gb=memory_gb)
     return replace(request, shares={DrawKind.REISSUES: 0.1}) if rng.random() < 0.2 else request
 
 
@@ -82,7 +84,7 @@ def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, pl
     worth = np.where(fits, rng.integers(1, 6, (kinds, sizes)), 0.0)
     kind_of = np.concatenate(([0], rng.integers(0, kinds, nodes - 1)))
     groups = rng.integers(0, max(2, nodes // 2), nodes) if repeats else np.arange(nodes)
-    needed = np.sort(rng.uniform(1.0, 3.0 * nodes, int(rng.integers(1, nodes + 1))))
+    needed = np.sort(rng.integers(1, 3 * nodes, int(rng.integers(1, nodes + 1)))).astype(np.float64)
     one = _Options(np.arange(nodes), groups, kind_of, cost, worth, needed, repeats_groups=repeats)
     other = plain_choices._Options(
         np.arange(nodes), groups, fits[kind_of], cost[kind_of], worth[kind_of], needed

@@ -264,3 +264,8 @@ def test_a_reservation_of_a_user_is_at_most_what_the_workload_may_have() -> None
     request = requested(5e3, about, cluster({"top": 4}), max_replicas=2)
     for reserved, count in ((1, 1), (2, 2), (5, 2)):
         assert reservation(replace(request, reserved=reserved)).count == count
+
+
+def test_best_effort_work_reserves_as_many_replicas_as_it_may_have() -> None:
+    about = profile({1: 1e3}, {"top": 1.0})
+    assert reservation(requested(None, about, cluster({"top": 4}), max_replicas=3)).count == 3
