@@ -83,3 +83,17 @@ def test_best_effort_work_is_placed_however_little_it_performs() -> None:
     sizing = Sizing(request, NodeLedger(nodes))
     scheduler("thrifty").place(sizing)
     assert [one.node for one in sizing.replicas] == [0, 1]
+
+
+@pytest.mark.parametrize(("place", "listed"), [(0, True), (62, True), (63, True), (64, False), (65, False)])
+def test_of_many_nodes_that_differ_the_best_64_are_listed(place: int, listed: bool) -> None:
+    nodes = cluster({"top": 400})
+    request = requested(500, profile({2: 1e3}, {"top": 1.0}), nodes, max_replicas=2)
+    ledger = NodeLedger(nodes)
+    ledger.pressure[0] = np.random.default_rng(place).permutation(400) / 400
+    cheap = int(ledger.pressure[0].argsort()[place])
+    dearer = np.full(400, 9.0)
+    dearer[cheap] = 1.0
+    sizing = Sizing(request, ledger)
+    choose_by_price(sizing, dearer)
+    assert ([one.node for one in sizing.replicas] == [cheap]) is listed

@@ -178,3 +178,13 @@ def test_of_fits_that_are_equally_tight_the_busier_server_is_taken() -> None:
     Sizing(requested(None, quiet, ledger.cluster, max_replicas=1), ledger).add(1, 0)
     request = need(ledger, 9, over_sources(0.5), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(0)) == [1]
+
+
+def test_a_server_that_shares_no_key_with_the_searched_point_is_found_at_a_later_step_only() -> None:
+    """With this seed the first server, which is the tighter one, is missed at 0.8, where the second one is found."""
+    ledger = NodeLedger(cluster({"top": 2}))
+    for node, scores in enumerate((over_sources(0.0, disk=0.85), over_sources(0.062))):
+        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=scores)
+        Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
+    assert place(request, ledger, NearestServerScheduler(1)) == [1]

@@ -37,7 +37,7 @@ def drawn(rng: np.random.Generator, nodes: Cluster, number: int, delicacy: float
         tolerated=known(rng.uniform(0.3, 1.2 - delicacy, len(SOURCES))),
         caused=known(rng.uniform(0, 0.5 * delicacy, len(SOURCES))),
     )
-    need = None if rng.random() < 0.15 else float(rng.uniform(2e3, 40e3))
+    need = None if rng.random() < 0.15 else float(rng.uniform(2e3, 40e3) * rng.choice([1, 1, 1, 10]))
     spread = list(Spread)[int(rng.integers(3))]
     memory_gb = float(rng.choice([1.0, 16.0, 32.0]))  # of 64 that a node has
     request = requested(need, about, nodes, spread=spread, memory_gb=memory_gb)
