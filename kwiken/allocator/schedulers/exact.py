@@ -252,8 +252,8 @@ class ExactScheduler:
         if sizing.replicas:
             raise InputError("exact placement moves nothing that runs", where=f"workload {request.name!r}")
         (counts,) = solve([request], sizing.ledger, time_limit_s=self.time_limit_s).counts
-        for node, size in np.argwhere(counts > 0).tolist():
-            for _ in range(int(counts[node, size])):
+        for (node, size), count in np.ndenumerate(counts):
+            for _ in range(int(count)):
                 sizing.add(node, size)
 
     def satisfied(self, sizing: Sizing) -> bool:
