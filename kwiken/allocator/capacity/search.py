@@ -120,8 +120,8 @@ class Search:
 
     @cached_property
     def _least_price(self) -> float:
-        prices = self.supply.price[self.supply.price > 0]
-        return float(prices.min()) if prices.size else 1.0
+        prices = self.supply.price
+        return float(prices[prices > 0].min())  # a class without nodes has no price
 
     def found(self, sizes: Sizes) -> FoundSizes:
         """Effect and cost of sizes."""
@@ -331,7 +331,7 @@ class Search:
         least = found.p99_ms * (1 - MIN_GAIN)
         for sizes in blocked[:MAX_BLOCKED_TRIED]:
             for stage, size in enumerate(sizes):
-                if size.level <= 0 or size != found.sizes[stage]:
+                if size != found.sizes[stage]:
                     continue
                 fewer = (
                     _with(sizes, stage, replace(size, level=level)) for level in range(size.level - 1, -1, -1)

@@ -317,6 +317,24 @@ def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pyt
     assert found.sizes[1] == StageSize(4, LARGE, 5 - found.sizes[0].level)
 
 
+def test_a_stage_does_not_give_up_copies_for_its_own_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica with copies of three levels more is beyond the budget; the copies of other stages would pay."""
+    search = search_of()
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
+    fast = [StageSize(5, LARGE, level) for level in (5, 6)]
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0] in fast else 100.0)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    start = (StageSize(4, LARGE, 3), StageSize(4, LARGE, 0))
+    assert search._best_move(search.found(start), 10.0, math.inf) is None
+    start = (StageSize(4, LARGE, 3), StageSize(4, LARGE, 2))
+    found = search._best_move(search.found(start), 10.0, math.inf)
+    assert found is None  # six levels of the first stage alone are more than five
+    monkeypatch.setattr(search, "_max_reissue", 0.6)
+    found = search._best_move(search.found(start), 10.0, math.inf)
+    assert found is not None
+    assert found.sizes == (fast[1], StageSize(4, LARGE, 0))
+
+
 def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
     search = search_of().only(SizeLevers(reissues=False, classes=False))
     start = (StageSize(4, LARGE), StageSize(4, LARGE))

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.pauses import pauses_of, recognised, without_pauses
+from kwiken.allocator.capacity.pauses import observed_ms, pauses_of, recognised, without_pauses
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import RESAMPLES, resampled_p99, verify
-from kwiken.model.profile import Profile, StageProfile, part_of
+from kwiken.model.profile import Profile, part_of
 from kwiken.tail.queueing.load import LoadModel, QueueSettings, load_model
+from kwiken.tail.queueing.load.stalls import Stalls
 from tests.support.models.pauses import PAUSE_MS, PAUSED, REPLICAS, pausing_profile
 
 RATE_PER_S = 60.0
@@ -31,15 +32,6 @@ def model_of(profile: Profile) -> LoadModel:
 
 def trials_of(profile: Profile) -> StageTrials:
     return StageTrials(model_of(profile), RATE_PER_S, Supply(["a"], {}), seed=0, requests=20_000)
-
-
-def two_stages(profile: Profile, other: StageProfile) -> Profile:
-    """A profile whose second stage is another one, called beside the first."""
-    return replace(
-        profile,
-        stages=(profile.stages[0], replace(other, name="b")),
-        latency_ms=np.maximum(profile.latency_ms, other.calls_ms[:, 0]),
-    )
 
 
 @pytest.mark.parametrize("count", [1, 2, REPLICAS, 6])
@@ -68,19 +60,79 @@ def test_pauses_are_learned_as_often_and_as_long_as_they_are(learned: Profile) -
     assert pauses.per_ms * PAUSE_MS == pytest.approx(PAUSED / (1 - PAUSED), rel=0.25)
 
 
-def test_a_stage_without_a_recorded_pause_gets_a_share_of_those_of_the_others() -> None:
-    """One pause of the average stage beside what was seen: less in a long recording than in a short one."""
-    rates = []
-    for seconds in (900.0, 2700.0):
-        profile = pausing_profile(RATE_PER_S, seconds, 5)
-        quiet = pausing_profile(RATE_PER_S, seconds, 6, paused=0.0).stages[0]
-        found = pauses_of(model_of(two_stages(profile, quiet)))
-        own, other = found["a"].pauses, found["b"].pauses
-        assert 0 < other.per_ms < own.per_ms
-        assert set(other.length.values) == set(own.length.values)
-        assert found["b"].evidence == 1.0 < found["a"].evidence
-        rates.append(other.per_ms)
-    assert rates[1] < rates[0] / 1.5
+SPAN_MS = 1000 / RATE_PER_S * 1e3  # time of a recording of 1,000 requests
+
+
+@pytest.fixture(scope="module")
+def three() -> LoadModel:
+    """Pauses of 300, 100 and 200 ms at the first stage, of 400 at the third; the second has none.
+
+    Nobody knows which replica of the third stage was asked.
+    """
+    profile = pausing_profile(RATE_PER_S, 1000 / RATE_PER_S, 5, paused=0.0)
+    first = profile.stages[0]
+    others = (replace(first, name="b"), replace(first, name="c", asked=None, replica_names=()))
+    model = model_of(replace(profile, stages=(first, *others)))
+    caught = np.zeros((1000, 1), np.bool_)
+    caught[::100] = True
+    return replace(
+        model,
+        stalls={
+            "a": Stalls(caught, 0.02, np.array([300.0, 100.0, 200.0])),
+            "c": Stalls(caught, 0.02, np.array([400.0])),
+        },
+    )
+
+
+def test_replicas_are_watched_where_it_is_known_which_one_was_asked(three: LoadModel) -> None:
+    assert observed_ms(three) == {"a": pytest.approx(3 * SPAN_MS), "b": pytest.approx(3 * SPAN_MS)}
+    played_back = replace(three.stages["a"], station=replace(three.stages["a"].station, replicas=None))
+    assert set(observed_ms(replace(three, stages={**three.stages, "a": played_back}))) == {"b"}
+
+
+def test_pauses_of_all_stages_are_expected_at_each_beside_its_own(three: LoadModel) -> None:
+    """The average stage has one pause beside the recorded ones, and one was never seen, as long as the longest.
+
+    Of pauses of 100 ms, in which two calls come on average, 1 - exp(-2) catch a call; and so on.
+    """
+    own = [1 / (1 - np.exp(-0.02 * length_ms)) for length_ms in (100.0, 200.0, 300.0)]
+    expected = [own[0], own[1], own[2] + 1.0]
+    shared = [one / sum(expected) for one in expected]
+    mean_ms = 6 * SPAN_MS / sum(expected)
+    found = pauses_of(three)
+    assert set(found) == {"a", "b"}
+    for name, weights, evidence in (
+        ("a", [one + share for one, share in zip(own, shared, strict=True)], 4.0),
+        ("b", shared, 1.0),
+    ):
+        pauses = found[name].pauses
+        assert pauses.per_ms == pytest.approx(sum(weights) / (3 * SPAN_MS + mean_ms))
+        assert pauses.length.values.tolist() == [100.0, 200.0, 300.0]
+        assert pauses.length.mass == pytest.approx([one / sum(weights) for one in weights])
+        assert found[name].evidence == evidence
+
+
+def test_calls_of_each_stage_lose_their_pauses_by_draws_of_their_own(three: LoadModel) -> None:
+    """Rests of requests that made no call stay unknown; the stage whose pauses are kept stays as it is."""
+    caught = three.stalls["a"].caught
+    rest_ms = np.where(caught, 500.0, np.linspace(1.0, 2.0, 1000)[:, None])
+    rest_ms[1::100] = np.nan
+    stages = {name: replace(stage, rest_ms=rest_ms) for name, stage in three.stages.items()}
+    model = replace(three, stages=stages, stalls=dict.fromkeys("abc", three.stalls["a"]))
+    found = without_pauses(model, ["a", "b"], seed=0)
+    assert set(found.stalls) == {"c"}
+    assert found.stages["c"] is model.stages["c"]
+    for name in "ab":
+        after = found.stages[name].rest_ms
+        assert np.array_equal(after[~caught], rest_ms[~caught], equal_nan=True)
+        assert 1.0 <= after[caught].min() < after[caught].max() <= 2.0
+        rest = found.stages[name].station.rest
+        assert rest is not None
+        assert rest.mean_ms == pytest.approx(np.nanmean(after))
+    drawn = [found.stages[name].rest_ms[caught].tolist() for name in "ab"]
+    drawn.append(without_pauses(model, ["a"], seed=1).stages["a"].rest_ms[caught].tolist())
+    assert drawn[0] != drawn[1]
+    assert drawn[0] != drawn[2]
 
 
 def test_where_nothing_paused_nothing_is_simulated() -> None:

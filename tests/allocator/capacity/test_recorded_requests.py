@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -108,3 +109,52 @@ def test_another_recording_has_whole_blocks_of_this_one() -> None:
     blocks = drawn.reshape(MAX_BLOCKS, length)
     assert np.all(blocks % length == np.arange(length))
     assert 1 < len(set(blocks[:, 0].tolist())) < MAX_BLOCKS
+
+
+def test_arrivals_are_runs_of_recorded_gaps_from_anywhere_and_round_the_end() -> None:
+    """Of 95 gaps that grow by one from each to the next, ten in a row are taken at a time, the last cut short."""
+    recorded = part_of(ALL, np.arange(96))
+    started_s = 1e9 + np.cumsum(np.arange(96.0))  # the first gap is of 1 s, the last of 95 s
+    mixed = np.random.default_rng(0).permutation(96)
+    arrivals = recorded_arrivals(
+        replace(recorded, started_s=started_s[mixed]), 50.0, 10_003, np.random.default_rng(4)
+    )
+    gaps = np.diff(arrivals, prepend=0.0)
+    seconds = gaps / np.median(np.diff(gaps))
+    assert seconds == pytest.approx(np.round(seconds), abs=1e-4)
+    runs = np.round(seconds).astype(int)[:10_000].reshape(1000, 10)
+    assert np.array_equal((runs - runs[:, :1]) % 95, np.tile(np.arange(10), (1000, 1)))
+    assert set(runs[:, 0]) == set(range(1, 96))
+    assert arrivals[-1] == pytest.approx(10_003 / 50.0 * 1e3)
+
+
+def test_arrivals_at_one_time_now_and_then_are_a_poisson_process() -> None:
+    """Of 100 gaps a single one is not 0, so that ten in a row mostly have no length."""
+    once = replace(part_of(ALL, np.arange(101)), started_s=1e9 + (np.arange(101) > 50))
+    for seed in range(20):
+        arrivals = recorded_arrivals(once, 100.0, 10, np.random.default_rng(seed))
+        assert np.all(np.isfinite(arrivals))
+        assert arrivals[-1] > 0
+        assert np.all(np.diff(arrivals) >= 0)
+
+
+@given(requests=st.integers(1, REQUESTS), seed=st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_requests_are_resampled_by_twentieths_of_the_recording(requests: int, seed: int) -> None:
+    """As many blocks as there are, each in order of time; the last one may be shorter than the others."""
+    mixed = part_of(ALL, np.random.default_rng(seed).permutation(REQUESTS)[:requests])
+    in_time = np.argsort(mixed.started_s).tolist()
+    length = math.ceil(requests / 20)
+    blocks = [in_time[begin : begin + length] for begin in range(0, requests, length)]
+    left = resampled_requests(mixed, np.random.default_rng(seed)).tolist()
+    taken = 0
+    while left:
+        block = next(one for one in blocks if one[0] == left[0])
+        assert left[: len(block)] == block
+        left, taken = left[len(block) :], taken + 1
+    assert taken == len(blocks)
+    halves = RecordedHalves.of(mixed)
+    even = [one for block in blocks[::2] for one in block]
+    odd = [one for block in blocks[1::2] for one in block]
+    assert halves.searched.tolist() == even
+    assert halves.checked.tolist() == (odd or even)

@@ -397,3 +397,77 @@ def test_a_stage_that_may_not_be_repeated_still_gets_replicas() -> None:
     trials = StageTrials(load_model(changed), RATE, Supply(names, {}), seed=0, requests=1000)
     search = Search(trials, costs(changed), 0.1)
     assert 0 in search._bounds(search.found(search.cheapest_start()), 1.0)
+
+
+def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first replica more wins most for its cost, and leads to five replicas; four others are enough."""
+    alone = search.only(SizeLevers(reissues=False))
+    known = {(1, 1): 100.0, (2, 1): 70.0, (1, 2): 95.0, (3, 1): 55.0, (3, 2): 50.0, (1, 3): 50.0}
+
+    def p99_ms(sizes: Sizes) -> float:
+        counts = tuple(min(3, size.replicas) for size in sizes)
+        return known.get(counts, 69.0)
+
+    monkeypatch.setattr(alone, "p99_ms", p99_ms)
+    monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    start = (StageSize(1), StageSize(1))
+    walked = alone.trim(alone._walk(alone.found(start), 50.0), 50.0)
+    assert walked.sizes == (StageSize(3), StageSize(2))
+    assert alone.cheapest(50.0, start).sizes == (StageSize(1), StageSize(3))
+    # What misses the target is not exchanged, and nothing is given back.
+    missed = alone.cheapest(40.0, start)
+    assert missed.sizes == alone._walk(alone.found(start), 40.0).sizes
+    assert missed.p99_ms == 50.0
+
+
+def test_the_least_p99_at_a_cost_is_improved_by_exchanges_too(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of at most five replicas, three and two are come to first, with 52 ms; one and three have 50 ms."""
+    alone = search.only(SizeLevers(reissues=False))
+    known = {(1, 1): 100.0, (2, 1): 70.0, (1, 2): 95.0, (3, 1): 55.0, (3, 2): 52.0, (1, 3): 50.0}
+    monkeypatch.setattr(
+        alone, "p99_ms", lambda sizes: known.get(tuple(min(3, size.replicas) for size in sizes), 69.0)
+    )
+    monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    start = (StageSize(1), StageSize(1))
+    assert alone._walk(alone.found(start), 0.0, below=5.5).sizes == (StageSize(3), StageSize(2))
+    found = alone.least_p99(5.0, start)
+    assert (found.sizes, found.p99_ms, found.cost) == ((StageSize(1), StageSize(3)), 50.0, 4.0)
+    # Better by less than a two-thousandth is no reason to exchange.
+    known[1, 3] = 51.98
+    assert alone.least_p99(5.0, start).sizes == (StageSize(3), StageSize(2))
+
+
+def test_the_effect_of_sizes_is_computed_once_for_all_kinds_of_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is bounded: beyond the bound all is forgotten, and computed again when asked for."""
+    search, asked = search_of(), []
+    smooth_p99 = capacity_search.smooth_p99
+
+    def counted(latency_ms: np.ndarray) -> float:
+        asked.append(1)
+        return smooth_p99(latency_ms)
+
+    monkeypatch.setattr(capacity_search, "smooth_p99", counted)
+    some = [(StageSize(count), StageSize(2)) for count in (1, 2, 3, 4)]
+    first = [search.p99_ms(sizes) for sizes in some]
+    assert [search.p99_ms(sizes) for sizes in some] == first
+    assert [search.only(SizeLevers(replicas=False)).p99_ms(sizes) for sizes in some] == first
+    assert len(asked) == 4
+    monkeypatch.setattr(capacity_search, "MAX_KNOWN", 3)
+    assert search.p99_ms((StageSize(5), StageSize(2))) <= first[-1] * 1.01
+    assert [search.p99_ms(sizes) for sizes in some] == first
+    assert len(asked) == 9
+
+
+def test_a_class_without_nodes_is_no_place_for_replicas_and_costs_nothing() -> None:
+    unused = NODES.replace('[[nodes]]\nname = "large"\nclass = "large"\nzone = "a"\ncount = 2\n', "")
+    assert unused != NODES
+    search = search_of(nodes=unused, rate_per_s=20.0)
+    assert search.supply.limit.tolist() == [[0, MOST]] * 2
+    start = search.cheapest_start()
+    found = search.cheapest(0.7 * search.p99_ms(start))
+    assert found.p99_ms <= 0.7 * search.p99_ms(start)
+    assert {size.node_class for size in found.sizes} == {1}

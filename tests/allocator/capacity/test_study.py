@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
 
@@ -165,15 +166,28 @@ def test_the_same_seed_gives_the_same_sizes(profile: Profile) -> None:
     assert first.plan == second.plan
 
 
-def test_the_frontier_falls(profile: Profile) -> None:
+def test_the_frontier_falls_and_ends_at_twice_the_cost(profile: Profile) -> None:
     study = study_size(profile, settings(target_p99_ms=90.0, frontier=True))
+    least_ms = {}
     for with_copies in (True, False):
         points = [point for point in study.frontier if point.with_copies is with_copies]
         assert len(points) > 2
         costs = [point.cost for point in points]
         latencies = [point.p99_ms for point in points]
-        assert costs == sorted(costs)
-        assert latencies == sorted(latencies, reverse=True)
+        assert all(less < more for less, more in pairwise(costs))
+        assert all(slow > fast for slow, fast in pairwise(latencies))
+        assert costs[-1] <= 2 * study.outcome.cost
+        least_ms[with_copies] = latencies[-1]
+        for point in points:
+            assert point.p99_ms == study.search.p99_ms(point.sizes)
+            assert point.cost == study.search.supply.cost(point.sizes)
+            assert with_copies or not any(size.level for size in point.sizes)
+    assert least_ms[True] < least_ms[False]
+    answer_ms = study.search.p99_ms(study.outcome.sizes)
+    assert any(
+        point.with_copies and point.cost <= study.outcome.cost and point.p99_ms <= answer_ms
+        for point in study.frontier
+    )
 
 
 def test_a_target_out_of_reach_names_the_nearest_and_what_bounds_it(profile: Profile) -> None:
