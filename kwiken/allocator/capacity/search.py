@@ -154,7 +154,7 @@ class Search:
         """Share of all work that the copies of these sizes may cost."""
         spent = 0.0
         for stage, size in enumerate(sizes):
-            policy = self.trials.policy(stage, size) if size.level else None
+            policy = self.trials.policy(stage, size)
             spent += self._shares[stage] * policy.fraction if policy is not None else 0.0
         return spent
 
@@ -308,8 +308,8 @@ class Search:
         best = 0.0
         for resized, negative_bound, stage, size in sorted(moves, key=lambda move: move[:3]):
             sizes = _with(found.sizes, stage, size)
-            dearer = self.supply.cost(sizes) - cost
-            if cost + dearer >= below or (resized and dearer > 0 and -negative_bound / dearer < best):
+            price = self.supply.cost(sizes)
+            if price >= below or (resized and price > cost and -negative_bound / (price - cost) < best):
                 continue
             # Gain beyond the target is worth nothing.
             gain = found.p99_ms - max(self.p99_ms(sizes), target_ms)
@@ -438,7 +438,7 @@ class Search:
         """Sizes on nodes of other classes, with as many replicas or about as much capacity."""
         limit = self.supply.limit[stage]
         for place in range(len(self.supply.classes)):
-            if place == now.node_class or not limit[place]:
+            if place == now.node_class:
                 continue
             ratio = float(self.supply.speed[stage, now.node_class] / self.supply.speed[stage, place])
             counts = {now.replicas}
@@ -446,7 +446,7 @@ class Search:
                 same = now.replicas * ratio
                 counts |= {math.floor(same), math.ceil(same), math.ceil(same) + 1, now.replicas - 1}
             for count in sorted(counts):
-                if max(1, self.trials.fewest(stage, place)) <= count <= limit[place]:
+                if self.trials.fewest(stage, place) <= count <= limit[place]:
                     yield replace(now, replicas=count, node_class=place)
 
     def _bounds(self, found: FoundSizes, target_ms: float) -> dict[int, float]:

@@ -178,7 +178,7 @@ class StageTrials:
         self.halves = halves or RecordedHalves.of(model.profile)
         self._terms = terms
         self._fixed: dict[int, Reissue] = {}
-        enough = int(MAX_TRIAL_CALLS / max(1.0, model.calls_per_request))
+        enough = int(MAX_TRIAL_CALLS / model.calls_per_request)
         self.requests = requests or min(MAX_TRIAL_REQUESTS, max(MIN_TRIAL_REQUESTS, enough))
         self.warm_up = int(WARM_UP * self.requests)
         factor, count = rate_per_s / model.rate_per_s, self.requests + self.warm_up
@@ -292,9 +292,8 @@ class StageTrials:
 
     def _simulated(self, stage: int, size: StageSize) -> bool:
         """Whether a size has a trial of its own: enough replicas, and copies if it is one with copies."""
-        if self.sized(stage) and size.replicas < self.fewest(stage, size.node_class):
-            return False
-        return not size.level or self.policy(stage, size) is not None
+        enough = size.replicas >= self.fewest(stage, size.node_class)
+        return enough and (not size.level or self.policy(stage, size) is not None)
 
     def _request(self, stage: int, size: StageSize) -> tuple[_StageCalls, Station, float, int, int]:
         """Arguments of `_serve` for a size that is simulated."""
@@ -304,7 +303,7 @@ class StageTrials:
     def _run(self, stage: int, size: StageSize) -> Trial | None:
         if self._simulated(stage, size):
             return self._trial(stage, size, _serve(*self._request(stage, size)))
-        enough = not self.sized(stage) or size.replicas >= self.fewest(stage, size.node_class)
+        enough = size.replicas >= self.fewest(stage, size.node_class)
         return self.trial(stage, replace(size, level=0)) if enough else None
 
     def _trial(self, stage: int, size: StageSize, served: _Served | None) -> Trial | None:

@@ -97,7 +97,7 @@ def verify(
     """
     model, rate = trials.model, trials.rate_per_s
     drawn = CheckedRecording(trials.halves.checked, trials.pauses) if recording is None else recording
-    enough = int(MAX_VERIFIED_CALLS / max(1.0, model.calls_per_request))
+    enough = int(MAX_VERIFIED_CALLS / model.calls_per_request)
     requests = min(most, max(MIN_VERIFIED_REQUESTS, enough))
     warm_up = int(WARM_UP * requests)
     factor, count = rate / model.rate_per_s, requests + warm_up
@@ -108,7 +108,7 @@ def verify(
     for place, (name, rng) in enumerate(zip(trials.names, working, strict=True)):
         size, stage = sizes[place], model.stages[name]
         station = trials.station(place, size if copies else replace(size, level=0))
-        if name in drawn.pauses and station.replicas is not None:
+        if name in drawn.pauses:
             station = replace(station, pauses=drawn.pauses[name].pauses)
         stations.append(replace(station, after=stage.station.after))
         primaries = stage.primaries(rows, rng, model.stalls.get(name), factor)

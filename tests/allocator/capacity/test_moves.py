@@ -232,7 +232,7 @@ def test_settings_that_are_left_out_are_the_usual_ones() -> None:
         (("nodes", "reissues"), -10.0, "the nodes have no room for more or faster replicas that would help"),
         (("reissues", ""), -10.0, "the budget of copies, 0.05 of all work, is used up"),
         (("", ""), -10.0, "by calls that are slow of themselves"),
-        (("nodes", "reissues"), -0.9, "by calls that are slow of themselves"),
+        (("nodes", "reissues"), -1.0, "by calls that are slow of themselves"),
         (("nodes", "reissues"), 10.0, "by calls that are slow of themselves"),
     ],
 )

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.pauses import observed_ms, pauses_of, recognised, without_pauses
+from kwiken.allocator.capacity.pauses import StagePauses, observed_ms, pauses_of, recognised, without_pauses
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import RESAMPLES, resampled_p99, verify
-from kwiken.model.profile import Profile, part_of
+from kwiken.model.profile import EmpiricalDistribution, Profile, part_of
 from kwiken.tail.queueing.load import LoadModel, QueueSettings, load_model
 from kwiken.tail.queueing.load.stalls import Stalls
+from kwiken.tail.queueing.simulator import Pauses
 from tests.support.models.pauses import PAUSE_MS, PAUSED, REPLICAS, pausing_profile
 
 RATE_PER_S = 60.0
@@ -99,6 +100,7 @@ def test_pauses_of_all_stages_are_expected_at_each_beside_its_own(three: LoadMod
     expected = [own[0], own[1], own[2] + 1.0]
     shared = [one / sum(expected) for one in expected]
     mean_ms = 6 * SPAN_MS / sum(expected)
+    assert recognised(three) is three
     found = pauses_of(three)
     assert set(found) == {"a", "b"}
     for name, weights, evidence in (
@@ -165,6 +167,21 @@ def test_resampled_recordings_have_other_pauses_around_the_expected_ones(learned
     assert rates.mean() == pytest.approx(1.0, abs=0.02)
     assert rates.std() == pytest.approx(found.evidence**-0.5, rel=0.15)
     assert np.mean([pauses.mean_ms for pauses in drawn]) == pytest.approx(found.pauses.mean_ms, rel=0.02)
+
+
+def test_resampled_pauses_are_those_of_a_bayesian_bootstrap() -> None:
+    """Shares of 99 pauses are uniform over what is possible, so that their squares have a mean sum of 2/100."""
+    values = np.arange(1.0, 100.0)
+    known = StagePauses(Pauses(0.01, EmpiricalDistribution(values)), 4.0)
+    rng = np.random.default_rng(0)
+    drawn = [known.resampled(rng) for _ in range(300)]
+    shares = np.array([one.pauses.length.mass for one in drawn])
+    assert shares.sum(axis=1) == pytest.approx(np.ones(300))
+    assert (shares**2).sum(axis=1).mean() == pytest.approx(0.02, rel=0.05)
+    assert all(one.pauses.length.values.tolist() == values.tolist() for one in drawn)
+    assert {one.evidence for one in drawn} == {4.0}
+    rates = np.array([one.pauses.per_ms for one in drawn])
+    assert (rates.mean(), rates.std()) == pytest.approx((0.01, 0.005), rel=0.1)  # a gamma of shape 4
 
 
 def test_a_promise_from_few_requests_is_less_sure(learned: Profile) -> None:

@@ -130,7 +130,7 @@ def test_arrivals_are_runs_of_recorded_gaps_from_anywhere_and_round_the_end() ->
 
 def test_arrivals_at_one_time_now_and_then_are_a_poisson_process() -> None:
     """Of 100 gaps a single one is not 0, so that ten in a row mostly have no length."""
-    once = replace(part_of(ALL, np.arange(101)), started_s=1e9 + (np.arange(101) > 50))
+    once = replace(part_of(ALL, np.arange(101)), started_s=np.where(np.arange(101) > 50, 1e9 + 1.0, 1e9))
     for seed in range(20):
         arrivals = recorded_arrivals(once, 100.0, 10, np.random.default_rng(seed))
         assert np.all(np.isfinite(arrivals))

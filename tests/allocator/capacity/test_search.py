@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import StageNeed, StageSize, search as capacity_search, verification
-from kwiken.allocator.capacity.search import Search, SizeLevers
+from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
 from kwiken.allocator.capacity.verification import verify
@@ -19,6 +19,7 @@ from kwiken.base.errors import InputError
 from kwiken.model.profile import costs
 from kwiken.tail.queueing.load import QueueSettings, load_model
 from kwiken.tail.queueing.simulator import LogNormal, Station
+from kwiken.tail.simulation import smooth_p99
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.models.stragglers import straggling_profile
@@ -361,6 +362,52 @@ def test_of_many_stages_those_that_slow_requests_wait_for_most_are_tried(
     assert bounds == {slow: pytest.approx(300.0 - (100.0 + 1.01), abs=0.1)}
 
 
+def test_twelve_stages_are_tried_at_most_each_up_to_its_quick_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 14 stages in a row, slow requests wait longest for the last; at best it takes as long as quick calls."""
+    names = [f"s{number}" for number in range(14)]
+    stations = [
+        Station(name=name, after=tuple(names[:number][-1:]), work=LogNormal(1.0, 0.5), replicas=2)
+        for number, name in enumerate(names)
+    ]
+    profile = queue_profile(50.0, stations=stations, requests=200)
+    trials = StageTrials(load_model(profile), 50.0, Supply(names, {}), seed=0, requests=100)
+    search = Search(trials, costs(profile), 0.1)
+    usual = np.linspace(1.0, 2.0, 1001)  # a tenth takes at most 1.1 ms
+    slow = np.arange(1001) % 50 == 0
+    latencies = [np.where(slow, 10.0 * (number + 1), usual) for number in range(14)]
+    monkeypatch.setattr(search, "_latencies", lambda sizes: latencies)
+    sizes = tuple(StageSize(2) for _ in names)
+    found = search.found(sizes)
+    bounds = search._bounds(found, 0.0)
+    assert list(bounds) == list(range(13, 1, -1))
+    whole = np.sum(latencies, axis=0)
+    for stage, bound in bounds.items():
+        at_best = whole - latencies[stage] + np.minimum(latencies[stage], np.quantile(latencies[stage], 0.1))
+        assert bound == pytest.approx(smooth_p99(whole) - smooth_p99(at_best))
+    assert np.quantile(latencies[0], 0.1) == pytest.approx(1.1, rel=0.01)
+    capped = search._bounds(found, found.p99_ms - 1.0)
+    assert capped == dict.fromkeys(bounds, pytest.approx(1.0))
+    assert search._bounds(found, found.p99_ms * (1 - 0.0004)) == {}
+
+
+def test_a_stage_is_chosen_by_the_slowest_requests_and_not_by_the_slower_half(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two stages side by side, one makes three tenths of the requests slow, the other the slowest."""
+    stations = (
+        Station(name="often", work=LogNormal(5.0, 0.5), replicas=3, dispatch="aged"),
+        Station(name="rare", work=LogNormal(5.0, 0.5), replicas=3, dispatch="aged"),
+    )
+    profile = queue_profile(50.0, stations=stations, requests=300)
+    trials = StageTrials(load_model(profile), 50.0, Supply(["often", "rare"], {}), seed=0, requests=200)
+    search = Search(trials, costs(profile), 0.1)
+    number = np.arange(1000)
+    often, rare = np.where(number % 10 < 3, 150.0, 1.0), np.where(number % 33 == 5, 200.0, 1.0)
+    monkeypatch.setattr(search, "_latencies", lambda sizes: [often, rare])
+    monkeypatch.setattr(capacity_search, "MAX_STAGES_TRIED", 1)
+    assert list(search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)) == [1]
+
+
 def test_what_cannot_be_the_best_move_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica of the first stage wins 60 ms; one of the second wins 2 ms at the most, for as much."""
     search = search_of().only(SizeLevers(reissues=False))
@@ -406,11 +453,9 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
     alone = search.only(SizeLevers(reissues=False))
     known = {(1, 1): 100.0, (2, 1): 70.0, (1, 2): 95.0, (3, 1): 55.0, (3, 2): 50.0, (1, 3): 50.0}
 
-    def p99_ms(sizes: Sizes) -> float:
-        counts = tuple(min(3, size.replicas) for size in sizes)
-        return known.get(counts, 69.0)
-
-    monkeypatch.setattr(alone, "p99_ms", p99_ms)
+    monkeypatch.setattr(
+        alone, "p99_ms", lambda sizes: known.get(tuple(min(3, size.replicas) for size in sizes), 69.0)
+    )
     monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
     start = (StageSize(1), StageSize(1))
     walked = alone.trim(alone._walk(alone.found(start), 50.0), 50.0)
@@ -441,10 +486,61 @@ def test_the_least_p99_at_a_cost_is_improved_by_exchanges_too(
     assert alone.least_p99(5.0, start).sizes == (StageSize(3), StageSize(2))
 
 
+def test_a_walk_ends_where_each_step_helps_a_little(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+
+    def best_move(found: FoundSizes, target_ms: float, below: float) -> FoundSizes:
+        assert (target_ms, below) == (10.0, math.inf)
+        steps.append(found.p99_ms)
+        return replace(found, p99_ms=0.999 * found.p99_ms)
+
+    monkeypatch.setattr(search, "_best_move", best_move)
+    search._walk(FoundSizes((), 1000.0, 1.0), 10.0)
+    assert 300 < len(steps) < 500
+
+
+@pytest.mark.parametrize(("good", "tried"), [(None, 12), (0, 13), (10, 23), (11, 24), (12, 12)])
+def test_exchanges_end_when_twelve_in_a_row_have_failed(
+    good: int | None, tried: int, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [(StageSize(count), StageSize(1)) for count in range(1, 40)]
+    monkeypatch.setattr(search, "_savings", lambda found: options)
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    asked: list[Sizes] = []
+
+    def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
+        del than
+        asked.append(less.sizes)
+        return less
+
+    start = search.found((StageSize(50), StageSize(1)))
+    better = options[good] if good is not None else None
+    found = search._exchanged(start, walked, lambda other, than: other.sizes == better)
+    assert asked == options[:tried]
+    assert found.sizes == (better if better in asked else start.sizes)
+
+
+def test_for_six_moves_beyond_the_budget_copies_elsewhere_are_given_up(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last of some moves would help, with the copies of the second stage given up."""
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
+    start = (StageSize(2), StageSize(4, 0, 1))
+    for count, helps in ((6, True), (7, False)):
+        blocked = [(StageSize(3 + number, 0, 1), start[1]) for number in range(count)]
+        good = blocked[-1][0]
+        with monkeypatch.context() as patch:
+            patch.setattr(search, "p99_ms", lambda sizes, good=good: 40.0 if sizes[0] == good else 100.0)
+            patch.setattr(search.supply, "fits", lambda sizes: True)
+            found = search._shifted(search.found(start), blocked)
+        assert (found is not None) == helps
+        if found is not None:
+            assert found.sizes == (good, StageSize(4))
+
+
 def test_the_effect_of_sizes_is_computed_once_for_all_kinds_of_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept is bounded: beyond the bound all is forgotten, and computed again when asked for."""
     search, asked = search_of(), []
-    smooth_p99 = capacity_search.smooth_p99
 
     def counted(latency_ms: np.ndarray) -> float:
         asked.append(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from kwiken.allocator.capacity import (
     study_size,
 )
 from kwiken.allocator.capacity.marginals import marginals, slowest_stage
-from kwiken.allocator.capacity.outcomes import start_with_given
+from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.supply import Sizes, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
@@ -244,5 +246,88 @@ def test_a_profile_without_busy_times_cannot_be_sized(profile: Profile) -> None:
     stages = tuple(replace(stage, busy_ms=None) for stage in profile.stages)
     with pytest.raises(InputError, match="no stage has a measured busy time"):
         study_size(replace(profile, stages=stages), settings())
-    with pytest.raises(InputError, match="at least 10 requests"):
-        study_size(part_of(profile, np.arange(5)), settings())
+
+
+def test_ten_requests_are_needed(profile: Profile) -> None:
+    with pytest.raises(InputError, match="at least 10 requests, and the profile has 9"):
+        study_size(part_of(profile, np.arange(9)), settings())
+    with pytest.raises(InputError, match="stage 'x' is not in the profile"):  # what is checked next
+        study_size(part_of(profile, np.arange(10)), settings(needs={"x": StageNeed()}))
+
+
+def test_a_promise_is_told_by_the_p99_of_other_recordings(placed: SizeStudy) -> None:
+    """A p99 counts as within a target that is exceeded by 15% at most."""
+    study = replace(placed, resampled_ms=np.random.default_rng(0).permutation(np.arange(1.0, 201.0)))
+    assert study.interval_ms == (5.0, 195.0)
+    for target_ms in (10.0, 100.0, 173.0, 174.0, 1000.0):
+        within = sum(p99_ms <= 1.15 * target_ms for p99_ms in range(1, 201))
+        assert study.probability(target_ms) == pytest.approx(within / 200)
+    exactly = replace(placed, resampled_ms=np.array([100.0 * 1.15, 116.0]))
+    assert exactly.probability(100.0) == 0.5
+
+
+def test_the_time_of_all_replicas_is_told_where_the_replica_of_each_call_is_known(placed: SizeStudy) -> None:
+    """A recording of 1,000 requests at 100 a second, with three replicas of the first stage."""
+    assert placed.watched_s == 0.0
+    model = placed.outcome.trials.model
+    first, second = model.profile.stages
+    known = replace(first, asked=np.zeros((1000, 1), np.int64), replica_names=("a", "b", "c"))
+    watched = replace(model, profile=replace(model.profile, stages=(known, second)))
+    trials = cast("StageTrials", SimpleNamespace(model=watched))
+    study = replace(placed, outcome=replace(placed.outcome, trials=trials))
+    assert study.watched_s == pytest.approx(3 * 1000 / model.rate_per_s)
+    assert study.watched_s == pytest.approx(30.0, rel=0.1)
+
+
+def test_a_frontier_has_the_points_that_nothing_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each way is asked for eight targets, evenly by their ratio, from its least p99 to that of the start."""
+    start, answer = (StageSize(1),), (StageSize(7, level=2),)
+
+    def found(sizes: Sizes) -> FoundSizes:
+        (size,) = sizes
+        return FoundSizes(sizes, 320.0 / size.replicas * (0.5 if size.level else 1.0), float(size.replicas))
+
+    asked: dict[str, list[float]] = {"copies": [], "alone": []}
+
+    def way(name: str, level: int) -> Callable[[float], FoundSizes]:
+        def cheapest(goal_ms: float) -> FoundSizes:
+            asked[name].append(goal_ms)
+            count = math.ceil((160.0 if level else 320.0) / goal_ms)
+            # Two replicas get no copies, and do no better than one with copies.
+            return found((StageSize(count, level=0 if count == 2 else level),))
+
+        return cheapest
+
+    reached: list[float] = []
+
+    def reach(cost: float) -> FoundSizes:
+        reached.append(cost)
+        return found((StageSize(14),))
+
+    alone = SimpleNamespace(reach=reach, cheapest=way("alone", 0))
+    copies = SimpleNamespace(
+        least_p99=lambda cost, sizes: found((replace(sizes[0], replicas=int(cost), level=2),))
+    )
+    search = SimpleNamespace(
+        p99_ms=lambda sizes: found(sizes).p99_ms,
+        cheapest_start=lambda: start,
+        found=found,
+        only=lambda levers: alone if levers == REPLICAS_ONLY else copies,
+    )
+    points = study._frontier(
+        cast("Search", search),
+        way("copies", 2),
+        cast("SizeOutcome", SimpleNamespace(cost=7.0, sizes=answer)),
+    )
+    assert reached == [14.0, 14.0]
+    for name, least_ms in (("copies", 160.0 / 14), ("alone", 320.0 / 14)):
+        ratio = (320.0 / least_ms) ** (1 / 7)
+        assert asked[name] == pytest.approx([least_ms * ratio**step for step in range(1, 8)])
+    for with_copies, p99_ms, counts in (
+        (True, 160.0, (1, 3, 4, 6, 7, 9, 14)),
+        (False, 320.0, (1, 2, 3, 4, 5, 7, 10, 14)),
+    ):
+        line = [point for point in points if point.with_copies is with_copies]
+        assert [point.cost for point in line] == list(counts)
+        assert [point.p99_ms for point in line] == [p99_ms / count for count in counts]
+        assert [point.sizes[0].replicas for point in line] == list(counts)
