@@ -130,7 +130,7 @@ class Search:
     def p99_ms(self, sizes: Sizes) -> float:
         """p99 of whole requests, smoothed, milliseconds; infinite where some stage cannot serve its calls."""
         if sizes not in self._known:
-            if len(self._known) > MAX_KNOWN:
+            if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             latencies = self._latencies(sizes)
             self._known[sizes] = math.inf if latencies is None else smooth_p99(self._whole(latencies))
@@ -219,7 +219,8 @@ class Search:
             return best
 
         def better(other: FoundSizes, than: FoundSizes) -> bool:
-            return other.p99_ms <= target_ms and other.cost < than.cost - MIN_SAVING
+            del than  # whatever the walk comes to below its cost is cheaper
+            return other.p99_ms <= target_ms
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
             return self.trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
@@ -282,9 +283,7 @@ class Search:
     def _walk(self, found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
         """Make the move of most gain per cost until the target is met or no move within the cost helps."""
         for _ in range(MAX_STEPS):
-            if found.p99_ms <= target_ms:
-                break
-            chosen = self._best_move(found, target_ms, below)
+            chosen = self._best_move(found, target_ms, below)  # at the target no move wins anything
             if chosen is None:
                 break
             found = chosen

@@ -22,6 +22,7 @@ MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
 RESAMPLES, MAX_RESAMPLED_REQUESTS = 25, 8000  # recordings that an interval comes from, and their requests
 MIN_VERIFIED_REQUESTS, MAX_VERIFIED_REQUESTS = 5000, 40_000
 P99: Final = 3  # position of p99 in a ladder
+CHECK_DRAWS: Final = 2  # stream of a seed from which the requests of a check are drawn; trials have their own
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def verify(
     requests = min(most, max(MIN_VERIFIED_REQUESTS, enough))
     warm_up = int(WARM_UP * requests)
     factor, count = rate / model.rate_per_s, requests + warm_up
-    arriving, choosing, *working = np.random.default_rng([seed, 2]).spawn(2 + len(model.stages))
+    arriving, choosing, *working = np.random.default_rng([seed, CHECK_DRAWS]).spawn(2 + len(model.stages))
     arrivals = recorded_arrivals(model.profile, rate, count, arriving)
     rows = model.rows(factor, count, choosing, drawn.requests)
     stations, given = [], {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -13,7 +13,7 @@ import pytest
 
 from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, outcomes, study
 from kwiken.allocator.capacity.documents import placement_of, plan_of
-from kwiken.allocator.capacity.marginals import Marginal
+from kwiken.allocator.capacity.marginals import Marginal, marginals
 from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
@@ -21,6 +21,7 @@ from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
 from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.profile import costs
 from kwiken.tail.queueing.load import load_model
 from tests.support.models.stragglers import straggling_profile
@@ -168,9 +169,23 @@ def test_no_step_goes_beyond_the_most_replicas_or_below_what_serves_the_calls() 
     assert not goes(busy, StageSize(2, LARGE, 0), StageSize(2, SMALL, 0), "up")
 
 
-def test_the_move_of_most_gain_for_its_cost_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica more wins 30 ms for 0.04, two win 50 ms for 0.08, and small nodes win 5 ms and cost less."""
-    search = search_of().only(SizeLevers(reissues=False))
+UNUSED = """
+[[classes]]
+name = "unused"
+cores = 64
+memory_gb = 256
+speed = 2.0
+cost_per_hour = 0.1
+"""
+
+
+@pytest.mark.parametrize("nodes", [NODES, NODES + UNUSED])
+def test_the_move_of_most_gain_for_its_cost_is_made(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica more wins 30 ms for 0.04, two win 50 ms for 0.08, and small nodes win 5 ms and cost less.
+
+    A class of which there is no node changes nothing.
+    """
+    search = search_of(nodes=nodes).only(SizeLevers(reissues=False))
     start = (StageSize(4, LARGE), OTHER)
     told = {StageSize(5, LARGE): 70.0, StageSize(6, LARGE): 50.0, StageSize(4, SMALL): 99.99}
     monkeypatch.setattr(search, "p99_ms", lambda sizes: told.get(sizes[0], 100.0))
@@ -186,6 +201,36 @@ def test_the_move_of_most_gain_for_its_cost_is_made(monkeypatch: pytest.MonkeyPa
     below = search.supply.cost(start) + 1e-6
     told[StageSize(4, SMALL)] = 100.0
     assert search._best_move(search.found(start), 10.0, below) is None
+
+
+def test_a_small_gain_is_made_where_nothing_wins_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a millisecond for a core of a price of 1."""
+    supply = Supply(NAMES, {})
+    search = Search(StageTrials(MODEL, 20.0, supply, seed=0, requests=500), costs(PROFILE), 0.0)
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 99.5 if sizes[0].replicas == 5 else 100.0)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 0.6})
+    found = search._best_move(search.found((StageSize(4), StageSize(4))), 10.0, math.inf)
+    assert found is not None
+    assert found.sizes == (StageSize(5), StageSize(4))
+
+
+def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> None:
+    ran: list[int] = []
+
+    def counted(jobs: Sequence[Job]) -> Iterator[object]:
+        ran.append(len(jobs))
+        return one_by_one(jobs)
+
+    found = []
+    for spread in (None, counted):
+        search = search_of(rate_per_s=200.0)
+        searched = Search(search.trials, costs(PROFILE), 0.1, spread=spread).only(SizeLevers(classes=False))
+        walked = searched._walk(searched.found(searched.cheapest_start()), 0.0, below=0.2)
+        found.append(
+            (walked.sizes, walked.p99_ms, searched._savings(walked), marginals(searched, walked.sizes))
+        )
+    assert found[0] == found[1]
+    assert max(ran) > 3
 
 
 def test_the_cheapest_that_meets_a_goal_is_chosen_and_else_the_least_p99() -> None:
@@ -302,6 +347,23 @@ def test_documents_tell_sizes_policies_and_what_they_promise() -> None:
         assert workload.probability == after.probability(after.p99_ms * 1.02)
         price = search.supply.price[0, size.node_class]
         assert workload.cost_per_hour == pytest.approx(size.replicas * price)
+
+
+def test_stages_without_replicas_have_no_place_and_no_price() -> None:
+    first, second = PROFILE.stages
+    unknown = replace(first, busy_ms=None, busy_variation=None, replicas=None)
+    model = load_model(replace(PROFILE, stages=(unknown, second)))
+    supply = Supply(NAMES, {}, nodes_from_toml(NODES, where="nodes.toml"))
+    trials = StageTrials(model, 100.0, supply, seed=0, requests=500)
+    chosen = (StageSize(0), StageSize(2, LARGE))
+    verified = verify(trials, chosen, seed=1, most=500)
+    assert verified is not None
+    placement = placement_of(trials, chosen, verified=verified, target_ms=100.0)
+    assert [workload.stage for workload in placement.workloads] == ["rank"]
+    search = Search(trials, costs(PROFILE), 0.1)
+    assert search.cheapest_start()[0] == StageSize(0)
+    moves = [one.move for one in marginals(search, chosen) if one.stage == "fetch"]
+    assert moves == ["more copies"]
 
 
 def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,17 @@ def test_a_p99_near_the_target_is_near_enough(
     assert len(goals) == rounds
 
 
+def test_sizes_that_just_meet_the_goal_in_the_trials_tighten_the_goal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goals, met, _ = goals_of([125.0, 98.0], [100.0, 75.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 80.0])
+    assert met.p99_ms == 98.0
+    goals, met, _ = goals_of([100.0, 98.0], [100.0, 75.0], monkeypatch)
+    assert goals == [100.0]
+    assert met.p99_ms == 100.0
+
+
 def test_a_goal_is_tightened_by_what_the_truth_exceeds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     goals, met, nearest = goals_of([120.0, 105.0, 98.0], [95.0, 80.0, 75.0], monkeypatch)
     assert goals == pytest.approx([100.0, 95.0 / 1.2, 0.0])

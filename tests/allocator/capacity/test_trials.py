@@ -12,8 +12,10 @@ import pytest
 from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, AtSpeed, StageTrials, Trial, _policies
+from kwiken.base.arrays import Floats
 from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.service import Reissue
+from kwiken.tail.curves import MIN_CALLS_FOR_CURVE
 from kwiken.tail.queueing.load import QueueSettings, load_model
 from kwiken.tail.queueing.simulator import LogNormal
 from tests.support.models.stragglers import straggling_profile
@@ -193,6 +195,31 @@ def test_requests_with_fewer_calls_than_others_count_for_a_policy() -> None:
     found = _policies(Trial(np.nanmax(calls_ms, axis=1), None, 0.0, 0.0, 0.5, calls_ms))
     assert found[0] is None
     assert all(policy is not None for policy in found[1:])
+
+
+def test_a_policy_is_made_from_twenty_thousand_calls_or_one_request() -> None:
+    """What comes after the first 20,000 calls, of other latencies, changes nothing."""
+    rng = np.random.default_rng(0)
+    parts = [rng.uniform(5.0, most_ms, 10_000) for most_ms in (10.0, 20.0, 1000.0, 1000.0, 1000.0, 1000.0)]
+
+    def policies(calls_ms: Floats, width: int) -> tuple[Reissue | None, ...]:
+        rows = calls_ms.reshape(-1, width)
+        return _policies(Trial(rows.max(axis=1), None, 0.0, 0.0, 0.5, rows))
+
+    for width, used in ((1, 2), (1000, 2), (20_000, 2), (30_000, 3)):
+        found = policies(np.concatenate(parts), width)
+        assert found == policies(np.concatenate(parts[:used]), width)
+        if width <= 1000:
+            assert found != policies(np.concatenate(parts[:1]), width)
+
+
+def test_a_policy_needs_enough_calls() -> None:
+    rng = np.random.default_rng(0)
+    for count, enough in ((MIN_CALLS_FOR_CURVE, True), (MIN_CALLS_FOR_CURVE - 1, False)):
+        calls_ms = np.full((4 * count, 1), np.nan)
+        calls_ms[:count, 0] = rng.lognormal(1.0, 1.0, count)
+        found = _policies(Trial(np.nan_to_num(calls_ms[:, 0]), None, 0.0, 0.0, 0.5, calls_ms))
+        assert any(policy is not None for policy in found) == enough
 
 
 def test_only_stages_whose_calls_may_be_repeated_get_copies() -> None:
