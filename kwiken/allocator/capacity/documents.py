@@ -60,7 +60,7 @@ def plan_of(
     expected = Expected(
         before=before.ladder,
         after=after.ladder,
-        spent=Budgets(reissue=min(1.0, spent)),
+        spent=Budgets(reissue=spent),
         bounds=Intervals(before=_bounds(before), after=_bounds(after)),
     )
     return rounded(
@@ -69,7 +69,7 @@ def plan_of(
             service=profile.service,
             created=created,
             profile=profile.digest,
-            budgets=Budgets(reissue=min(1.0, budget)),
+            budgets=Budgets(reissue=budget),
             cost=costs,
             stages={
                 stage.name: StagePlan(match=stage.match, reissue=policies[stage.name])

@@ -79,8 +79,9 @@ def test_what_forbids_a_move_is_told() -> None:
 
 
 def test_faster_nodes_need_room_for_one_replica() -> None:
-    small_only = NODES.replace("count = 2", "count = 1").replace("cores = 4", "cores = 0.5")
-    for nodes, expected in ((NODES, 2), (small_only, 0)):
+    one_core = NODES.replace("count = 2", "count = 1").replace("cores = 4", "cores = 1")
+    small_only = one_core.replace("cores = 1\n", "cores = 0.5\n")
+    for nodes, expected in ((NODES, 2), (one_core, 2), (small_only, 0)):
         search = search_of(nodes=nodes)
         place = search.supply.classes.index("small")
         found = marginals(search, (StageSize(2, place), StageSize(2, place)))

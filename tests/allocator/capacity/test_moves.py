@@ -209,9 +209,20 @@ def test_a_small_gain_is_made_where_nothing_wins_more(monkeypatch: pytest.Monkey
     search = Search(StageTrials(MODEL, 20.0, supply, seed=0, requests=500), costs(PROFILE), 0.0)
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 99.5 if sizes[0].replicas == 5 else 100.0)
     monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 0.6})
-    found = search._best_move(search.found((StageSize(4), StageSize(4))), 10.0, math.inf)
+    start = search.found((StageSize(4), StageSize(4)))
+    found = search._best_move(start, 10.0, math.inf)
     assert found is not None
     assert found.sizes == (StageSize(5), StageSize(4))
+    # Of moves that win as much for a core, the one that wins more is made; of moves that win as much, one.
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0, 1: 60.0})
+    for counts in ((4, 8), (8, 8)):
+        told = {
+            (StageSize(4 + more), StageSize(4)): 100.0 - 10.0 * more for more in range(1, counts[0] - 3)
+        } | {(StageSize(4), StageSize(4 + more)): 100.0 - 10.0 * more for more in range(1, counts[1] - 3)}
+        monkeypatch.setattr(search, "p99_ms", lambda sizes, told=told: told.get(sizes, 100.0))
+        found = search._best_move(start, 10.0, math.inf)
+        assert found is not None
+        assert found.p99_ms == 70.0  # three more are the most that are tried
 
 
 def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> None:
@@ -405,6 +416,15 @@ def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatc
     )
     savings = [tuple(size.replicas for size in sizes) for sizes in search._savings(search.found(start))]
     assert savings == [(4, 3), (4, 2), (3, 4), (2, 4)]
+
+
+def test_what_costs_as_much_is_no_saving(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of(nodes=NODES.replace("cost_per_hour = 1.0", "cost_per_hour = 3.2"))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    found = search.found((StageSize(4, LARGE), OTHER))
+    savings = search._savings(found)
+    assert (StageSize(3, SMALL), OTHER) in savings
+    assert all(search.supply.cost(sizes) < found.cost - 0.01 for sizes in savings)
 
 
 @pytest.mark.parametrize(("count", "reached"), [(5, False), (6, True), (7, True), (8, True), (9, False)])

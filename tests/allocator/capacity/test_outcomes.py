@@ -129,6 +129,64 @@ def test_a_p99_near_the_target_is_near_enough(
     assert len(goals) == rounds
 
 
+def test_a_goal_is_relaxed_after_sizes_that_met_the_target_and_not_after_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the trials know no way, the sizes of their least p99 count as met."""
+    goals, met, nearest = goals_of([120.0, 50.0, 98.0], [95.0, 75.0, 90.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 95.0 / 1.2])
+    assert (met.p99_ms, nearest) == (50.0, None)
+    goals, met, nearest = goals_of([120.0, 50.0, 98.0], [200.0, 150.0, 160.0], monkeypatch)
+    assert goals == pytest.approx([100.0, 0.0, 165.0])
+    assert (met.p99_ms, nearest) == (98.0, None)
+
+
+def test_the_search_ends_when_it_comes_to_the_same_sizes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    goals: list[float] = []
+
+    def cheapest(goal: float) -> FoundSizes:
+        goals.append(goal)
+        return FoundSizes((StageSize(2),), 90.0, 2.0)
+
+    for truth_ms in (120.0, 50.0):
+        goals.clear()
+        outcome = SimpleNamespace(p99_ms=truth_ms, cost=2.0)
+        monkeypatch.setattr(outcomes, "checked", lambda *_, seed, outcome=outcome: outcome)
+        found = outcomes.reached(None, cheapest, 100.0, seed=0)  # type: ignore[arg-type]
+        assert len(goals) == 2
+        assert [one is outcome for one in found] == [truth_ms <= 100.0, truth_ms > 100.0]
+
+
+def test_of_sizes_that_cost_the_same_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were found for a stricter goal."""
+    counts = iter(range(1, 9))
+
+    def checked(_: Any, sizes: Any, *, seed: int) -> Any:
+        del seed
+        return SimpleNamespace(p99_ms=50.0 + sizes[0].replicas, cost=2.0)
+
+    monkeypatch.setattr(outcomes, "checked", checked)
+    met, _ = outcomes.reached(
+        None,  # type: ignore[arg-type] # only `checked` uses the trials
+        lambda goal: FoundSizes((StageSize(next(counts)),), 90.0, 2.0),
+        100.0,
+        seed=0,
+    )
+    assert met is not None
+    assert met.p99_ms == 51.0
+
+
+def test_sizes_whose_copies_overload_a_stage_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "verify", lambda *_, seed: None)
+    found = outcomes.reached(
+        None,  # type: ignore[arg-type] # only `verify` uses the trials
+        lambda goal: FoundSizes((StageSize(2),), 90.0, 2.0),
+        100.0,
+        seed=0,
+    )
+    assert found == (None, None)
+
+
 def test_sizes_that_just_meet_the_goal_in_the_trials_tighten_the_goal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

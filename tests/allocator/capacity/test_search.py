@@ -468,20 +468,27 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
     assert missed.p99_ms == 50.0
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
 def test_the_least_p99_at_a_cost_is_improved_by_exchanges_too(
-    search: Search, monkeypatch: pytest.MonkeyPatch
+    scale: float, search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of at most five replicas, three and two are come to first, with 52 ms; one and three have 50 ms."""
     alone = search.only(SizeLevers(reissues=False))
     known = {(1, 1): 100.0, (2, 1): 70.0, (1, 2): 95.0, (3, 1): 55.0, (3, 2): 52.0, (1, 3): 50.0}
-    monkeypatch.setattr(
-        alone, "p99_ms", lambda sizes: known.get(tuple(min(3, size.replicas) for size in sizes), 69.0)
-    )
+
+    def p99_ms(sizes: Sizes) -> float:
+        first, second = (min(3, size.replicas) for size in sizes)
+        return scale * known.get((first, second), 69.0)
+
+    monkeypatch.setattr(alone, "p99_ms", p99_ms)
     monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
     start = (StageSize(1), StageSize(1))
     assert alone._walk(alone.found(start), 0.0, below=5.5).sizes == (StageSize(3), StageSize(2))
     found = alone.least_p99(5.0, start)
-    assert (found.sizes, found.p99_ms, found.cost) == ((StageSize(1), StageSize(3)), 50.0, 4.0)
+    assert (found.sizes, found.p99_ms, found.cost) == ((StageSize(1), StageSize(3)), scale * 50.0, 4.0)
+    monkeypatch.setattr(alone, "cheapest_start", lambda: start)
+    assert alone.reach(5.0).sizes == (StageSize(3), StageSize(2))
+    assert alone.reach(4.0).sizes == (StageSize(3), StageSize(1))
     # Better by less than a two-thousandth is no reason to exchange.
     known[1, 3] = 51.98
     assert alone.least_p99(5.0, start).sizes == (StageSize(3), StageSize(2))

@@ -122,6 +122,9 @@ def test_the_slowest_stage_is_one_that_slow_requests_wait_for() -> None:
     name, excess_ms = slowest_stage(cast("Search", Recorded(long=long, beside=beside)), ())
     assert name == "long"
     assert excess_ms == pytest.approx(100.0)
+    few = np.full(101, 300.0)
+    few[:2] = 500.0, 400.0  # the slowest hundredth of 101 requests: these two
+    assert slowest_stage(cast("Search", Recorded(long=few)), ())[1] == pytest.approx(150.0)
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +210,9 @@ def test_a_target_out_of_reach_names_the_nearest_and_what_bounds_it(profile: Pro
         ({"target_p99_ms": float("nan")}, "target_p99_ms: must be a finite number above 0"),
         ({"rate_per_s": -1.0}, "rate_per_s: must be a finite number above 0"),
         ({"rate_per_s": 1e300}, "rate: must be at most 1e\\+09 requests a second, not 1e\\+300"),
-        ({"max_reissue": 2.0}, "max_reissue: must be a share"),
+        ({"rate_per_s": 1.1e9}, "rate: must be at most 1e\\+09 requests a second, not 1.1e\\+09"),
+        ({"max_reissue": 1.01}, "max_reissue: must be a share"),
+        ({"max_reissue": -0.01}, "max_reissue: must be a share"),
     ],
 )
 def test_settings_out_of_range_are_refused(changed: dict[str, float], problem: str) -> None:

@@ -167,6 +167,7 @@ def test_replicas_go_where_fewest_of_their_stage_are_and_then_to_the_emptiest_no
     )
     supply = Supply(["a"], {}, alike)
     assert supply.cluster is not None
+    assert supply.speed.tolist() == [[1.0]]  # the only class there is may be that of the recording
     supply.cluster.cores[0] = 2.0
     found = supply.packed([StageSize(6)])
     assert found is not None

@@ -17,7 +17,7 @@ from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.service import Reissue
 from kwiken.tail.curves import MIN_CALLS_FOR_CURVE
 from kwiken.tail.queueing.load import QueueSettings, load_model
-from kwiken.tail.queueing.simulator import LogNormal
+from kwiken.tail.queueing.simulator import LogNormal, SimulatedCalls, Station, serve
 from tests.support.models.stragglers import straggling_profile
 
 RATE = 100.0
@@ -171,6 +171,58 @@ def test_a_stage_without_replicas_has_no_size_to_choose() -> None:
     assert trial is not None
     assert trial.utilisation == 0.0
     assert np.median(trial.latency_ms) == pytest.approx(np.median(first.calls_ms), rel=0.1)
+
+
+def test_calls_come_after_the_answers_of_the_stages_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As recorded: half a second after the request arrived."""
+    first, second = straggling_profile(requests=500).stages
+    steady = replace(first, calls_ms=np.full_like(first.calls_ms, 500.0))
+    profile = replace(straggling_profile(requests=500), stages=(steady, second))
+    came: list[Floats] = []
+
+    def seen(station: Station, calls: SimulatedCalls, rng: np.random.Generator) -> object:
+        came.append(calls.arrival)
+        return serve(station, calls, rng)
+
+    monkeypatch.setattr("kwiken.allocator.capacity.trials.serve", seen)
+    trials = StageTrials(load_model(profile), RATE, Supply(NAMES, {}), seed=0, requests=500)
+    for stage in (0, 1):
+        trials.trial(stage, StageSize(3))
+    assert came[1] == pytest.approx(came[0] + 500.0)
+    assert np.all(np.diff(came[0]) >= 0)
+
+
+def test_a_stage_takes_no_time_where_it_is_skipped_and_until_its_answer_was_read(
+    trials: StageTrials,
+) -> None:
+    """Half of the requests skip the first stage; its answers lie at the caller for 7 ms."""
+    profile = straggling_profile(requests=1000)
+    first, second = profile.stages
+    skipped = (np.arange(1000) % 2 == 0)[:, None]
+    found = []
+    for lag_ms in (0.0, 7.0):
+        calls_ms = np.where(skipped, np.nan, first.calls_ms + lag_ms)
+        lag = None if not lag_ms else np.where(skipped, np.nan, lag_ms)
+        changed = replace(first, calls_ms=calls_ms, lag_ms=lag)
+        model = load_model(replace(profile, stages=(changed, second)))
+        trial = StageTrials(model, RATE, Supply(NAMES, {}), seed=0, requests=2000).trial(0, StageSize(3))
+        assert trial is not None
+        found.append(trial.latency_ms)
+    without, late = found
+    assert (without == 0.0).mean() == pytest.approx(0.5, abs=0.05)
+    assert np.array_equal(without == 0.0, late == 0.0)
+    assert late[late > 0] == pytest.approx(without[without > 0] + 7.0)
+
+
+def test_where_other_work_leaves_nothing_a_thousandth_of_a_replica_counts() -> None:
+    """Other work takes more than nine tenths of the time. The calls keep a hundredth of a core busy."""
+    profile = straggling_profile(requests=500)
+    first, second = profile.stages
+    quick = replace(profile, stages=(replace(first, busy_ms=0.1), second))
+    model = load_model(quick, QueueSettings(utilisation={"fetch": 0.95}))
+    trials = StageTrials(model, RATE, Supply(NAMES, {}), seed=0, requests=200)
+    assert trials.busy_cores(0, 0) == pytest.approx(0.01)
+    assert trials.fewest(0, 0) == 10
 
 
 def test_work_at_another_speed_is_the_work_over_the_speed() -> None:
