@@ -48,14 +48,10 @@ def plan_of(
     profile = trials.model.profile
     policies = {name: trials.policy(stage, sizes[stage]) for stage, name in enumerate(trials.names)}
     budget = sum(
-        costs.stages.get(name, 0.0) * policy.fraction
-        for name, policy in policies.items()
-        if policy is not None
+        costs.stages[name] * policy.fraction for name, policy in policies.items() if policy is not None
     )
     spent = sum(
-        costs.stages.get(name, 0.0) * after.copies[name]
-        for name, policy in policies.items()
-        if policy is not None
+        costs.stages[name] * after.copies[name] for name, policy in policies.items() if policy is not None
     )
     expected = Expected(
         before=before.ladder,

@@ -98,7 +98,6 @@ class Search:
     ) -> None:
         self.trials, self.supply, self.levers = trials, trials.supply, levers
         self._costs = costs
-        self._shares = [costs.stages.get(name, 0.0) for name in trials.names]
         self._max_reissue = max_reissue
         self._nodes = trials.model.profile.stages
         self._known: dict[Sizes, float] = {}
@@ -155,7 +154,8 @@ class Search:
         spent = 0.0
         for stage, size in enumerate(sizes):
             policy = self.trials.policy(stage, size)
-            spent += self._shares[stage] * policy.fraction if policy is not None else 0.0
+            if policy is not None:
+                spent += self._costs.stages[self.trials.names[stage]] * policy.fraction
         return spent
 
     def allowed(self, sizes: Sizes) -> bool:

@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, outcomes, study
-from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.marginals import Marginal, marginals
 from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
-from kwiken.allocator.capacity.verification import verify
 from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, one_by_one
@@ -203,6 +201,41 @@ def test_the_move_of_most_gain_for_its_cost_is_made(nodes: str, monkeypatch: pyt
     assert search._best_move(search.found(start), 10.0, below) is None
 
 
+def test_on_other_nodes_a_stage_might_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the p99 might be lowered to that of the other stage alone, or to the target."""
+    search = search_of()
+    slow = np.arange(1000) % 50 == 0
+    fetch, rank = np.where(slow, 100.0, 5.0), np.where(slow, 10.0, 7.0)
+    monkeypatch.setattr(search, "_latencies", lambda sizes: [fetch, rank])
+    bounds = search._bounds(search.found((OTHER, OTHER)), 0.0)
+    assert bounds == {0: pytest.approx(100.0), 1: pytest.approx(10.0)}
+    bounds = search._bounds(search.found((OTHER, OTHER)), 60.0)
+    assert bounds == {0: pytest.approx(50.0), 1: pytest.approx(10.0)}
+
+
+def test_copies_that_cost_nothing_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of().only(SizeLevers(replicas=False, classes=False))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    charged = {(3, 2): 5.0, (2, 2): 5.0, (3, 1): 4.0, (3, 0): 4.0}
+    monkeypatch.setattr(search, "_charged", lambda sizes: charged.get(tuple(one.level for one in sizes), 6.0))
+    found = search.trim(search.found((StageSize(4, level=3), StageSize(4, level=2))), 50.0)
+    assert found.sizes == (StageSize(4, level=3), StageSize(4, level=1))
+
+
+def test_copies_are_not_given_where_the_fewest_replicas_cannot_serve_them_too() -> None:
+    """Two replicas that calls alone keep nearly as busy as allowed, or half as busy."""
+    supply = Supply(NAMES, {})
+    busy = StageTrials(MODEL, 100.0, supply, seed=0, requests=500).busy_cores(0, 0) / 100.0
+    for share, copied in ((0.999, False), (0.6, True)):
+        trials = StageTrials(MODEL, share * 1.8 / busy, supply, seed=0, requests=1000)
+        search = Search(trials, costs(PROFILE), 0.2)
+        given = start_with_given(search)
+        assert given is not None
+        assert given[0] == StageSize(2, 0, FIXED_LEVEL if copied else 0)
+        assert trials.given_level(0) > 0
+        assert math.isfinite(search.p99_ms(given))
+
+
 def test_a_small_gain_is_made_where_nothing_wins_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a millisecond for a core of a price of 1."""
     supply = Supply(NAMES, {})
@@ -235,7 +268,9 @@ def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> Non
     found = []
     for spread in (None, counted):
         search = search_of(rate_per_s=200.0)
-        searched = Search(search.trials, costs(PROFILE), 0.1, spread=spread).only(SizeLevers(classes=False))
+        searched = Search(search.trials, costs(PROFILE), 0.1, spread=spread).only(
+            SizeLevers(classes=False, reissues=False)
+        )
         walked = searched._walk(searched.found(searched.cheapest_start()), 0.0, below=0.2)
         found.append(
             (walked.sizes, walked.p99_ms, searched._savings(walked), marginals(searched, walked.sizes))
@@ -325,56 +360,6 @@ def test_the_nearest_is_told_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> N
     nothing = study._unmet(search, least, None, settings())
     assert math.isinf(nothing.nearest_ms)
     assert "nearest" not in str(nothing)
-
-
-def test_documents_tell_sizes_policies_and_what_they_promise() -> None:
-    search = search_of(rate_per_s=100.0)
-    trials, chosen = search.trials, (StageSize(3, LARGE, 4), StageSize(2, SMALL, 0))
-    before, after = (verify(trials, chosen, seed=1, copies=copies) for copies in (False, True))
-    assert before is not None
-    assert after is not None
-    plan = plan_of(trials, chosen, costs(PROFILE), before=before, after=after, created="2026-01-01T00:00:00Z")
-    policy = trials.policy(0, chosen[0])
-    assert policy is not None
-    assert plan.stages["fetch"].reissue == policy
-    assert plan.stages["rank"].reissue is None
-    assert plan.budgets.reissue == pytest.approx(costs(PROFILE).stages["fetch"] * policy.fraction, rel=1e-3)
-    expected = plan.expected
-    assert expected is not None
-    spent = costs(PROFILE).stages["fetch"] * after.copies["fetch"]
-    assert expected.spent.reissue == pytest.approx(spent, rel=1e-3)
-    for told, verified in ((expected.bounds.before, before), (expected.bounds.after, after)):
-        low, high = np.quantile(verified.percentiles()[:, 3], [0.05, 0.95])
-        assert told["p99_ms"][0] <= low * 1.05
-        assert told["p99_ms"][1] >= high * 0.95
-        assert told["p99_ms"][0] <= verified.p99_ms <= told["p99_ms"][1]
-    placement = placement_of(trials, chosen, verified=after, target_ms=after.p99_ms * 1.02)
-    assert (placement.scheduler, placement.confidence) == ("size", 0.5)
-    for workload, size, node in zip(placement.workloads, chosen, ("large", "small"), strict=True):
-        assert [(one.node, one.cores, one.memory_gb) for one in workload.replicas] == [
-            (node, 1.0, 1.0)
-        ] * size.replicas
-        assert workload.required == workload.expected == workload.needed == pytest.approx(100.0)
-        assert workload.probability == after.probability(after.p99_ms * 1.02)
-        price = search.supply.price[0, size.node_class]
-        assert workload.cost_per_hour == pytest.approx(size.replicas * price)
-
-
-def test_stages_without_replicas_have_no_place_and_no_price() -> None:
-    first, second = PROFILE.stages
-    unknown = replace(first, busy_ms=None, busy_variation=None, replicas=None)
-    model = load_model(replace(PROFILE, stages=(unknown, second)))
-    supply = Supply(NAMES, {}, nodes_from_toml(NODES, where="nodes.toml"))
-    trials = StageTrials(model, 100.0, supply, seed=0, requests=500)
-    chosen = (StageSize(0), StageSize(2, LARGE))
-    verified = verify(trials, chosen, seed=1, most=500)
-    assert verified is not None
-    placement = placement_of(trials, chosen, verified=verified, target_ms=100.0)
-    assert [workload.stage for workload in placement.workloads] == ["rank"]
-    search = Search(trials, costs(PROFILE), 0.1)
-    assert search.cheapest_start()[0] == StageSize(0)
-    moves = [one.move for one in marginals(search, chosen) if one.stage == "fetch"]
-    assert moves == ["more copies"]
 
 
 def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:

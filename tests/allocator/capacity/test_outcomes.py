@@ -150,7 +150,7 @@ def test_the_search_ends_when_it_comes_to_the_same_sizes_again(monkeypatch: pyte
 
     for truth_ms in (120.0, 50.0):
         goals.clear()
-        outcome = SimpleNamespace(p99_ms=truth_ms, cost=2.0)
+        outcome: Any = SimpleNamespace(p99_ms=truth_ms, cost=2.0)
         monkeypatch.setattr(outcomes, "checked", lambda *_, seed, outcome=outcome: outcome)
         found = outcomes.reached(None, cheapest, 100.0, seed=0)  # type: ignore[arg-type]
         assert len(goals) == 2
@@ -209,3 +209,5 @@ def test_a_goal_is_tightened_by_what_the_truth_exceeds_it(monkeypatch: pytest.Mo
     assert goals == [100.0, 0.0]
     assert met is None
     assert nearest.p99_ms == 104.0
+    _, _, nearest = goals_of([104.0, 104.0], [200.0, 150.0], monkeypatch)
+    assert nearest.cost == 9.0  # of two that are as near the first

@@ -126,6 +126,12 @@ def test_arrivals_are_runs_of_recorded_gaps_from_anywhere_and_round_the_end() ->
     assert np.array_equal((runs - runs[:, :1]) % 95, np.tile(np.arange(10), (1000, 1)))
     assert set(runs[:, 0]) == set(range(1, 96))
     assert arrivals[-1] == pytest.approx(10_003 / 50.0 * 1e3)
+    # In a recording of half a second too, and for a few requests.
+    short = replace(recorded, started_s=1e-4 * np.cumsum(np.arange(96.0)))
+    gaps = np.diff(recorded_arrivals(short, 50.0, 10, np.random.default_rng(4)))
+    steps = np.diff(gaps)
+    assert steps == pytest.approx(np.full(8, steps[0]))
+    assert gaps.sum() == pytest.approx(200.0, rel=0.2)
 
 
 def test_arrivals_at_one_time_now_and_then_are_a_poisson_process() -> None:

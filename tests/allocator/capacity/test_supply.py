@@ -56,6 +56,8 @@ def test_without_nodes_a_core_costs_one() -> None:
     supply = Supply(["a", "b"], {})
     sizes = [StageSize(3), StageSize(4)]
     assert supply.cost(sizes) == 7.0
+    assert supply.price.tolist() == supply.speed.tolist() == [[1.0], [1.0]]
+    assert supply.limit.tolist() == [[64], [64]]
     assert supply.fits(sizes)
     assert not supply.fits([StageSize(65), StageSize(1)])
 
@@ -139,6 +141,17 @@ def test_memory_bounds_replicas_too() -> None:
     supply = Supply(["a"], {"a": StageNeed(memory_gb=5.0)}, cluster())
     assert supply.limit.tolist() == [[2, 3]]
     assert DEFAULT_MEMORY_GB > 0
+
+
+@pytest.mark.parametrize(("memory_gb", "most"), [(8.0, 1), (4.0, 2), (0.8, 10), (0.1, 16)])
+def test_replicas_fill_a_node_to_its_last_core_and_gigabyte(memory_gb: float, most: int) -> None:
+    """A node of 16 cores and 8 GB."""
+    one = Cluster((NodeClass(name="one", cores=16.0, memory_gb=8.0),), (Node("n", "one", "z"),))
+    supply = Supply(["a", "b"], {name: StageNeed(memory_gb=memory_gb) for name in "ab"}, one)
+    assert supply.limit.tolist() == [[most], [most]]
+    for some in range(most + 1):
+        assert supply.packed([StageSize(some), StageSize(most - some)]) is not None
+        assert supply.packed([StageSize(some), StageSize(most - some + 1)]) is None
 
 
 def test_predictions_go_before_the_speed_of_a_class() -> None:
