@@ -234,14 +234,15 @@ class Search:
             cost: most that the replicas may cost in an hour.
             start: sizes to start from; None for the cheapest.
         """
-        best = self._walk(self.found(start or self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
+        below = cost + MIN_SAVING
+        best = self._walk(self.found(start or self.cheapest_start()), 0.0, below)
 
         def better(other: FoundSizes, than: FoundSizes) -> bool:
             return other.p99_ms < than.p99_ms * (1 - MIN_GAIN)
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
             del than
-            return self._walk(less, 0.0, below=cost + MIN_SAVING)
+            return self._walk(less, 0.0, below)
 
         return self._exchanged(best, walked, better)
 

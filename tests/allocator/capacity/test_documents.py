@@ -56,15 +56,19 @@ def test_documents_tell_sizes_policies_and_what_they_promise() -> None:
 def test_stages_without_replicas_have_no_place_and_no_price() -> None:
     first, second = PROFILE.stages
     unknown = replace(first, busy_ms=None, busy_variation=None, replicas=None)
-    model = load_model(replace(PROFILE, stages=(unknown, second)))
+    half = np.where((np.arange(1000) % 2 == 0)[:, None], np.nan, second.calls_ms)
+    model = load_model(replace(PROFILE, stages=(unknown, replace(second, calls_ms=half))))
     supply = Supply(NAMES, {}, nodes_from_toml(NODES, where="nodes.toml"))
     trials = StageTrials(model, 100.0, supply, seed=0, requests=500)
     chosen = (StageSize(0), StageSize(2, LARGE))
     verified = verify(trials, chosen, seed=1, most=500)
     assert verified is not None
     placement = placement_of(trials, chosen, verified=verified, target_ms=100.0)
-    assert [workload.stage for workload in placement.workloads] == ["rank"]
+    (workload,) = placement.workloads
+    assert workload.stage == "rank"
+    assert workload.required == pytest.approx(50.0)
     search = Search(trials, costs(PROFILE), 0.1)
     assert search.cheapest_start()[0] == StageSize(0)
     moves = [one.move for one in marginals(search, chosen) if one.stage == "fetch"]
     assert moves == ["more copies"]
+    assert {size.replicas for size in search._moves(0, StageSize(0))} == {0}

@@ -101,6 +101,8 @@ def test_without_recorded_times_arrivals_are_a_poisson_process() -> None:
     gaps = np.diff(arrivals)
     assert gaps.mean() == pytest.approx(10.0, rel=0.05)
     assert gaps.std() == pytest.approx(gaps.mean(), rel=0.05)
+    single = recorded_arrivals(part_of(ALL, np.array([7])), 100.0, 5, np.random.default_rng(2))
+    assert single.tolist() == arrivals[:5].tolist()
 
 
 def test_another_recording_has_whole_blocks_of_this_one() -> None:

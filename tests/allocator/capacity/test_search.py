@@ -461,7 +461,21 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
     start = (StageSize(1), StageSize(1))
     walked = alone.trim(alone._walk(alone.found(start), 50.0), 50.0)
     assert walked.sizes == (StageSize(3), StageSize(2))
-    assert alone.cheapest(50.0, start).sizes == (StageSize(1), StageSize(3))
+    below: list[float] = []
+    walk = alone._walk
+
+    def walked_below(found: FoundSizes, target_ms: float, cost: float = math.inf) -> FoundSizes:
+        below.append(cost)
+        return walk(found, target_ms, cost)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            alone, "_walk", lambda found, target_ms, below=math.inf: walked_below(found, target_ms, below)
+        )
+        assert alone.cheapest(50.0, start).sizes == (StageSize(1), StageSize(3))
+    assert below[0] == math.inf
+    assert all(cost < 5.0 for cost in below[1:])
+    assert below[-1] < 4.0
     # What misses the target is not exchanged, and nothing is given back.
     missed = alone.cheapest(40.0, start)
     assert missed.sizes == alone._walk(alone.found(start), 40.0).sizes
@@ -526,24 +540,6 @@ def test_exchanges_end_when_twelve_in_a_row_have_failed(
     found = search._exchanged(start, walked, lambda other, than: other.sizes == better)
     assert asked == options[:tried]
     assert found.sizes == (better if better in asked else start.sizes)
-
-
-def test_for_six_moves_beyond_the_budget_copies_elsewhere_are_given_up(
-    search: Search, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the last of some moves would help, with the copies of the second stage given up."""
-    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
-    start = (StageSize(2), StageSize(4, 0, 1))
-    for count, helps in ((6, True), (7, False)):
-        blocked = [(StageSize(3 + number, 0, 1), start[1]) for number in range(count)]
-        good = blocked[-1][0]
-        with monkeypatch.context() as patch:
-            patch.setattr(search, "p99_ms", lambda sizes, good=good: 40.0 if sizes[0] == good else 100.0)
-            patch.setattr(search.supply, "fits", lambda sizes: True)
-            found = search._shifted(search.found(start), blocked)
-        assert (found is not None) == helps
-        if found is not None:
-            assert found.sizes == (good, StageSize(4))
 
 
 def test_the_effect_of_sizes_is_computed_once_for_all_kinds_of_moves(monkeypatch: pytest.MonkeyPatch) -> None:

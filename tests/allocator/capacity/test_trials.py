@@ -11,7 +11,15 @@ import pytest
 
 from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.supply import Supply
-from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, AtSpeed, StageTrials, Trial, _policies
+from kwiken.allocator.capacity.trials import (
+    FIXED_LEVEL,
+    LEVELS,
+    MAX_BUSY,
+    AtSpeed,
+    StageTrials,
+    Trial,
+    _policies,
+)
 from kwiken.base.arrays import Floats
 from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.service import Reissue
@@ -42,6 +50,16 @@ def test_the_fewest_replicas_are_nine_tenths_busy_at_most() -> None:
             busy = work_ms * rate_per_s / 1e3
             assert trials.busy_cores(stage, 0) == pytest.approx(busy, rel=0.02)
             assert trials.fewest(stage, 0) == max(1, int(np.ceil(trials.busy_cores(stage, 0) / 0.9)))
+
+
+def test_replicas_that_are_just_as_busy_as_allowed_are_enough(trials: StageTrials) -> None:
+    rate_per_s = 1.8 / trials.busy_cores(0, 0) * RATE
+    exact = trials_of(rate_per_s=rate_per_s, requests=300)
+    assert exact.busy_cores(0, 0) == pytest.approx(1.8, abs=1e-14)
+    assert exact.fewest(0, 0) == 2
+    trial = exact.trial(0, StageSize(2))
+    assert trial is not None
+    assert trial.utilisation == pytest.approx(MAX_BUSY, abs=1e-12)
 
 
 def test_requests_to_fill_the_queues_come_on_top_and_do_not_count(trials: StageTrials) -> None:

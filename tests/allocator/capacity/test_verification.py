@@ -102,6 +102,19 @@ def test_calls_that_met_a_pause_are_as_rare_at_another_rate_as_the_load_model_sa
         assert shares == pytest.approx([expected] * 2, rel=0.15)
 
 
+def test_a_check_pauses_replicas_as_its_recording_says() -> None:
+    trials = trials_of(pausing_profile(RATE_PER_S, 50.0, 1), RATE_PER_S)
+    known = trials.pauses["a"]
+    more = replace(known, pauses=replace(known.pauses, per_ms=20.0 * known.pauses.per_ms))
+    mean_ms = []
+    for pauses in (known, more):
+        recording = CheckedRecording(trials.halves.checked, {"a": pauses})
+        checked = verify(trials, (StageSize(3),), seed=1, recording=recording, most=2000)
+        assert checked is not None
+        mean_ms.append(checked.latency_ms.mean())
+    assert mean_ms[1] > 2 * mean_ms[0]
+
+
 def test_a_promise_is_resampled_from_other_recordings_each_with_draws_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

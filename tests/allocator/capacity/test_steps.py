@@ -1,0 +1,192 @@
+"""One step of a search: which move is made, what is given up for it, and what is not tried at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.capacity import StageNeed, StageSize
+from kwiken.allocator.capacity.marginals import marginals
+from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
+from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.base.errors import InputError
+from kwiken.base.jobs import Job, one_by_one
+from kwiken.model.profile import costs
+from tests.allocator.capacity.test_moves import (
+    LARGE,
+    MODEL,
+    NAMES,
+    NODES,
+    OTHER,
+    PROFILE,
+    SMALL,
+    goes,
+    search_of,
+)
+
+FOUR = (StageSize(4), StageSize(4))
+
+
+@pytest.fixture(scope="module")
+def search() -> Search:
+    """Search for cores at a price of 1, without copies."""
+    trials = StageTrials(MODEL, 20.0, Supply(NAMES, {}), seed=0, requests=500)
+    return Search(trials, costs(PROFILE), 0.0)
+
+
+def best_move(
+    search: Search, told: Mapping[tuple[int, int], float], bounds: Mapping[int, float]
+) -> FoundSizes | None:
+    """The move that is made from four replicas each, where the p99 of some numbers is below 100 ms."""
+
+    def p99_ms(sizes: Sizes) -> float:
+        first, second = sizes
+        return told.get((first.replicas, second.replicas), 100.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "p99_ms", p99_ms)
+        patch.setattr(search, "_bounds", lambda found, target_ms: bounds)
+        return search._best_move(search.found(FOUR), 10.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("told", "bounds", "chosen"),
+    [
+        ({(5, 4): 99.5}, {0: 0.6}, (5, 4)),  # a small gain, where nothing wins more
+        # Of moves that win as much for a core, the one that wins more; of moves that win as much, one.
+        ({(4, 5): 90.0, (4, 6): 80.0, (4, 7): 70.0}, {0: 60.0, 1: 60.0}, (4, 7)),
+        ({(5, 4): 90.0, (4, 5): 90.0}, {0: 60.0, 1: 60.0}, (5, 4)),
+        ({(5, 4): 80.0, (6, 4): 81.0, (7, 4): 40.0}, {0: 60.0}, (7, 4)),  # no more than its bound
+        ({(5, 4): 80.0, (4, 5): 55.0}, {0: 60.0, 1: 50.0}, (4, 5)),
+    ],
+)
+def test_the_move_that_wins_most_for_a_core_is_made(
+    told: dict[tuple[int, int], float], bounds: dict[int, float], chosen: tuple[int, int], search: Search
+) -> None:
+    found = best_move(search, told, bounds)
+    assert found is not None
+    first, second = found.sizes
+    assert (first.replicas, second.replicas) == chosen
+
+
+def test_nodes_that_cost_as_much_are_a_move_too() -> None:
+    """Four large nodes cost as much as eight small ones, to the last bit."""
+    search = search_of(nodes=NODES.replace("cost_per_hour = 1.0", "cost_per_hour = 1.6"))
+    assert search.supply.cost((StageSize(4, LARGE),)) == search.supply.cost((StageSize(8, SMALL),))
+    assert goes(search, StageSize(4, LARGE), StageSize(8, SMALL), "up")
+
+
+def test_all_room_of_a_class_may_be_used() -> None:
+    search = search_of(most=5)
+    assert goes(search, StageSize(5, LARGE), StageSize(5, SMALL), "up")
+    tight = search_of(most=3, rate_per_s=400.0)
+    assert tight.supply.limit.tolist() == [[3, 3]] * 2
+    assert tight.cheapest_start() == (StageSize(2, LARGE), StageSize(3, LARGE))
+
+
+def test_nodes_are_named_where_as_many_replicas_as_allowed_would_do() -> None:
+    one_core = NODES.replace("cores = 64", "cores = 1")
+    with pytest.raises(InputError, match="nodes: have no room for stage 'fetch', which needs 2 or more"):
+        search_of(nodes=one_core, most=2, rate_per_s=400.0).cheapest_start()
+
+
+def test_the_last_level_of_copies_is_given_back_too() -> None:
+    assert goes(search_of(), StageSize(5, SMALL, 1), StageSize(5, SMALL, 0), "down")
+
+
+def test_copies_that_save_work_are_charged_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that answers first may take a call from a queue before its work begins."""
+    search = search_of()
+    sizes = (StageSize(4, LARGE, 3), OTHER)
+    monkeypatch.setattr(search.trials, "trial", lambda stage, size: SimpleNamespace(extra_load=-0.5))
+    assert search._charged(sizes) == search.supply.cost(sizes)
+
+
+def test_on_other_nodes_a_stage_might_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the p99 might be lowered to that of the other stage alone, or to the target."""
+    search = search_of()
+    slow = np.arange(1000) % 50 == 0
+    fetch, rank = np.where(slow, 100.0, 5.0), np.where(slow, 10.0, 7.0)
+    monkeypatch.setattr(search, "_latencies", lambda sizes: [fetch, rank])
+    bounds = search._bounds(search.found((OTHER, OTHER)), 0.0)
+    assert bounds == {0: pytest.approx(100.0), 1: pytest.approx(10.0)}
+    bounds = search._bounds(search.found((OTHER, OTHER)), 60.0)
+    assert bounds == {0: pytest.approx(50.0), 1: pytest.approx(10.0)}
+
+
+def test_copies_that_cost_nothing_are_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = search_of().only(SizeLevers(replicas=False, classes=False))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    charged = {(3, 2): 5.0, (2, 2): 5.0, (3, 1): 4.0, (3, 0): 4.0}
+    monkeypatch.setattr(search, "_charged", lambda sizes: charged.get(tuple(one.level for one in sizes), 6.0))
+    found = search.trim(search.found((StageSize(4, level=3), StageSize(4, level=2))), 50.0)
+    assert found.sizes == (StageSize(4, level=3), StageSize(4, level=1))
+
+
+def test_for_six_moves_beyond_the_budget_copies_elsewhere_are_given_up(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last of some moves would help, with the copies of the second stage given up."""
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
+    monkeypatch.setattr(search, "_max_reissue", 0.1)
+    start = (StageSize(2), StageSize(4, 0, 1))
+    for count, p99_ms, helps in ((6, 40.0, True), (7, 40.0, False), (6, 99.96, False)):
+        blocked = [(StageSize(3 + number, 0, 1), start[1]) for number in range(count)]
+        good = blocked[-1][0]
+        told = {good: p99_ms}
+        monkeypatch.setattr(search, "p99_ms", lambda sizes, told=told: told.get(sizes[0], 100.0))
+        found = search._shifted(search.found(start), blocked)
+        assert (found is not None) == helps
+        if found is not None:
+            assert found.sizes == (good, StageSize(4))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0].replicas > 2 else 100.0)
+    found = search._shifted(search.found(start), blocked)
+    assert found is not None
+    assert found.sizes == (blocked[0][0], StageSize(4))  # of those that win as much the first
+
+
+@pytest.mark.parametrize(("level", "left"), [(2, 3), (3, 2), (4, 1), (5, 0), (6, None)])
+def test_no_more_copies_are_given_up_than_the_budget_asks_for(
+    level: int, left: int | None, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five levels in all are paid for; the second stage has four."""
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
+    monkeypatch.setattr(search, "_max_reissue", 0.5)
+    moved = StageSize(4, 0, level)
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0] == moved else 100.0)
+    second = StageSize(4, 0, 4)
+    found = search._shifted(search.found((StageSize(4), second)), [(moved, second)])
+    assert (None if found is None else found.sizes[1].level) == left
+
+
+def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> None:
+    ran: list[int] = []
+
+    def counted(jobs: Sequence[Job]) -> Iterator[object]:
+        ran.append(len(jobs))
+        return one_by_one(jobs)
+
+    found = []
+    for spread in (None, counted):
+        supply = Supply(NAMES, {name: StageNeed(max_replicas=9) for name in NAMES})
+        trials = StageTrials(MODEL, 200.0, supply, seed=0, requests=300)
+        search = Search(trials, costs(PROFILE), 0.1, SizeLevers(reissues=False), spread)
+        together: list[object] = []
+        start = search.found((StageSize(4), StageSize(4)))
+        together.append(search._best_move(start, 0.0, math.inf))
+        ran_by_step = [sum(ran)]
+        together.append(search._savings(start))
+        ran_by_step.append(sum(ran))
+        together.append(marginals(search, (StageSize(8), StageSize(8))))
+        ran_by_step.append(sum(ran))
+        found.append(together)
+    assert found[0] == found[1]
+    moves, savings, more = ran_by_step
+    assert moves == 6  # one, two and three replicas more of each stage
+    assert savings - moves == 4  # one and two less
+    assert more - savings == 4  # one more and one less
