@@ -44,6 +44,7 @@ MORE, LESS = "replica more", "replica less"
     [
         (StageSize(3, 0, 2), {MORE: (4, 2), LESS: (2, 2), "more copies": (3, 3), "fewer copies": (3, 1)}),
         (StageSize(2, 0, 0), {MORE: (3, 0), LESS: (1, 0), "more copies": (2, 1)}),
+        (StageSize(2, 0, 1), {MORE: (3, 1), LESS: (1, 1), "more copies": (2, 2), "fewer copies": (2, 0)}),
         (StageSize(1, 0, 0), {MORE: (2, 0)}),
         (StageSize(3, 0, TOP), {MORE: (4, TOP), LESS: (2, TOP), "fewer copies": (3, TOP - 1)}),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -476,10 +477,10 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
     assert below[0] == math.inf
     assert all(cost < 5.0 for cost in below[1:])
     assert below[-1] < 4.0
-    # What misses the target is not exchanged, and nothing is given back.
-    missed = alone.cheapest(40.0, start)
-    assert missed.sizes == alone._walk(alone.found(start), 40.0).sizes
-    assert missed.p99_ms == 50.0
+    # Where the walk misses the target, its sizes are the answer: nothing is exchanged, or given back.
+    known[3, 2] = 52.0
+    missed = alone.cheapest(50.0, start)
+    assert (missed.sizes, missed.p99_ms) == ((StageSize(3), StageSize(2)), 52.0)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -504,8 +505,19 @@ def test_the_least_p99_at_a_cost_is_improved_by_exchanges_too(
     assert alone.reach(5.0).sizes == (StageSize(3), StageSize(2))
     assert alone.reach(4.0).sizes == (StageSize(3), StageSize(1))
     # Better by less than a two-thousandth is no reason to exchange.
-    known[1, 3] = 51.98
-    assert alone.least_p99(5.0, start).sizes == (StageSize(3), StageSize(2))
+    judged: list[bool] = []
+
+    def exchanged(
+        best: FoundSizes, walked: object, better: Callable[[FoundSizes, FoundSizes], bool]
+    ) -> FoundSizes:
+        judged.extend(
+            better(replace(best, p99_ms=share * best.p99_ms), best) for share in (0.9994, 0.9996, 1.0)
+        )
+        return best
+
+    monkeypatch.setattr(alone, "_exchanged", exchanged)
+    alone.least_p99(5.0, start)
+    assert judged == [True, False, False]
 
 
 def test_a_walk_ends_where_each_step_helps_a_little(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
