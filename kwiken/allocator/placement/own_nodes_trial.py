@@ -38,12 +38,12 @@ class OwnNodesTrial(Sizing):
         request, kept_free = self.request, self._kept_free
         outside = self.ledger.pressure.take(nodes, axis=1) + self._copies[:, None]
         ratios = (outside / request.tolerated[:, None]).max(axis=0)
+        within = ratios <= 1.0
         if kept_free >= LOSS_AT_TOLERANCE:  # which is the largest loss within what is tolerated
-            return dict.fromkeys(nodes[ratios <= 1.0].tolist(), 1.0 - kept_free)
+            return dict.fromkeys(nodes[within].tolist(), 1.0 - kept_free)
         return {
             node: 1.0 - max(loss_within(ratio), kept_free)
-            for node, ratio in zip(nodes.tolist(), ratios.tolist(), strict=True)
-            if ratio <= 1.0
+            for node, ratio in zip(nodes[within].tolist(), ratios[within].tolist(), strict=True)
         }
 
     def add(self, node: int, size: int, *, oversell: bool = False) -> None:
@@ -83,7 +83,7 @@ class OwnNodesTrial(Sizing):
         request, class_numbers = self.request, self.ledger.cluster.class_numbers
         if request.corrections or self.anti_affinity.closes_other_nodes:
             return next(offers, None)
-        limit = (1.0 - FAR) * request.least_sure if request.required > 0 else math.inf
+        limit = (1.0 - FAR) * request.least_sure or math.inf  # best-effort work needs nothing
         left_on, total, best = self._left, self._rounded_sums().total, self.performance()
         last, efficiencies, table = len(request.efficiencies) - 1, request.efficiencies, request.rates
         count = len(self.replicas)
@@ -112,9 +112,9 @@ class OwnNodesTrial(Sizing):
         """Drop a replica, by its position in `replicas`."""
         gone, node_class = self.replicas.pop(place), self._classes.pop(place)
         del self._sizes[place], self._lefts[place]
-        if self.request.corrections or len(self._sums.rates) <= len(self.replicas):
+        if self.request.corrections:  # which hold for one number of replicas
             self._sums = Sums()
-        else:
+        elif place < len(self._sums.rates):
             self._sums.remove(place, gone.size, node_class)
         return gone
 
@@ -122,9 +122,9 @@ class OwnNodesTrial(Sizing):
         """Suppose another size of a replica; the caller has checked that the new size fits in its place."""
         old, node_class = self.replicas[place], self._classes[place]
         self.replicas[place], self._sizes[place] = SizedReplica(old.node, size, ()), size
-        if self.request.corrections or len(self._sums.rates) < len(self.replicas):
+        if self.request.corrections:  # which differ by size
             self._sums = Sums()
-        else:
+        elif place < len(self._sums.rates):
             rate = self.request.rates[size][node_class] * self._lefts[place]
             self._sums.resize(place, old.size, size, node_class, rate)
 

@@ -273,8 +273,6 @@ def resume(
                 sizing.add(node, size)
         if sizing.replicas:
             found.append(sizing)
-    for sizing in found:
-        sizing.refresh()
     return found
 
 

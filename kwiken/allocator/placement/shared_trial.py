@@ -9,7 +9,13 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
 from kwiken.allocator.placement.node_ledger import ROUNDING, DrawKind, NodeLedger
-from kwiken.allocator.placement.quality import FULL_PRESSURE, NO_SIZE, contention_loss, worst_loss
+from kwiken.allocator.placement.quality import (
+    FULL_PRESSURE,
+    NO_SIZE,
+    contention_loss,
+    loss_within,
+    worst_loss,
+)
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import SizedReplica, Sizing, Sums
 
@@ -106,7 +112,6 @@ class SharedNodesTrial(Sizing):
         for replica in sizing.replicas:
             self.replicas.append(replica)
             self._classes.append(self.ledger.cluster.class_numbers[replica.node])
-            self._on_node[replica.node] = self._on_node.get(replica.node, 0) + 1
             self._left[replica.node] = sizing.left(replica.node)
 
     def _node(self, node: int) -> _TriedNode:
@@ -122,10 +127,9 @@ class SharedNodesTrial(Sizing):
         self.replicas.append(replica)
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._node(node).add(replica, self._of)
-        self._on_node[node] = self._on_node.get(node, 0) + 1
         # Neighbours within what is tolerated leave a replica the same share, and then sums stay true.
         before = self._left.pop(node, None)
-        if self._on_node[node] > 1 and before != self.left(node):
+        if before is not None and before != self.left(node):
             self._changed(node)
 
     def resize(self, place: int, size: int) -> None:
@@ -144,7 +148,6 @@ class SharedNodesTrial(Sizing):
         """
         for replica in reversed(self.replicas[keep:]):
             self._given_back(replica)
-            self._on_node[replica.node] -= 1
             self._left.pop(replica.node, None)
         del self.replicas[keep:], self._classes[keep:]
         self._sums = Sums()
@@ -199,8 +202,7 @@ class SharedNodesTrial(Sizing):
         outside = list(map(sub, on.pressure(self._of), self._of.caused[0]))
         ratio = max(map(truediv, outside, self._of.tolerated))
         if ratio <= 1.0:
-            share = max(ratio, 0.0)
-            return float(LOSS_AT_TOLERANCE * share**4)
+            return loss_within(ratio)
         return worst_loss(np.array(outside), self.request.tolerated)
 
     def _contention(self, node: int) -> tuple[float, bool]:

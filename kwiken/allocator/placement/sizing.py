@@ -128,7 +128,6 @@ class Sizing:
         self.anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
         self.replicas: list[SizedReplica] = []
         self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
-        self._on_node: dict[int, int] = {}  # number of replicas by node
         self._classes: list[int] = []  # of each replica's node
         self._sums = Sums()
         best_effort = request.workload.best_effort
@@ -157,8 +156,7 @@ class Sizing:
         """
         self.replicas.append(SizedReplica(node, size, self._drawn(node, size, oversell=oversell)))
         self._classes.append(self.ledger.cluster.class_numbers[node])
-        self._on_node[node] = self._on_node.get(node, 0) + 1
-        if self._on_node[node] > 1:  # replicas on one node are one another's neighbours
+        if node in self._left:  # of replicas there, whose neighbour the new one is
             self._changed(node)
 
     def add_all(self, choice: Iterable[tuple[int, int]]) -> None:
@@ -193,7 +191,6 @@ class Sizing:
         gone = self.replicas.pop(place)
         self._classes.pop(place)
         self._given_back(gone)
-        self._on_node[gone.node] -= 1
         self._changed(gone.node)
         return gone
 
@@ -408,7 +405,7 @@ class Sizing:
             count: number of replicas that the total and the spread are of.
         """
         request = self.request
-        if count < request.workload.min_nodes or total <= 0.0:
+        if count < request.workload.min_nodes:
             return False
         performance = request.efficiencies[count - 1] * total
         if performance < (1.0 - FAR) * request.least_sure:
@@ -419,8 +416,7 @@ class Sizing:
         return None if abs(ratio - 1.0) < FAR_BY_DEVIATION else ratio > 1.0
 
     def _performance(self, by_size: Mapping[int, float], count: int) -> float:
-        total = math.fsum(by_size.values())
-        return self.request.efficiencies[count - 1] * total if count and total > 0 else 0.0
+        return self.request.efficiencies[count - 1] * math.fsum(by_size.values())  # 0 for no replica
 
     def _forecast(self, by_size: Mapping[int, float], by_class: Mapping[int, float], count: int) -> Forecast:
         request = self.request

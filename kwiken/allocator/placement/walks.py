@@ -97,8 +97,6 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
     """
     request, group_of = sizing.request, sizing.anti_affinity.group_of
     kept, most = len(sizing.replicas), len(request.efficiencies)
-    # There is no need to ask how sure a lower performance is.
-    least = request.least_sure if request.required > 0 else math.inf
     if sizing.meets():
         trim(sizing, kept)
         return
@@ -120,7 +118,8 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
                 return
             continue
         best = grown
-        if grown >= least and sizing.meets():
+        # There is no need to ask how sure a lower performance is.
+        if grown >= request.least_sure and sizing.meets():
             trim(sizing, kept)
             return
         if len(sizing.replicas) >= most:
@@ -178,7 +177,7 @@ def offers_by_size(
     largest = np.maximum.accumulate(np.where(fits, sizes, NO_SIZE), axis=0)
     at = np.maximum(largest, 0) * request.rate.shape[1] + ledger.cluster.class_of[nodes]
     quality = request.rate.ravel()[at] * (1.0 - found.loss)
-    quality[largest == NO_SIZE] = 0.0
+    quality *= largest != NO_SIZE
     ranks = np.concatenate((quality[-1:], (quality / request.cost.ravel()[at])[::-1]))
     chosen = np.concatenate((largest[-1:], largest[::-1]))
     if len(nodes) > FEW_NODES:
@@ -200,23 +199,13 @@ def _descending(rank: Floats) -> Iterator[tuple[int, float]]:
 
     Most workloads need a few nodes of many, so the best few are selected in linear time and sorted alone.
     """
-    count, done = len(rank), 0
-    above = math.inf
-    length = FIRST_RANKED
-    while done < count:
-        length = min(length, count - done)
-        rest = rank[(rank > 0) & (rank < above)]  # selection is slow among many equal values
-        if not rest.size:
-            return
+    above, length = math.inf, FIRST_RANKED
+    while len(rest := rank[(rank > 0) & (rank < above)]):  # selection is slow among many equal values
         floor = rest.min() if len(rest) <= length else np.partition(rest, len(rest) - length)[-length]
-        floor = max(float(floor), np.finfo(float).tiny)
         stretch = np.flatnonzero((rank >= floor) & (rank < above))
         order = stretch[np.argsort(-rank[stretch], kind="stable")]
         yield from zip(order.tolist(), rank[order].tolist(), strict=True)
-        done += len(order)
-        if not len(order):
-            return
-        above, length = floor, length * GROWTH_OF_RANKED
+        above, length = float(floor), length * GROWTH_OF_RANKED
 
 
 def trim(sizing: Sizing, kept: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from kwiken.allocator.placement import (
 )
 from kwiken.allocator.placement.quality import NodeScores, contention_loss
 from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.workloads import SOURCES, Size, Spread
 from kwiken.base.arrays import Floats, Ints
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
@@ -315,6 +315,28 @@ def test_a_node_that_took_a_replica_keeps_its_rank_by_cost_for_the_next_one() ->
     sizing = Sizing(request, NodeLedger(nodes))
     walk(sizing, by_cost)
     assert [replica.node for replica in sizing.replicas] == [1, 1]
+
+
+def test_trimming_tries_each_replica_where_a_cheaper_size_needs_other_room() -> None:
+    """The cheaper size needs more memory, which only the first node has."""
+    nodes = cluster({"top": 2})
+    about = replace(profile({2: 6e3, 4: 11e3}, {"top": 1.0}), sizes=(Size(2.0, 8.0), Size(4.0, 1.0)))
+    sizing = Sizing(requested(16e3, about, nodes), NodeLedger(nodes))
+    sizing.ledger.free_memory_gb[1] = 5.0
+    for node in range(2):
+        sizing.add(node, 1)
+    trim(sizing)
+    assert [one.size for one in sizing.replicas] == [0, 1]
+
+
+def test_trimming_goes_down_to_the_target_itself() -> None:
+    nodes = cluster({"top": 3})
+    sizing = Sizing(requested(40e3, profile({8: 20e3}, SPEEDS), nodes), NodeLedger(nodes))
+    for node in range(3):
+        sizing.add(node, 0)
+    trim(sizing)
+    assert sizing.meets()
+    assert sizing.forecast().performance == pytest.approx(40e3)
 
 
 def test_the_last_replica_is_never_trimmed_away() -> None:

@@ -386,6 +386,8 @@ def test_nodes_with_room_that_contention_refuses_are_counted() -> None:
         "quiet": 0,
     }  # 0.3 more than 0.5 on `top-0`
     assert ledger.free_cores.tolist() == [2.0, 6.0]
+    ledger.free_memory_gb[0] = 1.0
+    assert explain_placement(placed, ledger).refused == {"loud": 1, "quiet": 0}
     ledger.free_cores[0] = 1.0
     assert explain_placement(placed, ledger).refused == {"loud": 0, "quiet": 0}
 
@@ -449,6 +451,15 @@ def test_a_document_tells_chances_costs_and_what_free_nodes_could_give() -> None
     assert waiting.nearest_empty == pytest.approx(60e3 / math.exp(1.2815515655446004 * 0.1))
     assert waiting.nearest < waiting.nearest_empty
     assert waiting.probability == 0.0
+
+
+def test_another_need_is_told_at_once() -> None:
+    sizing = Sizing(sized(0), NodeLedger(UNEQUAL))
+    sizing.add(0, 2)
+    before = sizing.forecast()
+    sizing.renew(sized(0, rate=40e3))
+    assert sizing.forecast().performance == before.performance
+    assert sizing.forecast().needed == pytest.approx(2 * before.needed)
 
 
 def test_a_correction_is_found_at_its_size_count_and_class() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 
 from kwiken.allocator.placement import (
     SOURCE_CAUTION,
+    Caution,
+    Cluster,
+    Node,
+    NodeClass,
     NodeLedger,
     PlacementRequest,
     PlacingStatus,
@@ -124,6 +129,56 @@ def test_sizes_that_fit_on_no_node_are_left_out() -> None:
     assert sized.cores.tolist() == [1.0]
     (placed,) = admit_all([sized], NodeLedger(nodes), scheduler("least-loaded"))
     assert len(placed.sizing.replicas) == 2  # and not a replica that no node could take
+
+
+def test_a_part_of_a_core_serves_no_call_of_its_own() -> None:
+    """The slowest calls are those of half a core; with two calls at a time, 1.5 cores would be slower."""
+    found = replace(
+        profile({0.5: 100.0, 1.5: 140.0, 2.5: 230.0}, {"top": 1.0}),
+        measure=Measure.CAPACITY,
+        work_variation=1.0,
+    )
+    target = Target(p99_ms=400.0, rate_per_s=250.0)
+    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
+    spares = [
+        float(spare_within(np.array([[calls / rate]]), 250.0, 400.0, 1.0)[0, 0])
+        for calls, rate in ((1, 100.0), (1, 140.0), (2, 230.0))
+    ]
+    assert one.spare == pytest.approx(max(spares))
+    assert max(spares) == spares[0]
+
+
+def test_replicas_with_which_15_percent_more_capacity_is_needed_are_as_good_as_left_out() -> None:
+    speeds = {f"class-{number}": 0.1 * 1.06**number for number in range(40)}
+    classes = tuple(NodeClass(name=name, cores=4, memory_gb=64.0) for name in speeds)
+    nodes = Cluster(classes, (Node("n", "class-0"),))
+    found = replace(profile({1.0: 100.0}, speeds), measure=Measure.CAPACITY, work_variation=0.5)
+    target = Target(p99_ms=120.0, rate_per_s=150.0)
+    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, nodes, SOURCE_CAUTION)
+    needed = 150.0 + spare_within(1.0 / (100.0 * np.array([[*speeds.values()]])), 150.0, 120.0, 0.5)[0]
+    slow = needed > 1.15 * needed.min()
+    kept = one.rate[0] / one.capacity[0]
+    assert kept[~slow] == pytest.approx(150.0 / needed[~slow].max())
+    assert (kept[slow] < 1e-5).all()
+    finite = needed[slow & np.isfinite(needed)]
+    assert finite.min() < 1.3 * needed.min()  # and one below twice as much
+    assert needed[~slow].max() > 1.05 * needed.min()
+
+
+def test_a_class_of_which_only_the_speed_is_known_needs_headroom_for_it() -> None:
+    """At a confidence of 90%, 1.2816 deviations of a quarter."""
+    nodes = Cluster((NodeClass(name="new", cores=4, memory_gb=64.0, speed=2.0),), (Node("n", "new"),))
+    needed = 190.0 * 2.0 / math.exp(1.2815515655446004 * 0.25)
+    for rate_per_s, status in ((0.999 * needed, PlacingStatus.MET), (1.001 * needed, PlacingStatus.SHORT)):
+        target = Target(p99_ms=100.0, rate_per_s=rate_per_s)
+        one = request_for(
+            Workload(name="w", memory_gb=1.0, target=target, max_replicas=1),
+            profile(RATES, {"top": 1.0}),
+            nodes,
+            Caution(confidence=0.9, later_loss=0.0),
+        )
+        (placed,) = admit_all([one], NodeLedger(nodes), scheduler("quasar"))
+        assert placed.status is status
 
 
 def test_a_workload_that_keeps_no_latency_is_the_same_at_any_load() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import DrawKind, NodeLedger, Sizing
 from kwiken.allocator.placement.node_ledger import Draw
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads import SOURCES, Size
 from kwiken.base.arrays import Floats
 from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, profile, requested
 
@@ -85,3 +87,19 @@ def test_a_node_is_sold_beyond_its_cores_only_where_that_is_said_and_never_beyon
         sizing.add(0, 0)
     sizing.add(0, 0, oversell=True)
     assert ledger.free_cores[0] == -2
+
+
+def test_a_replica_on_an_oversold_node_may_have_another_size_of_no_more_cores() -> None:
+    nodes = cluster({"top": 1})
+    sizes = (Size(1.0, 1.0), Size(2.0, 1.0), Size(2.0, 4.0), Size(4.0, 4.0))
+    about = replace(profile({1: 1e3, 2: 2e3, 3: 3e3, 4: 4e3}, {"top": 1.0}), sizes=sizes)
+    ledger = NodeLedger(nodes)
+    sizing = Sizing(requested(1e3, about, nodes), ledger)
+    sizing.add(0, 2)
+    ledger.take(draw(0, scores(), None, cores=CORES), oversell=True)
+    for size, cores, memory_gb in ((1, 2.0, 1.0), (2, 2.0, 4.0), (0, 1.0, 1.0)):
+        sizing.resize(0, size)
+        assert ledger.free_cores[0] == -cores
+        assert ledger.free_memory_gb[0] == MEMORY_GB - 1.0 - memory_gb
+    with pytest.raises(AssertionError, match="no room for w"):
+        sizing.resize(0, 3)

@@ -18,7 +18,6 @@ from kwiken.allocator.placement import (
     Sizing,
     admit_all,
     document,
-    order,
     resume,
     take,
     total_cost,
@@ -330,21 +329,49 @@ def test_of_best_effort_work_the_highest_priority_gets_the_room_that_is_left(
     assert [one.request.name for one in found] == [one.name for one in asked]
 
 
-@pytest.mark.parametrize("best", ["a", "b"])
+@pytest.mark.parametrize(("others", "proposed"), [(15, "small"), (16, "large-0")])
 def test_of_many_classes_of_new_nodes_those_that_perform_most_for_their_cost_are_tried(
-    best: str, monkeypatch: pytest.MonkeyPatch
+    others: int, proposed: str
 ) -> None:
-    monkeypatch.setattr(order, "MAX_CLASSES_TRIED", 1)
-    classes = tuple(
-        NodeClass(name=name, cores=8, memory_gb=64, cost_per_hour=1.0 if name == best else 2.0)
-        for name in ("a", "b")
+    """The best size costs less on a large node; a whole small node costs less, and so does a small size."""
+    classes = (
+        NodeClass(name="small", cores=8, memory_gb=64, cost_per_hour=1.0),
+        *(
+            NodeClass(name=f"large-{number}", cores=16, memory_gb=4, cost_per_hour=1.1)
+            for number in range(others)
+        ),
     )
-    nodes = Cluster(classes, (Node("a-0", "a"),))
-    request = requested(70e3, profile(RATES, {"a": 1.0, "b": 1.0}), nodes)
+    nodes = Cluster(classes, (Node("small-0", "small"),))
+    request = requested(30e3, profile(RATES, {one.name: 1.0 for one in classes}), nodes)
     (waiting,) = admit_all([request], NodeLedger(nodes), QUASAR)
     added = nodes_to_add(waiting, QUASAR, [])
     assert added is not None
-    assert added.node_class == best
+    assert (added.node_class, added.count) == (proposed, 1)
+
+
+def test_new_nodes_are_counted_beside_the_replicas_that_a_waiting_workload_has() -> None:
+    nodes = cluster({"top": 1})
+    request, ledger = ask("a", 40e3, nodes), NodeLedger(nodes)
+    sizing = Sizing(request, ledger)
+    sizing.add(0, 0)  # 6 of 40; a new node adds 20
+    (waiting,) = admit_all([request], ledger, QUASAR, [sizing])
+    assert waiting.status is PlacingStatus.QUEUED
+    assert [(one.node, one.size) for one in waiting.sizing.replicas] == [(0, 0)]
+    added = nodes_to_add(waiting, QUASAR, [])
+    assert added is not None
+    assert added.count == 2
+
+
+def test_best_effort_work_stays_where_its_room_would_win_nothing() -> None:
+    """The one replica that is allowed performs as much on the free node."""
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    filler = Sizing(requested(None, profile({8: 20e3}, SPEEDS, name="filler"), nodes), ledger)
+    filler.add(0, 0)
+    (placed,) = admit_all([ask("new", 20.5e3, nodes, max_replicas=1)], ledger, QUASAR, [filler])
+    assert (placed.status, placed.evicted) == (PlacingStatus.SHORT, [])
+    assert [one.node for one in filler.replicas] == [0]
+    assert [one.node for one in placed.sizing.replicas] == [1]
 
 
 def test_best_effort_work_makes_room_also_where_other_such_work_has_no_replica() -> None:

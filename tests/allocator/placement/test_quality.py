@@ -1,0 +1,70 @@
+"""Contention of newcomers and residents at the edge of what each tolerates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kwiken.allocator.placement import (
+    Draw,
+    DrawKind,
+    NodeLedger,
+    PlacementRequest,
+    SharedNodesTrial,
+    Sizing,
+    contention_on,
+)
+from kwiken.allocator.placement.quality import NO_SIZE, loss_within, worst_loss
+from kwiken.allocator.workloads import Estimate, Spread
+from tests.support.runtime.clusters import cluster, over_sources, profile, requested
+
+NODES = cluster({"top": 1})
+
+
+def newcomer(tolerated: Estimate, caused: Estimate) -> PlacementRequest:
+    about = profile({1: 1e3}, {"top": 1.0}, tolerated=tolerated, caused=caused)
+    return requested(1e3, about, NODES, spread=Spread.NONE)
+
+
+def resident(ledger: NodeLedger, caused: Estimate, tolerated: Estimate | None) -> None:
+    limits = None if tolerated is None else tolerated.mean
+    ledger.take(Draw(DrawKind.REPLICA, "resident", 0, 1.0, 1.0, caused.mean, limits))
+
+
+def refusals(request: PlacementRequest, ledger: NodeLedger) -> set[bool]:
+    """Whether the only node is refused, by all that tell it."""
+    sizing = Sizing(request, ledger)
+    return {
+        bool(contention_on(request, ledger).refused[0]),
+        *(one.next_on(0, None)[0] == NO_SIZE for one in (sizing, SharedNodesTrial(sizing))),
+    }
+
+
+@pytest.mark.parametrize(
+    ("pressed", "caused", "refused"),
+    [(0.5, 0.5, False), (0.500001, 0.5, True), (0.5, 0.500001, True)],
+)
+def test_newcomer_and_resident_stand_each_other_up_to_what_each_tolerates(
+    pressed: float, caused: float, refused: bool
+) -> None:
+    ledger = NodeLedger(NODES)
+    resident(ledger, over_sources(0.0, disk=pressed), over_sources(1.0, disk=0.5))
+    request = newcomer(over_sources(1.0, disk=0.5), over_sources(0.0, disk=caused))
+    assert refusals(request, ledger) == {refused}
+    assert ledger.bears(0, request.all_caused) == (caused == 0.5)
+
+
+@pytest.mark.parametrize(("caused", "refused"), [(0.0, False), (0.01, True)])
+def test_a_broken_promise_refuses_only_those_who_press_on_it(caused: float, refused: bool) -> None:
+    ledger = NodeLedger(NODES)
+    resident(ledger, over_sources(0.0), over_sources(1.0, network=0.2))
+    resident(ledger, over_sources(0.0, network=0.8), None)
+    assert ledger.slack.min() < -0.5
+    request = newcomer(over_sources(1.0), over_sources(0.0, disk=0.1, network=caused))
+    assert refusals(request, ledger) == {refused}
+    assert ledger.bears(0, request.all_caused) == (not refused)
+
+
+def test_pressure_below_nothing_costs_nothing() -> None:
+    assert loss_within(-0.5) == 0.0
+    assert worst_loss(np.array([-0.5, -0.1]), np.array([0.5, 1.0])) == 0.0
