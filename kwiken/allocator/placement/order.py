@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -256,19 +258,15 @@ def nodes_to_add(
     found = []
     for place in np.argsort(-worth, kind="stable")[:MAX_CLASSES_TRIED].tolist():
         node_class = cluster.classes[place]
+        enough = partial(_placed_with, waiting, scheduler, best_effort, node_class)
         # More nodes than replicas are of no use.
-        low, high, most = 0, 1, len(request.efficiencies)
-        while not (enough := _placed_with(waiting, scheduler, best_effort, node_class, high)) and high < most:
-            low, high = high, min(2 * high, most)
-        while enough and high - low > 1:
-            middle = (low + high) // 2
-            if _placed_with(waiting, scheduler, best_effort, node_class, middle):
-                high = middle
-            else:
-                low = middle
-        if enough:
+        high, most = 1, len(request.efficiencies)
+        while not (reached := enough(high)) and high < most:
+            high = min(2 * high, most)
+        if reached:
+            count = bisect_left(range(high), True, high // 2 + 1, key=enough)
             cost = node_class.cores if node_class.cost_per_hour is None else node_class.cost_per_hour
-            found.append(AddedNodes(node_class.name, high, high * cost))
+            found.append(AddedNodes(node_class.name, count, count * cost))
     return min(found, key=lambda one: one.cost_per_hour, default=None)
 
 

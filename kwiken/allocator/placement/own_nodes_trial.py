@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
 from kwiken.allocator.placement.quality import loss_within
-from kwiken.allocator.placement.sizing import FAR, SizedReplica, Sizing, Sums
+from kwiken.allocator.placement.request import FAR
+from kwiken.allocator.placement.sizing import SizedReplica, Sizing, Sums
 from kwiken.base.arrays import Floats, Ints
 
 
@@ -83,7 +84,7 @@ class OwnNodesTrial(Sizing):
         request, class_numbers = self.request, self.ledger.cluster.class_numbers
         if request.corrections or self.anti_affinity.closes_other_nodes:
             return next(offers, None)
-        limit = (1.0 - FAR) * request.least_sure or math.inf  # best-effort work needs nothing
+        limit = request.least_rounded or math.inf  # best-effort work needs nothing
         left_on, total, best = self._left, self._rounded_sums().total, self.performance()
         last, efficiencies, table = len(request.efficiencies) - 1, request.efficiencies, request.rates
         count = len(self.replicas)

@@ -79,7 +79,7 @@ def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | N
     ratios = pressure * (1.0 / request.tolerated)[:, None]
     if (robust := request.tolerated >= FULL_PRESSURE).any():
         ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
-    ratio = np.maximum.reduce(ratios, axis=0, initial=0.0)
+    ratio = np.maximum.reduce(ratios, axis=0)
     least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
     refused: Bools = np.logical_or.reduce(slack < least_slack[:, None], axis=0)
     loss = np.minimum(ratio, 1.0)

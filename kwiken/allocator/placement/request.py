@@ -29,6 +29,7 @@ from kwiken.model.nodes import Cluster
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
 REL_ROUNDING: Final = 1e-9  # of performance
+FAR: Final = 1e-6  # share of performance that no rounding of sums reaches
 # Factor of the capacity that quick replicas need for a rate and a latency. A replica with which more is
 # needed is too slow: its calls leave too little time to wait.
 MAX_NEEDED: Final = 1.15
@@ -113,6 +114,11 @@ class PlacementRequest:
         return self.least * (1.0 + self.caution.headroom(self.base_deviation)) * (1 - REL_ROUNDING)
 
     @cached_property
+    def least_rounded(self) -> float:
+        """The same where performance is a sum from which rates were subtracted, per second."""
+        return (1.0 - FAR) * self.least_sure
+
+    @cached_property
     def keeps_latency(self) -> bool:
         """Whether some replica keeps the latency of the target at any rate at all."""
         return math.isfinite(self.spare)
@@ -169,7 +175,7 @@ class PlacementRequest:
         """
         worth = self._typical_rate / self.cost.mean(axis=1)
         enough = self._typical_rate * self._most_together >= self.least
-        return int(np.argmax(np.where(enough, worth, 0.0) if enough.any() else worth))
+        return int(np.argmax(worth * enough if enough.any() else worth))
 
     @cached_property
     def typical_count(self) -> int | None:

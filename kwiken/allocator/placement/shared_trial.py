@@ -215,7 +215,7 @@ class SharedNodesTrial(Sizing):
         ratios = list(map(mul, pressure, of.per_tolerated))
         for place in of.robust:
             ratios[place] = min(ratios[place], FULL_PRESSURE)
-        ratio = max(0.0, *ratios)
+        ratio = max(ratios)
         refused = any(map(lt, on.slack(of), of.least_slack))
         loss = min(ratio, 1.0)
         loss *= loss

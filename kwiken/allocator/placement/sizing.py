@@ -51,8 +51,8 @@ class Forecast(msgspec.Struct, frozen=True, eq=False):
         return self.enough_nodes and self.performance >= self.needed * (1 - REL_ROUNDING)
 
 
-FAR: Final = 1e-6  # share of performance that no rounding of sums reaches
-FAR_BY_DEVIATION: Final = 1e-4  # the same, where a deviation of the log is computed from the sums
+# Share of performance that no rounding of sums reaches, where a deviation of the log is computed from them.
+FAR_BY_DEVIATION: Final = 1e-4
 
 
 @dataclass(eq=False, slots=True)
@@ -140,7 +140,6 @@ class Sizing:
             request: workload as it is asked for and predicted now.
         """
         self.request = request
-        self.anti_affinity = AntiAffinity(request.workload.spread, self.ledger.cluster)
         self._sums = Sums()
 
     def open_nodes(self) -> Bools:
@@ -367,7 +366,7 @@ class Sizing:
         request, sums = self.request, self._rounded_sums()
         replica, node_class, number = self.replicas[place], self._classes[place], len(self.replicas)
         now, gone, left = replica.size, sums.rates[place], self.left(replica.node)
-        efficiencies, least = request.efficiencies, (1.0 - FAR) * request.least_sure
+        efficiencies, least = request.efficiencies, request.least_rounded
         own, of_class, deviations = sums.by_size[now], sums.by_class[node_class], request.size_deviations
         for at, size in enumerate(changes):
             came = 0.0 if size is None else request.rates[size][node_class] * left
@@ -408,7 +407,7 @@ class Sizing:
         if count < request.workload.min_nodes:
             return False
         performance = request.efficiencies[count - 1] * total
-        if performance < (1.0 - FAR) * request.least_sure:
+        if performance < request.least_rounded:
             return False
         own = request.base_deviation**2 + request.count_deviations[count - 1] ** 2
         deviation = math.sqrt(own + max(spread, 0.0) / (total * total))

@@ -149,9 +149,9 @@ def _offers(sizing: Sizing, rank: Rank, largest: int | None, scores: NodeScores)
             assert following is not None
             node, size = int(scores.nodes[following[0]]), int(scores.size[following[0]])
             following = next(ranked, None)
-        before = sizing.free(node)[0] if again else 0.0
+        before = sizing.free(node)[0] if again else None
         yield node, size
-        if again and sizing.free(node)[0] < before:
+        if before is not None and sizing.free(node)[0] < before:
             following_size, quality = sizing.next_on(node, largest)
             if following_size != NO_SIZE:
                 worth = rank.of_one(request, class_numbers[node], following_size, quality)

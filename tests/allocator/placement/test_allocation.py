@@ -266,6 +266,10 @@ def test_the_ranking_looks_at_few_nodes_of_many(monkeypatch: pytest.MonkeyPatch)
     walk(sizing, by_quality)
     assert sizing.forecast().met
     assert max(sorted_lengths) <= 64
+    sorted_lengths.clear()
+    more = requested(80 * 20e3, profile({8: 20e3}, SPEEDS), nodes)
+    walk(Sizing(more, ledger), by_quality)
+    assert [length for length in sorted_lengths if length > 1] == [64, 512]
 
 
 @dataclass(frozen=True)
@@ -331,12 +335,29 @@ def test_trimming_tries_each_replica_where_a_cheaper_size_needs_other_room() -> 
 
 def test_trimming_goes_down_to_the_target_itself() -> None:
     nodes = cluster({"top": 3})
-    sizing = Sizing(requested(40e3, profile({8: 20e3}, SPEEDS), nodes), NodeLedger(nodes))
-    for node in range(3):
-        sizing.add(node, 0)
-    trim(sizing)
-    assert sizing.meets()
-    assert sizing.forecast().performance == pytest.approx(40e3)
+    for count in (1, 2):
+        sizing = Sizing(requested(20e3 * count, profile({8: 20e3}, SPEEDS), nodes), NodeLedger(nodes))
+        for node in range(3):
+            sizing.add(node, 0)
+        trim(sizing)
+        assert sizing.meets()
+        assert len(sizing.replicas) == count
+
+
+def test_a_workload_with_as_many_replicas_as_allowed_gets_no_other() -> None:
+    nodes = cluster({"top": 2})
+    sizing = Sizing(requested(40e3, profile({8: 20e3}, SPEEDS), nodes, max_replicas=1), NodeLedger(nodes))
+    sizing.add(1, 0)
+    walk(sizing, by_quality)
+    assert [one.node for one in sizing.replicas] == [1]
+
+
+def test_of_two_nodes_as_good_as_each_other_the_one_with_a_replica_takes_the_next() -> None:
+    nodes = cluster({"top": 2})
+    request = requested(20e3, profile({4: 10e3}, SPEEDS), nodes, spread=Spread.NONE)
+    sizing = Sizing(request, NodeLedger(nodes))
+    walk(sizing, by_quality)
+    assert [one.node for one in sizing.replicas] == [0, 0]
 
 
 def test_the_last_replica_is_never_trimmed_away() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -110,12 +111,18 @@ def test_scores_stay_shares_and_tolerance_above_nothing() -> None:
     found = request_for(workload(1e3), wide, UNEQUAL, CAUTION)
     assert set(found.tolerated) == {1e-9}
     assert set(found.caused) == {1.0}
+    beyond = replace(wide, tolerated=known([1.3] * len(SOURCES)), caused=known([-0.2] * len(SOURCES)))
+    found = request_for(workload(1e3), beyond, UNEQUAL, CAUTION)
+    assert set(found.tolerated) == {1.0}
+    assert set(found.caused) == {0.0}
 
 
 def test_sizes_that_another_one_makes_useless_are_left_out() -> None:
     about = profile({1: 1e3, 2: 1.9e3, 4: 1.8e3, 6: 5e3, 16: 9e3}, SPEEDS)
     found = request_for(workload(1e3), about, UNEQUAL, CAUTION)
     assert found.cores.tolist() == [1.0, 2.0, 6.0]  # 4 cores do less than 2, and 16 are on no node
+    whole = request_for(workload(1e3, memory_gb=32.0), about, UNEQUAL, CAUTION)
+    assert whole.cores.tolist() == [1.0, 2.0]  # on a node of 4 cores and just this memory
     sizes = (Size(1.0, 1.0), Size(2.0, 1.0), Size(2.0, 2.0), Size(2.0, 8.0), Size(2.0, 40.0))
     memory = replace(about, sizes=sizes, up=known([0.0, 0.5, 0.4, 0.9, 1.0]))
     found = request_for(workload(1e3, memory_gb=1.0), memory, UNEQUAL, CAUTION)
@@ -169,6 +176,25 @@ def test_the_typical_size_performs_most_for_its_cost_where_it_can_meet_the_targe
         assert found.typical_count == (enough[0] if enough else None)
 
 
+def test_a_sure_rate_leaves_out_the_headroom_of_all_deviations_together() -> None:
+    request = replace(sized(3), base_deviation=0.05)
+    for size, node_class in product(range(3), range(2)):
+        parts = (
+            request.base_deviation,
+            median(request.count_deviation.tolist()),
+            float(request.size_deviation[size]),
+            float(request.class_deviation[node_class]),
+        )
+        headroom = request.caution.headroom(math.hypot(*parts))
+        sure = float(request.rate[size, node_class]) / (1 + headroom)
+        assert request.sure_rate[size, node_class] == pytest.approx(sure)
+
+
+def test_the_target_itself_is_enough_for_a_typical_count() -> None:
+    request = requested(60e3, profile({4: 11e3, 8: 20e3}, SPEEDS), cluster({"top": 1}), max_replicas=3)
+    assert (request.typical_size, request.typical_count) == (1, 3)
+
+
 def test_extra_work_draws_cores_and_copies_press() -> None:
     request = replace(sized(5), shares={DrawKind.REISSUES: 0.1, DrawKind.CATCH_UP: 0.25})
     assert request.work == pytest.approx(1.35)
@@ -190,6 +216,8 @@ def test_extra_work_draws_cores_and_copies_press() -> None:
     sizing.add(2, 1)
     assert ledger.free_cores[2] == pytest.approx(8 - 2.7)
     assert sizing.cost == pytest.approx(1.35 * float(request.cost[1, 0]))
+    one_kind = replace(request, shares={DrawKind.REISSUES: 0.1, DrawKind.CATCH_UP: 0.0})
+    assert [one.kind for one in one_kind.draws(2, 1)] == [DrawKind.REPLICA, DrawKind.REISSUES]
 
 
 def plainly(
@@ -217,10 +245,12 @@ def plainly(
     return float(request.efficiency[len(some) - 1]) * sum(rates), math.sqrt(variance)
 
 
-@given(seed=st.integers(0, 2**32 - 1), corrected=st.booleans())
-def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool) -> None:
+@given(seed=st.integers(0, 2**32 - 1), corrected=st.booleans(), unit=st.sampled_from([1.0, 2.0**-14]))
+def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool, unit: float) -> None:
+    """In whatever unit work is counted."""
     rng = np.random.default_rng(seed)
     request, ledger = sized(seed % 7), NodeLedger(UNEQUAL)
+    request = replace(request, required=unit * request.required, rate=unit * request.rate)
     if corrected:
         request = replace(request, corrections={(1, 2, 0): -0.5, (0, 3, 1): 0.3, (2, 3, 0): -0.2})
     other = Sizing(replace(sized(seed % 5), workload=workload(1e3, name="other")), ledger)
@@ -239,7 +269,7 @@ def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool) -> None:
     assert sizing.performance() == found.performance
     assert found.deviation == pytest.approx(deviation)
     headroom = max(0.0, math.exp(1.2815515655446004 * deviation) * 0.98 - 1)
-    assert found.needed == pytest.approx(20e3 * (1 + headroom) if replicas else 20e3)
+    assert found.needed == pytest.approx(unit * 20e3 * (1 + headroom) if replicas else unit * 20e3)
     assert sizing.meets() == (found.performance >= found.needed * (1 - 1e-9))
     assert sizing.cost == pytest.approx(
         sum(float(request.cost[size, 0 if node < 3 else 1]) for node, size in replicas)
@@ -272,6 +302,7 @@ def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool) -> None:
         (3.0, 0.5, 0.55),  # probes exert no more than 1
         (1.0, 1.0, 0.05),
         (5.0, 1.0, 0.05),
+        (1.0, 1e-9, 1.0),
         (-0.1, 0.5, 0.0),
     ],
 )
@@ -377,6 +408,27 @@ def test_what_neighbours_cost_one_another_is_told_largest_first() -> None:
     whole = 0.05 * (0.4 / 0.5) ** 4
     assert told["loud", "quiet"] == pytest.approx(whole - 0.05 * (0.1 / 0.5) ** 4)
     assert told["third", "quiet"] == pytest.approx(whole - 0.05 * (0.3 / 0.5) ** 4)
+    assert told["third", "loud"] == pytest.approx(0.05 * 0.1**4)
+    assert told["loud", "third"] == pytest.approx(0.05 * 0.3**4)
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(("disk", "loss"), [(0.0, 0.0), (0.5, 0.05 * 0.2**4)])
+def test_pressure_below_what_a_workload_is_now_thought_to_exert_is_none(disk: float, loss: float) -> None:
+    nodes = cluster({"top": 1})
+    ledger = NodeLedger(nodes)
+    placed = []
+    for name, caused in (("by", disk), ("to", 0.0)):
+        about = profile({2: 5e3}, SPEEDS, name=name, caused=over_sources(0.0, disk=caused))
+        sizing = Sizing(requested(5e3, about, nodes), ledger)
+        sizing.add(0, 0)
+        placed.append(PlacedOrNot(sizing))
+    thought = profile({2: 5e3}, SPEEDS, name="to", caused=over_sources(0.0, disk=0.3))
+    placed[1].sizing.renew(requested(5e3, thought, nodes))
+    found = explain_placement(placed, ledger)
+    assert [one.source for one in found.factors] == ["", "disk" if loss else ""]
+    assert [(one.by, one.to) for one in found.neighbours] == ([("by", "to")] if loss else [])
+    assert sum(one.loss for one in found.neighbours) == pytest.approx(loss)
 
 
 def test_nodes_with_room_that_contention_refuses_are_counted() -> None:

@@ -52,11 +52,18 @@ def test_headroom_gives_the_confidence(
 
 
 @pytest.mark.parametrize(
-    "fields", [{"confidence": 0.4}, {"confidence": float("nan")}, {"shortfall": 0.6}, {"later_loss": -0.1}]
+    ("name", "low", "high"), [("confidence", 0.5, 0.9999), ("shortfall", 0.0, 0.5), ("later_loss", 0.0, 0.5)]
 )
-def test_caution_out_of_range_is_refused(fields: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(fields))):
-        replace(Caution(), **fields)  # type: ignore[arg-type]
+def test_caution_out_of_range_is_refused(name: str, low: float, high: float) -> None:
+    for value in (low, high):
+        assert getattr(replace(Caution(), **{name: value}), name) == value  # type: ignore[arg-type]
+    for value in (low - 1e-6, high + 1e-6, float("nan")):
+        with pytest.raises(ValueError, match=name):
+            replace(Caution(), **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_shortfall_does_not_lower_what_a_certain_prediction_needs() -> None:
+    assert Caution(shortfall=0.05).headroom(0.0) == 0.0
 
 
 def test_errors_of_a_size_and_of_a_class_are_common_to_the_replicas_that_have_it() -> None:
@@ -120,6 +127,7 @@ def test_corrections_of_other_sizes_and_classes_are_left_out() -> None:
 def test_sizes_are_nested_where_cores_and_memory_never_fall() -> None:
     one = requested(1e3, profile({1: 1e3, 2: 2e3, 4: 3e3}, {"top": 1.0}), cluster({"top": 1}))
     assert one.nested
+    assert replace(one, cores=np.array([1.0, 2.0, 2.0]), memory_gb=np.array([1.0, 1.0, 4.0])).nested
     assert not replace(one, cores=np.array([1.0, 4.0, 2.0])).nested
     assert not replace(one, memory_gb=np.array([1.0, 4.0, 2.0])).nested
 

@@ -53,9 +53,13 @@ def test_work_without_a_promise_bears_anything() -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.integers(0, 2**32 - 1)), max_size=60))
 def test_any_sequence_equals_a_recomputation(steps: list[tuple[int, bool, int]]) -> None:
     ledger = NodeLedger(cluster({"top": 3}))
+    changes, last_change = 0, [0, 0, 0]
     for node, leave, seed in steps:
         rng = np.random.default_rng(seed)
         residents = ledger.residents(node)
+        if (leave and residents) or ledger.fits(node, 0.7, 3.0):
+            changes += 1
+            last_change[node] = changes
         if leave and residents:
             ledger.release(residents[int(rng.integers(len(residents)))])
         elif ledger.fits(node, 0.7, 3.0):
@@ -63,6 +67,7 @@ def test_any_sequence_equals_a_recomputation(steps: list[tuple[int, bool, int]])
             ledger.take(
                 Draw(DrawKind.REPLICA, "w", node, 0.7, 3.0, rng.uniform(0, 0.4, len(SOURCES)), promise)
             )
+    assert (ledger.changes, ledger.last_change.tolist()) == (changes, last_change)
     for node in range(3):
         residents = ledger.residents(node)
         pressure = np.sum([one.caused for one in residents], axis=0) if residents else np.zeros(len(SOURCES))

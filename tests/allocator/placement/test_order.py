@@ -236,10 +236,14 @@ def test_scores_are_moved_by_their_deviation_to_the_side_of_caution() -> None:
     assert found.caused == pytest.approx([0.3 + 1.645 * 0.1] * len(SOURCES), abs=1e-3)
 
 
-@pytest.mark.parametrize(("rate", "status"), [(42.1e3, PlacingStatus.SHORT), (42.2e3, PlacingStatus.QUEUED)])
-def test_95_percent_of_the_need_are_enough_to_run(rate: float, status: PlacingStatus) -> None:
-    nodes = cluster({"top": 2})
-    (found,) = admit_all([ask("close", rate, nodes)], NodeLedger(nodes), QUASAR)
+@pytest.mark.parametrize(
+    ("performance", "status"),
+    [(19.001e3, PlacingStatus.SHORT), (19e3, PlacingStatus.SHORT), (18.999e3, PlacingStatus.QUEUED)],
+)
+def test_95_percent_of_the_need_are_enough_to_run(performance: float, status: PlacingStatus) -> None:
+    nodes = cluster({"top": 1})
+    request = requested(20e3, profile({8: performance}, SPEEDS), nodes)
+    (found,) = admit_all([request], NodeLedger(nodes), QUASAR)
     assert found.status is status
 
 
@@ -360,6 +364,33 @@ def test_new_nodes_are_counted_beside_the_replicas_that_a_waiting_workload_has()
     added = nodes_to_add(waiting, QUASAR, [])
     assert added is not None
     assert added.count == 2
+
+
+def test_a_workload_for_which_best_effort_work_makes_room_is_placed_anew() -> None:
+    """At first there are two cores on the second node; with room, one replica on the first is enough."""
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    fillers = [
+        Sizing(requested(None, profile({cores: 1e3}, SPEEDS, name=name), nodes), ledger)
+        for name, cores in (("large", 8), ("small", 6))
+    ]
+    for node, filler in enumerate(fillers):
+        filler.add(node, 0)
+    (placed,) = admit_all([ask("new", 20e3, nodes)], ledger, QUASAR, fillers)
+    assert placed.status is PlacingStatus.MET
+    assert [(one.node, one.size) for one in placed.sizing.replicas] == [(0, 2)]
+    assert [name for name, _ in placed.evicted] == ["large"]
+    assert [len(filler.replicas) for filler in fillers] == [0, 1]
+
+
+@pytest.mark.parametrize("count", range(2, 8))
+def test_no_node_more_is_told_than_makes_room(count: int) -> None:
+    nodes = cluster({"top": 1})
+    request = ask("a", 20e3 * (count + 1), nodes, max_replicas=count + 1)
+    (waiting,) = admit_all([request], NodeLedger(nodes), QUASAR)
+    added = nodes_to_add(waiting, QUASAR, [])
+    assert added is not None
+    assert (added.count, added.cost_per_hour) == (count, 8.0 * count)
 
 
 def test_best_effort_work_stays_where_its_room_would_win_nothing() -> None:

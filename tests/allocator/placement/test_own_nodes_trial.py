@@ -49,12 +49,13 @@ def drawn(rng: np.random.Generator, nodes: Cluster, name: str) -> PlacementReque
     need = None if rng.random() < 0.1 else unit * float(rng.uniform(2e3, 60e3))
     found = requested(need, about, nodes, caution=caution, spread=spread)
     if rng.random() < 0.7:
+        some = float(rng.random() < 0.7)  # else few sizes and classes alone are uncertain
         found = replace(
             found,
-            base_deviation=float(rng.uniform(0, 0.2)),
-            size_deviation=rng.uniform(0, 0.2, len(found.size_deviation)),
-            class_deviation=rng.uniform(0, 0.2, len(found.class_deviation)),
-            count_deviation=rng.uniform(0, 0.2, len(found.count_deviation)),
+            base_deviation=some * float(rng.uniform(0, 0.2)),
+            size_deviation=rng.uniform(0, 0.2, len(found.size_deviation)) * (rng.random() < 0.4 + some),
+            class_deviation=rng.uniform(0, 0.2, len(found.class_deviation)) * (rng.random(3) < 0.3 + some),
+            count_deviation=some * rng.uniform(0, 0.2, len(found.count_deviation)),
         )
     if rng.random() < 0.3:
         cells = list(product(range(len(found.cores)), range(1, 15), range(len(SPEEDS))))
@@ -183,6 +184,40 @@ def after_changes(sizing: Sizing, seed: int) -> OwnNodesTrial:
         elif node not in at(trial) and trial.takes(node, size) and count < len(trial.request.efficiency):
             trial.add(node, size)
     return trial
+
+
+@pytest.mark.parametrize(
+    ("need", "efficiency", "supposed"),
+    [
+        (70.1e3, [1.0] * 10, 3),  # the fourth reaches 80
+        (80e3, [1.0] * 10, 3),
+        (80.1e3, [1.0] * 10, 4),
+        (1e6, [1.0] * 6, 5),  # the sixth is the last that is allowed
+        (1e6, [1.0, 0.9, 0.6, 0.6], 2),  # the third adds nothing
+        (None, [1.0] * 10, 8),
+    ],
+)
+def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
+    need: float | None, efficiency: list[float], supposed: int
+) -> None:
+    nodes = cluster({"top": 9})
+    request = requested(need, profile({8: 20e3}, {"top": 1.0}, efficiency=efficiency), nodes)
+    trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(9))
+    offers = iter([(node, 0) for node in range(9)])
+    next_one = trial.add_while_short(offers, {0})  # there is a replica on the first node
+    assert at(trial) == list(range(1, supposed + 1))
+    assert next_one == ((supposed + 1, 0) if supposed < 8 else None)
+    assert trial.performance() == pytest.approx(20e3 * supposed * efficiency[supposed - 1])
+
+
+def test_a_first_offer_that_adds_nothing_is_not_supposed() -> None:
+    nodes = cluster({"top": 3})
+    request = requested(30e3, profile({8: 20e3}, {"top": 1.0}, efficiency=[1.0, 0.5, 0.5]), nodes)
+    sizing = Sizing(request, NodeLedger(nodes))
+    sizing.add(0, 0)
+    trial = OwnNodesTrial(sizing, np.arange(3))
+    assert trial.add_while_short(iter([(1, 0), (2, 0)]), {0}) == (1, 0)
+    assert at(trial) == [0]
 
 
 def at(sizing: Sizing) -> list[int]:

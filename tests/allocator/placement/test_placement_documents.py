@@ -156,6 +156,11 @@ def edited(change: Callable[[Any], object]) -> str:
     return json.dumps(raw)
 
 
+def replica_of(raw: Any, **fields: float) -> Any:
+    """The first replica with other numbers; all memory of its node for cores that are as good as none."""
+    return raw["workloads"][0]["replicas"][0] | ({"memory_gb": 64.0} if fields else {}) | fields
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -165,6 +170,19 @@ def edited(change: Callable[[Any], object]) -> str:
         (lambda raw: raw["workloads"][0].update(name="b"), r"workloads\[1\]\.name: 'b' is given twice"),
         (lambda raw: raw["workloads"][0]["replicas"][0].update(node="x"), "no node 'x' in the document"),
         (lambda raw: raw["workloads"][0]["replicas"][0].update(cores=9), "node 'top-0' has no room for it"),
+        (
+            lambda raw: raw["workloads"][0]["replicas"][0].update(reissue_cores=1),
+            "'top-0' has no room for it",
+        ),
+        (
+            lambda raw: raw["workloads"][0]["replicas"][0].update(catch_up_cores=1),
+            "'top-0' has no room for it",
+        ),
+        (lambda raw: raw["workloads"][0]["replicas"].append(replica_of(raw)), "'top-0' has no room for it"),
+        (
+            lambda raw: raw["workloads"][0]["replicas"].append(replica_of(raw, cores=1e-9)),
+            "'top-0' has no room",
+        ),
         (lambda raw: raw["workloads"][0]["replicas"][0].update(cores=-1), r"replicas\[0\]\.cores"),
         (lambda raw: raw["nodes"][1].update(name="top-0"), r"nodes\[1\]\.name: 'top-0' is given twice"),
         (lambda raw: raw["workloads"][0].pop("replicas"), "missing required field `replicas`"),

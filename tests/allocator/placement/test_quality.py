@@ -9,6 +9,7 @@ from kwiken.allocator.placement import (
     Draw,
     DrawKind,
     NodeLedger,
+    OwnNodesTrial,
     PlacementRequest,
     SharedNodesTrial,
     Sizing,
@@ -68,3 +69,19 @@ def test_a_broken_promise_refuses_only_those_who_press_on_it(caused: float, refu
 def test_pressure_below_nothing_costs_nothing() -> None:
     assert loss_within(-0.5) == 0.0
     assert worst_loss(np.array([-0.5, -0.1]), np.array([0.5, 1.0])) == 0.0
+    assert worst_loss(np.array([0.6, -1.0]), np.array([0.5, 0.5])) == pytest.approx(0.05 + 0.1)
+
+
+@pytest.mark.parametrize("spread", [Spread.NONE, Spread.NODE])
+def test_replicas_that_lose_everything_meet_no_target(spread: Spread) -> None:
+    ledger = NodeLedger(NODES)
+    resident(ledger, over_sources(0.0, disk=1.0), None)
+    about = profile({1: 1e3}, {"top": 1.0}, tolerated=over_sources(1.0, disk=0.0))
+    request = requested(1e3, about, NODES, spread=spread)
+    sizing = Sizing(request, ledger)
+    trial = SharedNodesTrial(sizing) if spread is Spread.NONE else OwnNodesTrial(sizing, np.arange(1))
+    for one in (trial, sizing):
+        one.add(0, 0)
+        assert not one.meets()
+        assert one.forecast().performance == 0.0
+        assert one.first_that_meets(0, [None]) is None
