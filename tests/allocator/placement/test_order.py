@@ -383,6 +383,16 @@ def test_a_workload_for_which_best_effort_work_makes_room_is_placed_anew() -> No
     assert [len(filler.replicas) for filler in fillers] == [0, 1]
 
 
+def test_outcomes_tell_performance_beside_neighbours_that_came_later() -> None:
+    nodes = cluster({"top": 1})
+    quiet = profile({4: 10e3}, SPEEDS, name="quiet", tolerated=over_sources(1.0, disk=0.5))
+    loud = profile({4: 10e3}, SPEEDS, name="loud", caused=over_sources(0.0, disk=0.3))
+    asked = [requested(9e3, one, nodes) for one in (quiet, loud)]
+    first, second = admit_all(asked, NodeLedger(nodes), QUASAR)
+    assert (first.status, second.status) == (PlacingStatus.MET, PlacingStatus.MET)
+    assert first.sizing.forecast().performance == pytest.approx(10e3 * (1 - 0.05 * (0.3 / 0.5) ** 4))
+
+
 @pytest.mark.parametrize("count", range(2, 8))
 def test_no_node_more_is_told_than_makes_room(count: int) -> None:
     nodes = cluster({"top": 1})

@@ -210,6 +210,18 @@ def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
     assert trial.performance() == pytest.approx(20e3 * supposed * efficiency[supposed - 1])
 
 
+def test_what_is_left_without_the_only_uncertain_replica_is_certain() -> None:
+    """Whatever rounding leaves of the error of the replica that goes."""
+    nodes = cluster({"top": 1, "low": 1})
+    for rate in np.random.default_rng(0).uniform(1e3, 9e3, 50).tolist():
+        request = requested(0.999 * rate, profile({8: rate}, {"top": 1.0, "low": 0.7}), nodes)
+        request = replace(request, class_deviation=np.array([0.0, 0.1]))
+        trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(2))
+        trial.add(0, 0)
+        trial.add(1, 0)
+        assert trial.first_that_meets(1, [None]) == 0
+
+
 def test_a_first_offer_that_adds_nothing_is_not_supposed() -> None:
     nodes = cluster({"top": 3})
     request = requested(30e3, profile({8: 20e3}, {"top": 1.0}, efficiency=[1.0, 0.5, 0.5]), nodes)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kwiken.allocator.placement import (
+    Cluster,
     Draw,
     DrawKind,
+    Node,
+    NodeClass,
     NodeLedger,
     OwnNodesTrial,
     PlacementRequest,
@@ -16,8 +21,8 @@ from kwiken.allocator.placement import (
     contention_on,
 )
 from kwiken.allocator.placement.quality import NO_SIZE, loss_within, worst_loss
-from kwiken.allocator.workloads import Estimate, Spread
-from tests.support.runtime.clusters import cluster, over_sources, profile, requested
+from kwiken.allocator.workloads import Estimate, Size, Spread
+from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, over_sources, profile, requested
 
 NODES = cluster({"top": 1})
 
@@ -64,6 +69,20 @@ def test_a_broken_promise_refuses_only_those_who_press_on_it(caused: float, refu
     request = newcomer(over_sources(1.0), over_sources(0.0, disk=0.1, network=caused))
     assert refusals(request, ledger) == {refused}
     assert ledger.bears(0, request.all_caused) == (not refused)
+
+
+@pytest.mark.parametrize("over", [(0.0, 0.0), (1e-6, 0.0), (0.0, 1e-6)])
+def test_a_node_takes_what_just_fits(over: tuple[float, float]) -> None:
+    """A whole node, at once or from half of one."""
+    sizes = (Size(CORES / 2, MEMORY_GB / 2), Size(CORES + over[0], MEMORY_GB + over[1]))
+    about = replace(profile({1: 1e3, 2: 2e3}, {"top": 1.0}), sizes=sizes)
+    large = Cluster((NodeClass(name="top", cores=2 * CORES, memory_gb=2 * MEMORY_GB),), (Node("n", "top"),))
+    request = requested(1e3, about, large, spread=Spread.NONE)
+    sizing = Sizing(request, NodeLedger(NODES))
+    for one in (SharedNodesTrial(sizing), sizing):
+        assert one.takes(0, 1) == (over == (0.0, 0.0))
+        one.add(0, 0)
+        assert one.has_room(0, 1) == (over == (0.0, 0.0))
 
 
 def test_pressure_below_nothing_costs_nothing() -> None:
