@@ -97,10 +97,7 @@ def take(sizing: Sizing, offers: Iterable[tuple[int, int]]) -> None:
     """
     request, group_of = sizing.request, sizing.anti_affinity.group_of
     kept, most = len(sizing.replicas), len(request.efficiencies)
-    if sizing.meets():
-        trim(sizing, kept)
-        return
-    if kept >= most:
+    if kept >= most or sizing.meets():
         return
     offered, closed = iter(offers), {group_of(replica.node) for replica in sizing.replicas}
     if (first := sizing.add_while_short(offered, closed)) is None:

@@ -116,6 +116,9 @@ def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) 
     one = request(Measure.CAPACITY, 20.0, rate_per_s=1e-6)
     assert not one.keeps_latency
     assert request(Measure.CAPACITY, 60.0).keeps_latency
+    share = one.rate / one.capacity  # as good as nothing, and in proportion
+    assert 0.0 < share.min() <= share.max() * (1 + 1e-9) < 1e-5
+    assert share.min() == pytest.approx(share.max())
     (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
     assert placed.status is PlacingStatus.QUEUED
     assert not placed.sizing.replicas

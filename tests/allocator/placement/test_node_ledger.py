@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import DrawKind, NodeLedger, Sizing
 from kwiken.allocator.placement.node_ledger import Draw
-from kwiken.allocator.workloads import SOURCES, Size
+from kwiken.allocator.workloads import SOURCES, Size, Spread
 from kwiken.base.arrays import Floats
 from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, profile, requested
 
@@ -92,6 +92,14 @@ def test_a_node_is_sold_beyond_its_cores_only_where_that_is_said_and_never_beyon
         sizing.add(0, 0)
     sizing.add(0, 0, oversell=True)
     assert ledger.free_cores[0] == -2
+
+
+def test_of_several_replicas_those_that_fit_are_placed_in_turn() -> None:
+    nodes = cluster({"top": 2})
+    about = profile({2: 1e3, 4: 2e3, 6: 3e3}, {"top": 1.0})
+    sizing = Sizing(requested(1e3, about, nodes, spread=Spread.NONE), NodeLedger(nodes))
+    sizing.add_all([(0, 2), (0, 1), (1, 1), (0, 0)])
+    assert [(one.node, one.size) for one in sizing.replicas] == [(0, 2), (1, 1), (0, 0)]
 
 
 def test_a_replica_on_an_oversold_node_may_have_another_size_of_no_more_cores() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import pytest
 from kwiken.allocator.placement import (
     Caution,
     Cluster,
+    Newcomer,
     Node,
     NodeClass,
     NodeLedger,
@@ -161,6 +164,7 @@ def test_too_few_nodes_leave_a_workload_short_and_counts_that_make_no_sense_are_
     ):
         with pytest.raises(ValueError, match="min_nodes"):
             ask("a", 5e3, nodes, **fields)
+    assert len(ask("a", 5e3, nodes, min_nodes=100, max_replicas=200).efficiency) == 100
     with pytest.raises(InputError, match="knows up to 100 replicas, and min_nodes is 101"):
         ask("a", 5e3, nodes, min_nodes=101, max_replicas=200)
 
@@ -264,13 +268,13 @@ def test_a_written_size_may_be_off_by_a_millionth(off: float, known: bool) -> No
     placement = written(nodes, admit_all([asked], NodeLedger(nodes), QUASAR))
     (workload,) = placement.workloads
     (replica,) = workload.replicas
-    for field in ("cores", "memory_gb"):
-        moved = msgspec.structs.replace(replica, **{field: getattr(replica, field) - off})
+    for amount in ("cores", "memory_gb"):
+        moved = msgspec.structs.replace(replica, **{amount: getattr(replica, amount) - off})
         changed = msgspec.structs.replace(
             placement, workloads=[msgspec.structs.replace(workload, replicas=[moved])]
         )
         assert bool(resume(changed, {"a": asked}, NodeLedger(nodes))) == known
-        over = msgspec.structs.replace(replica, **{field: getattr(placement.nodes[0], field) + off})
+        over = msgspec.structs.replace(replica, **{amount: getattr(placement.nodes[0], amount) + off})
         full = msgspec.structs.replace(
             placement, workloads=[msgspec.structs.replace(workload, replicas=[over])]
         )
@@ -391,6 +395,51 @@ def test_outcomes_tell_performance_beside_neighbours_that_came_later() -> None:
     first, second = admit_all(asked, NodeLedger(nodes), QUASAR)
     assert (first.status, second.status) == (PlacingStatus.MET, PlacingStatus.MET)
     assert first.sizing.forecast().performance == pytest.approx(10e3 * (1 - 0.05 * (0.3 / 0.5) ** 4))
+
+
+@dataclass
+class AtTheEnd:
+    """Scheduler that places nothing until all workloads are known; then one replica of each on the first node."""
+
+    name = "at-the-end"
+    newcomers: list[tuple[str, int]] = field(default_factory=list)
+
+    def place(self, sizing: Sizing) -> None:
+        """Place nothing."""
+
+    def satisfied(self, sizing: Sizing) -> bool:
+        """Whether the target is met."""
+        return sizing.meets()
+
+    def improve(self, newcomers: Sequence[Newcomer]) -> None:
+        """Place a replica of each that has none, beside the ones before."""
+        for one in newcomers:
+            self.newcomers.append((one.sizing.request.name, one.kept))
+            if not one.kept:
+                one.sizing.add(0, 0)
+            assert one.sizing.meets()
+
+
+def test_workloads_with_a_target_are_improved_together_before_they_are_told_to_wait() -> None:
+    """The first one meets its target until the noisy one comes, and waits."""
+    nodes = cluster({"top": 1})
+    ledger = NodeLedger(nodes)
+    quiet = profile({1: 10e3}, SPEEDS, name="quiet", tolerated=over_sources(1.0, disk=0.5))
+    loud = profile({1: 10e3}, SPEEDS, name="loud", caused=over_sources(0.0, disk=0.3))
+    plain = {name: profile({1: 10e3}, SPEEDS, name=name) for name in ("new", "old", "filler")}
+    old = Sizing(requested(9e3, plain["old"], nodes), ledger)
+    old.add(0, 0)
+    asked = [
+        requested(None, plain["filler"], nodes),
+        requested(9.95e3, quiet, nodes),
+        requested(9e3, plain["new"], nodes),
+        old.request,
+        requested(9e3, loud, nodes, priority=-1),
+    ]
+    chosen = AtTheEnd()
+    found = admit_all(asked, ledger, chosen, [old])
+    assert chosen.newcomers == [("quiet", 0), ("new", 0), ("old", 1), ("loud", 0)]
+    assert [one.status for one in found] == ["best-effort", "queued", "met", "met", "met"]
 
 
 @pytest.mark.parametrize("count", range(2, 8))

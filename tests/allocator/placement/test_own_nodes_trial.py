@@ -187,21 +187,23 @@ def after_changes(sizing: Sizing, seed: int) -> OwnNodesTrial:
 
 
 @pytest.mark.parametrize(
-    ("need", "efficiency", "supposed"),
+    ("need", "efficiency", "deviation", "supposed"),
     [
-        (70.1e3, [1.0] * 10, 3),  # the fourth reaches 80
-        (80e3, [1.0] * 10, 3),
-        (80.1e3, [1.0] * 10, 4),
-        (1e6, [1.0] * 6, 5),  # the sixth is the last that is allowed
-        (1e6, [1.0, 0.9, 0.6, 0.6], 2),  # the third adds nothing
-        (None, [1.0] * 10, 8),
+        (70.1e3, [1.0] * 10, 0.0, 3),  # the fourth reaches 80
+        (80e3, [1.0] * 10, 0.0, 3),
+        (80.1e3, [1.0] * 10, 0.0, 4),
+        (80e3, [1.0] * 10, 0.1, 4),  # with headroom, 91 are needed
+        (1e6, [1.0] * 6, 0.0, 5),  # the sixth is the last that is allowed
+        (1e6, [1.0, 0.9, 0.6, 0.6], 0.0, 2),  # the third adds nothing
+        (None, [1.0] * 10, 0.0, 8),
     ],
 )
 def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
-    need: float | None, efficiency: list[float], supposed: int
+    need: float | None, efficiency: list[float], deviation: float, supposed: int
 ) -> None:
     nodes = cluster({"top": 9})
-    request = requested(need, profile({8: 20e3}, {"top": 1.0}, efficiency=efficiency), nodes)
+    about = profile({8: 20e3}, {"top": 1.0}, efficiency=efficiency, deviation=deviation)
+    request = requested(need, about, nodes, caution=Caution(confidence=0.9, later_loss=0.0))
     trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(9))
     offers = iter([(node, 0) for node in range(9)])
     next_one = trial.add_while_short(offers, {0})  # there is a replica on the first node

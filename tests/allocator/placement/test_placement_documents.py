@@ -144,7 +144,9 @@ def placed() -> Placement:
 def test_a_placement_is_read_as_it_was_written() -> None:
     placement = placed()
     assert Placement.from_json(placement.to_json(), where="p") == placement
-    waiting = placement.workloads[2]
+    met, filler, waiting = placement.workloads
+    assert (met.nearest, met.nearest_empty) == (0.0, 0.0)
+    assert (filler.required, filler.needed, filler.probability) == (0.0, 0.0, 1.0)
     assert waiting.status == "queued"
     assert waiting.nearest == pytest.approx(12e3)  # two nodes with room
     assert waiting.nearest_empty == pytest.approx(18e3)
@@ -206,13 +208,20 @@ def test_what_a_placement_leaves_out_is_nothing() -> None:
     for field in ("service", "stage", "spread", "nearest", "nearest_empty", "evicted"):
         workload.pop(field, None)
     for replica in workload["replicas"]:
+        replica.update(cores=0.5, memory_gb=0.25)
         for field in ("reissue_cores", "catch_up_cores"):
             replica.pop(field, None)
     (found,) = Placement.from_json(json.dumps(raw), where="p.json").workloads
     assert (found.service, found.stage, found.spread, found.evicted) == ("", "", "none", {})
     assert (found.nearest, found.nearest_empty) == (0.0, 0.0)
-    assert found.replicas
+    assert {(one.cores, one.memory_gb) for one in found.replicas} == {(0.5, 0.25)}
     assert all((one.reissue_cores, one.catch_up_cores) == (0.0, 0.0) for one in found.replicas)
+
+
+@pytest.mark.parametrize(("more", "problem"), [(0, "is not UTF-8 text"), (1, "is larger than")])
+def test_a_document_of_more_than_256_mib_is_not_looked_at(more: int, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Placement.from_json(b"\xff" * ((256 << 20) + more), where="p.json")
 
 
 def test_a_placement_tells_how_many_replicas_of_each_workload_made_room() -> None:

@@ -71,6 +71,37 @@ def test_a_broken_promise_refuses_only_those_who_press_on_it(caused: float, refu
     assert ledger.bears(0, request.all_caused) == (not refused)
 
 
+@pytest.mark.parametrize(("tolerated", "refused"), [(0.32, True), (0.36, False)])
+def test_a_replica_bears_the_next_one_of_its_workload_with_its_copies(
+    tolerated: float, refused: bool
+) -> None:
+    """Each exerts 0.25 and its copies 0.05; the first would be exposed to 0.35 with its own copies."""
+    request = newcomer(over_sources(1.0, disk=tolerated), over_sources(0.0, disk=0.25))
+    sizing = Sizing(replace(request, shares={DrawKind.REISSUES: 0.2}), NodeLedger(NODES))
+    for one in (SharedNodesTrial(sizing), sizing):
+        one.add(0, 0)
+        assert (one.next_on(0, None)[0] == NO_SIZE) == refused
+
+
+def test_full_pressure_is_borne_by_those_that_tolerate_it() -> None:
+    ledger = NodeLedger(NODES)
+    for _ in range(2):
+        resident(ledger, over_sources(0.0, network=0.8), None)
+    assert refusals(newcomer(over_sources(1.0, disk=0.5), over_sources(0.0)), ledger) == {False}
+
+
+def test_pressure_beyond_what_is_tolerated_by_rounding_alone_costs_what_is_tolerated() -> None:
+    ledger = NodeLedger(NODES)
+    for pressure in (0.1, 0.2):
+        resident(ledger, over_sources(0.0, disk=pressure), None)
+    assert ledger.pressure.max() > 0.3
+    request = newcomer(over_sources(1.0, disk=0.3), over_sources(0.0))
+    assert contention_on(request, ledger).loss[0] == 0.05
+    sizing = Sizing(request, ledger)
+    for one in (sizing, SharedNodesTrial(sizing)):
+        assert one.next_on(0, None) == (0, 1e3 * (1 - 0.05))
+
+
 @pytest.mark.parametrize("over", [(0.0, 0.0), (1e-6, 0.0), (0.0, 1e-6)])
 def test_a_node_takes_what_just_fits(over: tuple[float, float]) -> None:
     """A whole node, at once or from half of one."""

@@ -16,7 +16,7 @@ from kwiken.allocator.placement import (
     SharedNodesTrial,
     Sizing,
 )
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.workloads import SOURCES, Size, Spread
 from kwiken.model.nodes import Cluster
 from tests.support.runtime.clusters import cluster, known, profile, requested
 
@@ -24,7 +24,10 @@ SPEEDS = {"top": 2.0, "even": 1.0, "low": 0.5}
 
 
 def drawn(rng: np.random.Generator, nodes: Cluster, name: str) -> PlacementRequest:
-    """Workload with random scores, whose replicas may share nodes; some are best-effort, some reissue."""
+    """Workload with random scores, whose replicas may share nodes; some are best-effort, some reissue.
+
+    In some, a size that performs less needs more memory.
+    """
     strong = rng.uniform(0.05, 0.5)
     about = profile(
         {1: 3e3, 2: 5.5e3, 4: 10e3},
@@ -33,6 +36,10 @@ def drawn(rng: np.random.Generator, nodes: Cluster, name: str) -> PlacementReque
         tolerated=known(np.minimum(rng.uniform(0.3, 1.3, len(SOURCES)), 1.0)),
         caused=known(rng.uniform(0, strong, len(SOURCES)) * (rng.random(len(SOURCES)) < 0.8)),
     )
+    if rng.random() < 0.5:
+        about = replace(
+            about, sizes=(Size(1.0, 1.0), Size(2.0, float(rng.choice([32.0, 64.0]))), Size(4.0, 2.0))
+        )
     need = None if rng.random() < 0.3 else float(rng.uniform(2e3, 40e3))
     found = requested(need, about, nodes, spread=Spread.NONE)
     if rng.random() < 0.4:
