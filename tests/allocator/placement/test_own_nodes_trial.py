@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -210,6 +211,21 @@ def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
     assert at(trial) == list(range(1, supposed + 1))
     assert next_one == ((supposed + 1, 0) if supposed < 8 else None)
     assert trial.performance() == pytest.approx(20e3 * supposed * efficiency[supposed - 1])
+
+
+def test_a_replica_that_comes_for_another_is_corrected_as_what_it_is() -> None:
+    nodes = cluster({"top": 3})
+    request = requested(1e3, profile({2: 6e3, 4: 11e3}, {"top": 1.0}), nodes)
+    request = replace(request, corrections={(0, 2, 0): -0.5, (1, 2, 0): 0.3})
+    trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(3))
+    for node, size in ((0, 0), (1, 1)):
+        trial.add(node, size)
+    assert trial.performance() == pytest.approx(6e3 * math.exp(-0.5) + 11e3 * math.exp(0.3))
+    trial.remove(0)
+    trial.add(2, 1)
+    assert trial.performance() == pytest.approx(2 * 11e3 * math.exp(0.3))
+    trial.resize(0, 0)
+    assert trial.performance() == pytest.approx(6e3 * math.exp(-0.5) + 11e3 * math.exp(0.3))
 
 
 def test_what_is_left_without_the_only_uncertain_replica_is_certain() -> None:
