@@ -228,6 +228,23 @@ def test_a_replica_that_comes_for_another_is_corrected_as_what_it_is() -> None:
     assert trial.performance() == pytest.approx(6e3 * math.exp(-0.5) + 11e3 * math.exp(0.3))
 
 
+def test_a_target_is_judged_by_the_corrections_of_the_replicas_that_are_left() -> None:
+    nodes = cluster({"top": 3})
+    about = profile({2: 6e3, 4: 11e3}, {"top": 1.0})
+    corrections = {(0, 2, 0): -0.5, (1, 2, 0): 0.3}  # of two: 3.6 and 14.8
+    for need, sizes, met in ((18e3, (0, 1, 0), True), (20e3, (1, 1), False)):
+        request = replace(requested(need, about, nodes), corrections=corrections)
+        trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(3))
+        for node, size in enumerate(sizes):
+            trial.add(node, size)
+        assert trial.meets()
+        if len(sizes) > 2:
+            trial.remove(2)
+        else:
+            trial.resize(0, 0)
+        assert trial.meets() == met
+
+
 def test_what_is_left_without_the_only_uncertain_replica_is_certain() -> None:
     """Whatever rounding leaves of the error of the replica that goes."""
     nodes = cluster({"top": 1, "low": 1})
