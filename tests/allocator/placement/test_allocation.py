@@ -333,6 +333,17 @@ def test_trimming_tries_each_replica_where_a_cheaper_size_needs_other_room() -> 
     assert [one.size for one in sizing.replicas] == [0, 1]
 
 
+def test_trimming_goes_on_until_a_whole_round_changes_nothing() -> None:
+    """Without the small replica, whose company costs more than it adds, the large one may be smaller."""
+    nodes = cluster({"top": 2})
+    about = profile({1: 5e3, 2: 9.95e3, 4: 10e3}, SPEEDS, efficiency=[1.0, 0.661])
+    sizing = Sizing(requested(9.9e3, about, nodes), NodeLedger(nodes))
+    sizing.add(0, 0)
+    sizing.add(1, 2)
+    trim(sizing)
+    assert [(one.node, one.size) for one in sizing.replicas] == [(1, 1)]
+
+
 def test_trimming_goes_down_to_the_target_itself() -> None:
     nodes = cluster({"top": 3})
     for count in (1, 2):

@@ -257,6 +257,15 @@ def test_what_is_left_without_the_only_uncertain_replica_is_certain() -> None:
         assert trial.first_that_meets(1, [None]) == 0
 
 
+def test_what_is_kept_free_for_later_neighbours_is_not_counted_on() -> None:
+    """Four replicas of 20 with 6% kept free reach 75."""
+    nodes = cluster({"top": 9})
+    request = requested(78e3, profile({8: 20e3}, {"top": 1.0}), nodes, caution=Caution(0.5, later_loss=0.06))
+    trial = OwnNodesTrial(Sizing(request, NodeLedger(nodes)), np.arange(9))
+    assert trial.add_while_short(iter([(node, 0) for node in range(9)]), set()) == (4, 0)
+    assert at(trial) == [0, 1, 2, 3]
+
+
 def test_a_first_offer_that_adds_nothing_is_not_supposed() -> None:
     nodes = cluster({"top": 3})
     request = requested(30e3, profile({8: 20e3}, {"top": 1.0}, efficiency=[1.0, 0.5, 0.5]), nodes)
