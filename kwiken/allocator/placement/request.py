@@ -315,7 +315,7 @@ def request_for(
     spare, kept = 0.0, np.zeros(len(cores))
     if profile.measure is Measure.CAPACITY and target is not None and target.p99_ms is not None:
         variation = UNKNOWN_VARIATION if profile.work_variation is None else profile.work_variation
-        servers = np.maximum(1.0, np.floor(cores))[:, None] * np.ones(len(het))
+        servers = np.maximum(1.0, np.floor(cores))[:, None]
         spare, rate = _within(servers / capacity, capacity, target.required, target.p99_ms, variation)
         # More cores that are slower each may serve more calls, and yet keep the latency at a lower rate.
         kept = np.median(rate, axis=1)
