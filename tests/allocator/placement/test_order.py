@@ -261,6 +261,14 @@ def test_a_walk_ends_after_eight_nodes_that_win_nothing(useless: int, count: int
     assert len(sizing.replicas) == count
 
 
+def test_a_node_that_wins_nothing_is_refused_after_a_worse_one_too() -> None:
+    nodes = cluster({"top": 1, "low": 1, "middle": 1})
+    about = profile({8: 20e3}, {"top": 1.0, "low": 0.2, "middle": 0.25}, efficiency=[1.0, 0.7])
+    sizing = Sizing(requested(1e6, about, nodes), NodeLedger(nodes))
+    take(sizing, [(node, 0) for node in range(3)])  # 20, and with the others 16.8 and 17.5
+    assert [one.node for one in sizing.replicas] == [0]
+
+
 @pytest.mark.parametrize(("off", "known"), [(0.9e-6, True), (1.5e-6, False)])
 def test_a_written_size_may_be_off_by_a_millionth(off: float, known: bool) -> None:
     nodes = cluster({"top": 2})

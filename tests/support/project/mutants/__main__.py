@@ -38,7 +38,7 @@ def ordered(room: str, copy: Path, path: str) -> list[str]:
     def named(file: Path) -> int:
         return len(words & set(re.findall(r"\w+", file.read_text(encoding="utf-8"))))
 
-    files = [file for folder in ROOMS[room].tests for file in sorted((copy / folder).glob("test_*.py"))]
+    files = [file for folder in ROOMS[room].tests for file in sorted((copy / folder).rglob("test_*.py"))]
     return [file.relative_to(copy).as_posix() for file in sorted(files, key=lambda file: -named(file))]
 
 
