@@ -25,6 +25,7 @@ from kwiken.allocator.placement import (
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import Measure
 from kwiken.base.errors import InputError
+from tests.support.allocation.stated_length import StatedLength
 from tests.support.runtime.clusters import cluster, profile, requested, workload
 
 NODES = """
@@ -218,10 +219,12 @@ def test_what_a_placement_leaves_out_is_nothing() -> None:
     assert all((one.reissue_cores, one.catch_up_cores) == (0.0, 0.0) for one in found.replicas)
 
 
-@pytest.mark.parametrize(("more", "problem"), [(0, "is not UTF-8 text"), (1, "is larger than")])
-def test_a_document_of_more_than_256_mib_is_not_looked_at(more: int, problem: str) -> None:
+@pytest.mark.parametrize(
+    ("more", "problem"), [(0, "is not UTF-8 text"), (1, "is larger than 268435456 bytes")]
+)
+def test_a_document_of_more_than_256_mib_is_refused(more: int, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        Placement.from_json(b"\xff" * ((256 << 20) + more), where="p.json")
+        Placement.from_json(StatedLength(b"\xff", (256 << 20) + more), where="p.json")
 
 
 def test_a_placement_tells_how_many_replicas_of_each_workload_made_room() -> None:

@@ -22,6 +22,7 @@ from kwiken.allocator.workloads import (
 )
 from kwiken.base.errors import InputError
 from tests.allocator.workloads.test_documents import change, document, drawn_profile, known_profile
+from tests.support.allocation.stated_length import StatedLength
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_workload_within_its_limits(field: str, at: Any, beyond: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, math.inf, math.nan])
-def test_sizes_and_targets_are_finite_numbers_above_none(wrong: float) -> None:
+def test_sizes_and_targets_are_finite_numbers_above_0(wrong: float) -> None:
     for name in ("cores", "memory_gb"):
         with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, not {wrong}"):
             Size(**{"cores": 1.0, "memory_gb": 1.0, name: wrong})
@@ -68,12 +69,13 @@ def test_sizes_and_targets_are_finite_numbers_above_none(wrong: float) -> None:
     ("read", "mebibytes"),
     [(workloads_from_toml, 16), (profiles_from_json, 64), (measurements_from_text, 64)],
 )
-def test_a_document_of_at_most_so_many_bytes_is_read(read: Callable[..., object], mebibytes: int) -> None:
-    text = b"=" * (mebibytes << 20)
+def test_a_document_of_more_bytes_than_its_kind_may_have_is_refused(
+    read: Callable[..., object], mebibytes: int
+) -> None:
     with pytest.raises(InputError, match="broken"):
-        read(text, where="d")
+        read(StatedLength(b"=", mebibytes << 20), where="d")
     with pytest.raises(InputError, match=f"is larger than {mebibytes << 20} bytes"):
-        read(text + b"=", where="d")
+        read(StatedLength(b"=", (mebibytes << 20) + 1), where="d")
 
 
 def test_what_a_workload_leaves_out_has_its_usual_value() -> None:
@@ -309,7 +311,7 @@ def test_a_part_of_a_history_has_one_to_a_thousand_columns(count: int) -> None:
             measurements_from_text(json.dumps(raw), where="m", min_workloads=0)
 
 
-def test_a_history_of_scores_has_a_source() -> None:
+def test_a_history_of_scores_needs_a_source() -> None:
     raw = document()
     raw["history"]["tolerated"] = {"sources": [], "rows": {name: [] for name in "abc"}}
     with pytest.raises(InputError, match=r"history\.tolerated\.sources: 1 to 1000 are needed, not 0"):
@@ -324,7 +326,7 @@ def test_of_many_labels_the_first_eight_are_named() -> None:
         measurements_from_text(json.dumps(raw), where="m")
 
 
-def test_a_group_may_have_the_name_of_a_row_beside_it() -> None:
+def test_a_group_may_have_the_name_of_a_row_outside_it() -> None:
     raw = document()
     assert measurements_from_text(json.dumps(raw), where="m").het.groups is None
     raw["history"]["groups"] = {"sort": "merge", "rank": "merge"}
