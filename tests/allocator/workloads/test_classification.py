@@ -527,7 +527,7 @@ def test_scores_that_are_predicted_beyond_their_range_are_at_its_end(world: Worl
         assert told_of.deviation[at].tolist() == scores.deviation.tolist()
 
 
-def test_a_variance_that_rounding_made_negative_is_none(few: Classification) -> None:
+def test_a_variance_that_rounding_made_negative_counts_as_0(few: Classification) -> None:
     rounded = replace(few, covariance=np.full_like(few.covariance, -1e-20))
     assert rounded.predict(ODD)[1] == 0.0
     profile = rounded.profile()
@@ -536,7 +536,7 @@ def test_a_variance_that_rounding_made_negative_is_none(few: Classification) -> 
     assert profile.base_deviation == 0.0
 
 
-def test_no_run_is_proposed_where_only_what_is_known_exactly_is_undecided() -> None:
+def test_no_run_is_proposed_where_only_an_exactly_known_setting_is_undecided() -> None:
     """The reference gives exactly what is needed, and all else is far better."""
     rng = np.random.default_rng(3)
     sizes, classes = (Size(1, 1), Size(2, 1), Size(4, 1)), ("slow", "fast")
@@ -563,7 +563,7 @@ def test_no_run_is_proposed_where_only_what_is_known_exactly_is_undecided() -> N
     assert found.proposals(100.0) == ()
 
 
-def test_neighbours_are_not_told_apart_by_what_was_measured(world: World) -> None:
+def test_neighbours_are_said_to_differ_only_where_nothing_was_measured(world: World) -> None:
     """The nearest rows are further apart at a measured source than anywhere else."""
     known, rows = world
     scores = np.full((ROWS, 4), 0.5)

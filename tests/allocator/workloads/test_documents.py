@@ -336,17 +336,23 @@ def test_groups_need_no_row_in_a_part_that_the_history_leaves_out(part: str) -> 
 
 
 def test_performance_has_a_level_and_scores_have_none() -> None:
-    raw = document()
-    for _ in range(2):
+    full, empty = document(), document()
+    empty.update(history={}, workloads=[])
+    for raw in (full, empty):
         found = measurements_from_text(json.dumps(raw), where="m.json", min_workloads=0)
         assert all(matrix.level for matrix in (found.up, found.out, found.het))
         assert not any(matrix.level for matrix in (found.tolerated, found.caused))
         assert found.reference.replicas == 1
-        raw.update(history={}, workloads=[])
+
+
+def test_a_document_without_a_history_has_the_reference_alone() -> None:
+    raw = document()
+    raw.update(history={}, workloads=[])
+    found = measurements_from_text(json.dumps(raw), where="m.json", min_workloads=0)
     assert {matrix.rows.shape for matrix in (found.up, found.out, found.het)} == {(0, 1)}
-    assert {(matrix.labels, matrix.rows.shape) for matrix in (found.tolerated, found.caused)} == {
+    assert [(matrix.labels, matrix.rows.shape) for matrix in (found.tolerated, found.caused)] == 2 * [
         ((), (0, 0))
-    }
+    ]
 
 
 def test_measurements_that_are_nested_too_deep_are_refused() -> None:

@@ -35,23 +35,16 @@ from kwiken.allocator.workloads.completion.scalability import Scalability, log_s
 from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
 from kwiken.base.arrays import Floats
-from tests.support.allocation.descent import descended
+from tests.support.allocation.low_rank_rows import low_rank_rows
+from tests.support.allocation.plain_descent import descended
 
 TWO = np.array([1, 3])
-
-
-def drawn(seed: int = 0, count: int = 6, size: int = 5) -> Floats:
-    rng = np.random.default_rng(seed)
-    rows: Floats = rng.normal(0, 0.3, (count, 2)) @ rng.normal(size=(2, size)) + rng.normal(
-        0, 0.1, (count, size)
-    )
-    return rows
 
 
 @pytest.mark.parametrize("level", [True, False])
 @pytest.mark.parametrize("rank", [1, 2])
 def test_the_descent_takes_the_published_steps(rank: int, level: bool) -> None:
-    rows, new = drawn(1), drawn(2, 1)[0]
+    rows, new = low_rank_rows(1), low_rank_rows(2, 1)[0]
     plain = descended(rows, TWO.tolist(), new[TWO].tolist(), rank, level=level)
     model = GradientDescent(rank).fit(rows, level=level)
     found = model.complete(TWO, new[TWO])
@@ -84,7 +77,7 @@ def conditioned(model: GaussianModel, values: Floats, noise: Floats) -> tuple[Fl
     ],
 )
 def test_entries_condition_a_gaussian_row(level: bool, errors: EntryErrors) -> None:
-    model = BayesianRows(0.1, 0.01).fit(drawn(3), level=level)
+    model = BayesianRows(0.1, 0.01).fit(low_rank_rows(3), level=level)
     values = np.array([0.7, -0.4])
     repeats = np.ones(2) if errors.repeats is None else errors.repeats
     noise = 0.01 / repeats + (0.0 if errors.variances is None else errors.variances)
@@ -111,7 +104,7 @@ def test_entries_condition_a_gaussian_row(level: bool, errors: EntryErrors) -> N
 @pytest.mark.parametrize("rows", [6, 80])
 def test_a_row_is_folded_in_by_ridge_regression(level: bool, rows: int) -> None:
     """Steps 1 to 5 of the specification (Paragon 3.4)."""
-    known, values = drawn(4, rows), np.array([0.7, -0.4])
+    known, values = low_rank_rows(4, rows), np.array([0.7, -0.4])
     free = known - known.mean(axis=1, keepdims=True) if level else known
     mean = free.mean(axis=0)
     _, singular, right = np.linalg.svd(free - mean, full_matrices=False)
@@ -128,7 +121,7 @@ def test_a_row_is_folded_in_by_ridge_regression(level: bool, rows: int) -> None:
 
 @pytest.mark.parametrize("level", [True, False])
 def test_covariances_are_pulled_toward_equal_independent_columns(level: bool) -> None:
-    known = drawn(5, 9)
+    known = low_rank_rows(5, 9)
     free = known - known.mean(axis=1, keepdims=True) if level else known
     sample = np.cov(free.T)
     expected = 0.8 * sample + 0.2 * np.trace(sample) / 5 * np.eye(5)
@@ -140,7 +133,7 @@ def test_covariances_are_pulled_toward_equal_independent_columns(level: bool) ->
 
 
 def test_uncertain_entries_are_filled_in_eight_rounds_of_expectation() -> None:
-    known = drawn(6, 7)
+    known = low_rank_rows(6, 7)
     variances = np.random.default_rng(6).uniform(0.0, 0.2, known.shape)
     mean, share = known.mean(axis=0), 0.1
 
@@ -164,7 +157,7 @@ def test_uncertain_entries_are_filled_in_eight_rounds_of_expectation() -> None:
 
 @pytest.mark.parametrize("level", [True, False])
 def test_baselines_are_one_spread_around_plain_means(level: bool) -> None:
-    known = drawn(7)
+    known = low_rank_rows(7)
     free = known - known.mean(axis=1, keepdims=True) if level else known
     means, none = ColumnMeans().fit(known, level=level), NoEffect().fit(known, level=level)
     assert means.mean == pytest.approx(free.mean(axis=0))
@@ -178,7 +171,7 @@ def test_baselines_are_one_spread_around_plain_means(level: bool) -> None:
 
 
 def test_rows_of_one_unit_are_rows_without_a_level() -> None:
-    known = drawn(8)
+    known = low_rank_rows(8)
     found, plain = (
         OneUnit(BayesianRows(0.1, 0.01)).fit(known, level=True),
         BayesianRows(0.1, 0.01).fit(known, level=False),
@@ -191,7 +184,7 @@ def test_rows_of_one_unit_are_rows_without_a_level() -> None:
 @pytest.mark.parametrize("own", [None, np.array([0.04, 0.0])])
 def test_neighbours_tell_a_deviation_by_their_disagreement(level: bool, own: Floats | None) -> None:
     """The spread of all rows counts as two rows more, and a measurement has a deviation of 2%."""
-    known, values = drawn(9, 8), np.array([0.3, 0.1])
+    known, values = low_rank_rows(9, 8), np.array([0.3, 0.1])
     aligned = known - known[:, TWO].mean(axis=1, keepdims=True) if level else known
     model = NearestRows(3).fit(known, level=level)
     near, _ = model.neighbours(TWO, values)
@@ -338,7 +331,7 @@ def test_methods_to_choose_from() -> None:
 
 @given(groups=st.lists(st.integers(0, 4), min_size=12, max_size=12).filter(lambda some: len(set(some)) > 2))
 def test_each_group_is_predicted_from_all_others(groups: list[int]) -> None:
-    known = drawn(11, 12)
+    known = low_rank_rows(11, 12)
     found = held_out(known, TWO, ColumnMeans(), level=False, groups=np.array(groups))
     missed = []
     for group in sorted(set(groups)):
@@ -350,7 +343,7 @@ def test_each_group_is_predicted_from_all_others(groups: list[int]) -> None:
 
 
 def test_of_many_rows_two_hundred_are_judged_in_ten_folds() -> None:
-    known = drawn(12, 450)
+    known = low_rank_rows(12, 450)
     found = held_out(known, TWO, ColumnMeans(), level=False)
     assert found.missed.shape == (200, 3)
     assert held_out(known[:60], TWO, ColumnMeans(), level=False).missed.shape == (60, 3)
@@ -361,7 +354,7 @@ def test_of_many_rows_two_hundred_are_judged_in_ten_folds() -> None:
 
 
 def test_uncertain_entries_weigh_less_in_the_choice() -> None:
-    known = drawn(13, 8)
+    known = low_rank_rows(13, 8)
     deviations = np.zeros_like(known)
     deviations[:, 0] = 0.05
     found = held_out(known, TWO, ColumnMeans(), level=False, deviations=deviations)
@@ -378,7 +371,7 @@ def test_uncertain_entries_weigh_less_in_the_choice() -> None:
 )
 def test_the_first_columns_leave_least_variance(seed: int, count: int, scale: float, level: bool) -> None:
     """Of rows that vary much, and of rows that hardly vary beyond the noise of a measurement."""
-    known = scale * drawn(seed, count)
+    known = scale * low_rank_rows(seed, count)
     model = BayesianRows(0.05, 4e-4).fit(known, level=level)
     chosen: list[int] = []
     while len(chosen) < 3:

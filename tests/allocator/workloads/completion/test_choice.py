@@ -1,4 +1,4 @@
-"""Choice of a method beside held-out errors of one row after another."""
+"""Choice of a completion method, compared with a plain loop over the rows that are held out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.allocator.workloads.completion.selection import held_out
 from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
-from kwiken.base.arrays import Floats, Ints
+from kwiken.base.arrays import Ints
 from kwiken.base.errors import InputError
-from tests.support.allocation.plain_held_out import judged
+from tests.support.allocation.held_out_rows import held_out_rows
+from tests.support.allocation.low_rank_rows import low_rank_rows
 
 TWO = np.array([1, 3])
 FIVE: tuple[Completer, ...] = (
@@ -40,12 +41,6 @@ FIVE: tuple[Completer, ...] = (
 )
 
 
-def drawn(seed: int, count: int, size: int = 5) -> Floats:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(0, 0.3, (count, 2)) @ rng.normal(size=(2, size))
-    return np.asarray(rows + rng.normal(0, 0.1, (count, size)))
-
-
 def grouped(count: int) -> Ints:
     return np.random.default_rng(count).permutation(np.arange(count) % 13) * 3
 
@@ -57,11 +52,11 @@ def grouped(count: int) -> Ints:
 def test_rows_are_predicted_from_those_of_other_folds(
     method: Completer, level: bool, stated: bool, count: int, groups: bool
 ) -> None:
-    rows = drawn(count, count)
+    rows = low_rank_rows(count, count)
     deviations = np.random.default_rng(count).choice([0.0, 0.1, 0.4], rows.shape) if stated else None
     belongs = grouped(count) if groups else None
     found = held_out(rows, TWO, method, level=level, deviations=deviations, groups=belongs)
-    plain = judged(rows, TWO, method, level=level, deviations=deviations, groups=belongs)
+    plain = held_out_rows(rows, TWO, method, level=level, deviations=deviations, groups=belongs)
     assert found.missed == pytest.approx(np.array([one.missed for one in plain]), abs=1e-9)
     assert found.deviation == pytest.approx(np.array([one.deviation for one in plain]))
     assert found.weights == pytest.approx(np.array([one.weights for one in plain]))
@@ -73,9 +68,9 @@ def test_rows_are_predicted_from_those_of_other_folds(
 
 
 def test_of_a_fold_of_many_rows_twenty_are_judged_from_the_first_to_the_last() -> None:
-    rows = drawn(0, 300)
+    rows = low_rank_rows(0, 300)
     found = held_out(rows, TWO, ColumnMeans(), level=True)
-    plain = judged(rows, TWO, ColumnMeans(), level=True)
+    plain = held_out_rows(rows, TWO, ColumnMeans(), level=True)
     assert found.groups.tolist() == [one.row for one in plain]
     assert found.missed == pytest.approx(np.array([one.missed for one in plain]))
 
@@ -87,7 +82,7 @@ def test_the_method_or_mean_of_methods_with_least_error_is_chosen(
     seed: int, stated: bool, joins: bool
 ) -> None:
     """Means are of two or three out of the four best kinds of method, by the best settings of each."""
-    rows, belongs = drawn(seed, 15), grouped(15)
+    rows, belongs = low_rank_rows(seed, 15), grouped(15)
     deviations = np.random.default_rng(seed).choice([0.0, 0.2], rows.shape) if stated else None
     told = {one: held_out(rows, TWO, one, level=True, deviations=deviations, groups=belongs) for one in FIVE}
     ranked = sorted(FIVE, key=lambda one: told[one].mean_error)
@@ -129,17 +124,17 @@ def test_the_method_or_mean_of_methods_with_least_error_is_chosen(
 
 
 def test_means_are_chosen_of_some_histories_and_single_methods_of_others() -> None:
-    """So that the test above sees both."""
-    names = [choose(drawn(seed, 15), TWO, FIVE, level=True, joins=True).name for seed in range(3)]
+    """Histories of the test above, which compares both kinds of choice."""
+    names = [choose(low_rank_rows(seed, 15), TWO, FIVE, level=True, joins=True).name for seed in range(3)]
     assert any(name.startswith("mean of ") for name in names)
 
 
 def test_three_rows_are_enough_to_choose_and_two_are_not() -> None:
-    chosen = choose(drawn(0, 3), TWO, FIVE, level=False)
+    chosen = choose(low_rank_rows(0, 3), TWO, FIVE, level=False)
     assert chosen.name in {one.name for one in FIVE}
     assert np.isfinite(chosen.complete(TWO, np.array([0.1, 0.2])).deviation).all()
     with pytest.raises(InputError, match="needs 3 or more workloads that are measured whole, not 2"):
-        choose(drawn(0, 2), TWO, FIVE, level=False)
+        choose(low_rank_rows(0, 2), TWO, FIVE, level=False)
 
 
 def steps(values: Sequence[float]) -> list[float]:

@@ -1,4 +1,8 @@
-"""Gaussian models of rows beside closed forms: contrasts within rows, which know no level, and plain regression."""
+"""Gaussian models of rows, compared with closed forms.
+
+A row with a level has an unknown constant, so only contrasts (differences within the row) are compared with a model
+without levels.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,9 @@ from kwiken.allocator.workloads.completion import (
     GaussianModel,
 )
 from kwiken.base.arrays import Floats
+from tests.support.allocation.low_rank_rows import low_rank_rows
 
 NONE = np.array([], dtype=np.int64)
-
-
-def drawn(seed: int, count: int, size: int = 5) -> Floats:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(0, 0.3, (count, 2)) @ rng.normal(size=(2, size))
-    return np.asarray(rows + rng.normal(0, 0.1, (count, size)))
 
 
 def contrasts(size: int) -> Floats:
@@ -34,7 +33,7 @@ def contrasts(size: int) -> Floats:
 @pytest.mark.parametrize("level", [True, False])
 @pytest.mark.parametrize("freedom", [np.inf, 3.0])
 def test_a_row_without_entries_is_the_mean_row_with_its_prior(level: bool, freedom: float) -> None:
-    root = drawn(0, 4, 4)
+    root = low_rank_rows(0, 4, 4)
     model = GaussianModel(np.arange(4.0), root @ root.T, 0.01, level, freedom)
     found = model.complete(NONE, np.array([]))
     assert found.mean.tolist() == model.mean.tolist()
@@ -46,9 +45,9 @@ def test_a_row_without_entries_is_the_mean_row_with_its_prior(level: bool, freed
 
 
 @pytest.mark.parametrize("freedom", [np.inf, 3.0])
-def test_one_entry_of_a_row_with_a_level_surprises_nobody(freedom: float) -> None:
-    """The entry tells the level alone: other columns differ from it as rows do, whatever it is."""
-    root = drawn(1, 4, 4)
+def test_one_entry_of_a_row_with_a_level_tells_the_level_alone(freedom: float) -> None:
+    """Differences of other columns from the entry have the same prediction, whatever its value."""
+    root = low_rank_rows(1, 4, 4)
     model = GaussianModel(np.arange(4.0), root @ root.T, 0.01, level=True, freedom=freedom)
     apart = np.eye(4) - np.outer(np.ones(4), [0, 1, 0, 0])
     expected = apart @ model.covariance @ apart.T + 0.01
@@ -63,7 +62,9 @@ def test_one_entry_of_a_row_with_a_level_surprises_nobody(freedom: float) -> Non
     st.lists(st.integers(0, 5), min_size=2, max_size=4, unique=True),
     st.booleans(),
 )
-def test_a_level_is_what_contrasts_leave_open(seed: int, columns: list[int], exact: bool) -> None:
+def test_a_row_with_a_level_is_predicted_from_differences_of_its_entries(
+    seed: int, columns: list[int], exact: bool
+) -> None:
     """Differences within a row are those that a Gaussian without a level has, given differences of its entries."""
     rng, at = np.random.default_rng(seed), np.array(columns)
     root = rng.normal(size=(6, 6))
@@ -91,7 +92,7 @@ def test_a_level_is_what_contrasts_leave_open(seed: int, columns: list[int], exa
     assert deviations == pytest.approx(np.array([plain.deviation] * 2))
 
 
-def test_deviations_bear_rounding_below_zero_and_only_new_columns_are_noisy() -> None:
+def test_variances_below_0_by_rounding_count_as_0_and_only_unmeasured_columns_have_noise() -> None:
     found = Completion(np.zeros(3), np.diag([-1e-18, 0.16, -1e-18]), 0.09, np.array([0]))
     assert found.deviation == pytest.approx([0.0, 0.5, 0.3])
     assert found.scaled(3.0).deviation == pytest.approx([0.0, 1.5, 0.9])
@@ -102,7 +103,7 @@ def test_deviations_bear_rounding_below_zero_and_only_new_columns_are_noisy() ->
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_rows_tell_a_spread_with_few_degrees_of_freedom(count: int, level: bool) -> None:
     """One row has no spread; degrees of freedom are 1 at least."""
-    rows = drawn(2, count)
+    rows = low_rank_rows(2, count)
     free = rows - rows.mean(axis=1, keepdims=True) if level else rows
     sample = np.cov(free.T) if count > 1 else np.zeros((5, 5))
     model = BayesianRows(0.25, 0.01).fit(rows, level=level)
@@ -111,14 +112,16 @@ def test_few_rows_tell_a_spread_with_few_degrees_of_freedom(count: int, level: b
 
 
 def test_two_rows_and_hardly_any_prior_leave_little_more_than_one_degree_of_freedom() -> None:
-    assert BayesianRows(0.05, 0.01).fit(drawn(3, 2), level=False).freedom == pytest.approx(1.1)
+    assert BayesianRows(0.05, 0.01).fit(low_rank_rows(3, 2), level=False).freedom == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("level", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 9])
-def test_uncertain_entries_are_filled_in_by_eight_rounds_over_contrasts(count: int, level: bool) -> None:
-    """True rows without their levels, given measured differences within a row; all differences without a level."""
-    known, share = drawn(4, count) + 3.0, 0.1
+def test_uncertain_rows_are_learned_by_eight_rounds_of_expectation_maximisation(
+    count: int, level: bool
+) -> None:
+    """With a level, true rows are estimated from differences within each row; without one, from all entries."""
+    known, share = low_rank_rows(4, count) + 3.0, 0.1
     deviations = np.random.default_rng(4).uniform(0.0, 0.5, known.shape)
     told = contrasts(5) if level else np.eye(5)
     centre = np.eye(5) - 0.2 if level else np.eye(5)
@@ -151,7 +154,7 @@ def test_a_rank_beyond_the_columns_keeps_the_whole_covariance(
 ) -> None:
     """Whichever way rows are factored; those with a level have a direction without any spread."""
     for seed in range(5):
-        rows = scale * drawn(seed, count, size)
+        rows = scale * low_rank_rows(seed, count, size)
         free = rows - rows.mean(axis=1, keepdims=True) if level else rows
         model = FoldIn(size, 0.01).fit(rows, level=level)
         assert model.mean == pytest.approx(free.mean(axis=0), abs=1e-12)
@@ -166,7 +169,7 @@ def test_a_rank_beyond_the_columns_keeps_the_whole_covariance(
 @pytest.mark.parametrize("method", [ColumnMeans(), FoldIn(2, 1e-2), BayesianRows(0.1, 0.01)], ids=str)
 @given(st.integers(0, 1000))
 def test_rows_and_columns_in_another_order_teach_the_same(method: Completer, seed: int) -> None:
-    rng, rows = np.random.default_rng(seed), drawn(seed, 9)
+    rng, rows = np.random.default_rng(seed), low_rank_rows(seed, 9)
     order, columns = rng.permutation(9), rng.permutation(5)
     at, values = np.array([0, 2]), rows[0, [0, 2]]
     once = method.fit(rows, level=True).complete(at, values)

@@ -1,4 +1,4 @@
-"""Neighbours beside a scan of all rows, and medians of them column by column."""
+"""Nearest rows, compared with a scan of all rows and the medians of their columns."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_rows_that_are_equally_near_stand_in_their_order() -> None:
     assert distances.tolist() == [0.5, 0.5, 0.5, 1.0, 1.0]
 
 
-def test_an_entry_whose_neighbours_are_all_alike_is_theirs_but_for_the_smallest_variance() -> None:
+def test_an_uncertain_entry_is_that_of_its_neighbours_where_all_of_them_agree() -> None:
     errors = EntryErrors(variances=np.array([0.1, 0.2]))
     model = NearestRows(3).fit(np.full((6, 4), 0.5), level=False)
     found = model.complete(np.array([1, 2]), np.array([0.7, 0.1]), errors)
@@ -98,7 +98,7 @@ def test_an_entry_whose_neighbours_are_all_alike_is_theirs_but_for_the_smallest_
     assert found.covariance.diagonal() == pytest.approx([0.0, MIN_VARIANCE, MIN_VARIANCE, 0.0], rel=1e-6)
 
 
-def test_five_neighbours_are_taken_unless_told() -> None:
+def test_five_neighbours_are_taken_by_default() -> None:
     known = np.array([[float(place), 100.0 * place] for place in range(1, 9)])
     found = NearestRows().fit(known, level=False).complete(np.array([0]), np.array([0.0]))
     assert found.mean[1] == 300.0  # the third of five

@@ -1,4 +1,4 @@
-"""The scalability law beside a general minimiser, row by row."""
+"""Scalability law, compared row by row with a general minimiser."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def stepped(model: ScalabilityModel, counts: Floats, values: Floats) -> Floats:
 
 @pytest.mark.parametrize("surprise", [0.1, 0.3, 1.0, 3.0, 10.0])
 def test_the_most_probable_curve_is_sought_in_twenty_steps_at_most(surprise: float) -> None:
-    """Rows that surprise are sought long, and others until a step is small; parameters are seen in the curve."""
+    """Rows far from the prior use all twenty steps, others end at a small step; hidden entries show where."""
     rows, at, counts = curves(3, 9), np.array([0, 3, 5]), np.array(COUNTS, dtype=float)
     model = Scalability(COUNTS, 1e-4).fit(rows[1:], level=True)
     hidden = np.delete(np.arange(len(COUNTS)), at)
@@ -128,7 +128,7 @@ def test_the_most_probable_curve_is_sought_in_twenty_steps_at_most(surprise: flo
 
 @pytest.mark.parametrize(("row", "place"), [([0.0, -30.0, -30.0], 0), ([0.0, -5.0, -10.0], 1)])
 def test_contention_and_coherency_are_at_most_ten(row: list[float], place: int) -> None:
-    """Rows that collapse ask for more. From a likely coherency of 1e-5 ten is far, and is reached all the same."""
+    """Rows whose performance collapses fit more than ten best; ten is reached even from a prior of 1e-5."""
     model = Scalability((1, 2, 4), 1e-4).fit(np.array([row]), level=True)
     assert math.exp(model.mean[place]) == pytest.approx(10.0)
 

@@ -1,4 +1,4 @@
-"""Tails and calibration beside the same read one error after another, and beside distributions of SciPy."""
+"""Tails and calibration of errors, compared with loops over single errors and with distributions of SciPy."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_tails_just_out_of_range_are_refused(fields: dict[str, float]) -> None:
         ErrorTails(**fields)
 
 
-def test_tails_are_normal_unless_told() -> None:
+def test_tails_are_normal_by_default() -> None:
     assert ErrorTails() == NORMAL_TAILS
     for probability in (0.2, 0.7, 0.99):
         assert NORMAL_TAILS.deviations_at(probability) == pytest.approx(norm.ppf(probability))
@@ -132,7 +132,7 @@ def test_errors_mostly_of_size_zero_have_normal_tails() -> None:
     assert fitted_tails(missed, ones, groups) == NORMAL_TAILS
 
 
-def test_a_quantile_between_two_errors_reads_a_somewhat_larger_share() -> None:
+def test_a_quantile_of_few_errors_is_read_at_a_larger_share() -> None:
     """Of 19 errors, 0 to 18 deviations, 90% of new ones are below place 18 of 20, the eighteenth error."""
     missed = np.arange(19.0)[:, None]
     assert calibration(missed, np.ones_like(missed), np.arange(19)) == pytest.approx(17.0 / HALF)
@@ -141,7 +141,7 @@ def test_a_quantile_between_two_errors_reads_a_somewhat_larger_share() -> None:
     assert calibration(pairs, np.ones_like(pairs), np.arange(2)) == pytest.approx(0.5 * 35.9 / HALF)
 
 
-def test_an_error_at_the_very_quantile_is_not_beyond_it() -> None:
+def test_an_error_at_the_quantile_itself_is_not_beyond_it() -> None:
     """Of 21 errors, 90 of 100 are up to the nineteenth: the two beyond are of one of seven groups.
 
     They vary as much as 9.5 independent errors; three beyond would vary as much as 6, fewer than the groups.

@@ -1,4 +1,4 @@
-"""The published descent in its plainest form: one number after another."""
+"""Reference implementation of the published gradient descent, with loops over single numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def descended(
     tolerance: float = 1e-5,
     seed: int = 0,
 ) -> Floats:
-    """A row by the published descent (Paragon 3.4, `pq_sgd`)."""
+    """Complete one row by the published gradient descent (Paragon 3.4, `pq_sgd`)."""
     count, size = rows.shape
     free = rows - rows.mean(axis=1, keepdims=True) if level else rows
     mean = free.mean(axis=0)

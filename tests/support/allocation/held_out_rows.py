@@ -1,4 +1,4 @@
-"""Held-out errors in their plainest form: one row after another."""
+"""Reference implementation of held-out errors, with a loop over rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kwiken.base.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class HeldOutRow:
     """A row that was held out, with the errors, deviations and weights of its hidden entries."""
 
     row: int
@@ -21,7 +21,7 @@ class Judged:
     weights: Floats
 
 
-def judged(
+def held_out_rows(
     rows: Floats,
     columns: Ints,
     method: Completer,
@@ -29,8 +29,8 @@ def judged(
     level: bool,
     deviations: Floats | None = None,
     groups: Ints | None = None,
-) -> list[Judged]:
-    """Every row predicted from rows of other folds; ten folds or fewer, each of every tenth group."""
+) -> list[HeldOutRow]:
+    """Predict every row from the rows of other folds: ten folds or fewer, each of every tenth group."""
     belongs = np.arange(len(rows)) if groups is None else groups
     units = sorted(set(belongs.tolist()))
     folds = min(10, len(units))
@@ -48,7 +48,7 @@ def judged(
             errors = EntryErrors(variances=None if deviations is None else own[columns] ** 2)
             told = model.complete(columns, rows[row, columns], errors)
             found.append(
-                Judged(
+                HeldOutRow(
                     row,
                     (told.mean - rows[row])[hidden],
                     np.hypot(told.deviation, own)[hidden],
