@@ -247,7 +247,7 @@ def plainly(
 
 @given(seed=st.integers(0, 2**32 - 1), corrected=st.booleans(), unit=st.sampled_from([1.0, 2.0**-14]))
 def test_a_forecast_is_what_its_factors_say(seed: int, corrected: bool, unit: float) -> None:
-    """In whatever unit work is counted."""
+    """The unit in which work is counted changes nothing."""
     rng = np.random.default_rng(seed)
     request, ledger = sized(seed % 7), NodeLedger(UNEQUAL)
     request = replace(request, required=unit * request.required, rate=unit * request.rate)
@@ -416,7 +416,9 @@ def test_what_neighbours_cost_one_another_is_told_largest_first() -> None:
 
 
 @pytest.mark.parametrize(("disk", "loss"), [(0.0, 0.0), (0.5, 0.05 * 0.2**4)])
-def test_pressure_below_what_a_workload_is_now_thought_to_exert_is_none(disk: float, loss: float) -> None:
+def test_pressure_of_others_counts_as_0_where_a_workload_is_now_expected_to_exert_more_than_there_is(
+    disk: float, loss: float
+) -> None:
     nodes = cluster({"top": 1})
     ledger = NodeLedger(nodes)
     placed = []
@@ -507,7 +509,7 @@ def test_a_document_tells_chances_costs_and_what_free_nodes_could_give() -> None
     assert waiting.probability == 0.0
 
 
-def test_another_need_is_told_at_once() -> None:
+def test_a_renewed_request_changes_the_need_of_the_next_forecast() -> None:
     sizing = Sizing(sized(0), NodeLedger(UNEQUAL))
     sizing.add(0, 2)
     before = sizing.forecast()

@@ -116,7 +116,7 @@ def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) 
     one = request(Measure.CAPACITY, 20.0, rate_per_s=1e-6)
     assert not one.keeps_latency
     assert request(Measure.CAPACITY, 60.0).keeps_latency
-    share = one.rate / one.capacity  # as good as nothing, and in proportion
+    share = one.rate / one.capacity  # the same tiny share for all, so that ranks stay
     assert 0.0 < share.min() <= share.max() * (1 + 1e-9) < 1e-5
     assert share.min() == pytest.approx(share.max())
     (placed,) = admit_all([one], NodeLedger(NODES), scheduler(name))
@@ -151,7 +151,7 @@ def test_a_part_of_a_core_serves_no_call_of_its_own() -> None:
     assert max(spares) == spares[0]
 
 
-def test_replicas_with_which_15_percent_more_capacity_is_needed_are_as_good_as_left_out() -> None:
+def test_replicas_with_which_more_than_15_percent_more_capacity_is_needed_count_for_almost_nothing() -> None:
     speeds = {f"class-{number}": 0.1 * 1.06**number for number in range(40)}
     classes = tuple(NodeClass(name=name, cores=4, memory_gb=64.0) for name in speeds)
     nodes = Cluster(classes, (Node("n", "class-0"),))
@@ -168,7 +168,7 @@ def test_replicas_with_which_15_percent_more_capacity_is_needed_are_as_good_as_l
     assert needed[~slow].max() > 1.05 * needed.min()
 
 
-def test_a_class_of_which_only_the_speed_is_known_needs_headroom_for_it() -> None:
+def test_a_class_of_which_only_the_speed_is_known_needs_more_headroom() -> None:
     """At a confidence of 90%, 1.2816 deviations of a quarter."""
     nodes = Cluster((NodeClass(name="new", cores=4, memory_gb=64.0, speed=2.0),), (Node("n", "new"),))
     needed = 190.0 * 2.0 / math.exp(1.2815515655446004 * 0.25)

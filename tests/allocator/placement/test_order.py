@@ -261,7 +261,7 @@ def test_a_walk_ends_after_eight_nodes_that_win_nothing(useless: int, count: int
     assert len(sizing.replicas) == count
 
 
-def test_a_node_that_wins_nothing_is_refused_after_a_worse_one_too() -> None:
+def test_a_node_that_adds_nothing_is_left_out_also_after_one_that_takes_away() -> None:
     nodes = cluster({"top": 1, "low": 1, "middle": 1})
     about = profile({8: 20e3}, {"top": 1.0, "low": 0.2, "middle": 0.25}, efficiency=[1.0, 0.7])
     sizing = Sizing(requested(1e6, about, nodes), NodeLedger(nodes))
@@ -406,10 +406,10 @@ def test_outcomes_tell_performance_beside_neighbours_that_came_later() -> None:
 
 
 @dataclass
-class AtTheEnd:
-    """Scheduler that places nothing until all workloads are known; then one replica of each on the first node."""
+class PlacesJointly:
+    """Scheduler that places workloads only in joint improvement: one replica each, on the first node."""
 
-    name = "at-the-end"
+    name = "places-jointly"
     newcomers: list[tuple[str, int]] = field(default_factory=list)
 
     def place(self, sizing: Sizing) -> None:
@@ -444,14 +444,14 @@ def test_workloads_with_a_target_are_improved_together_before_they_are_told_to_w
         old.request,
         requested(9e3, loud, nodes, priority=-1),
     ]
-    chosen = AtTheEnd()
+    chosen = PlacesJointly()
     found = admit_all(asked, ledger, chosen, [old])
     assert chosen.newcomers == [("quiet", 0), ("new", 0), ("old", 1), ("loud", 0)]
     assert [one.status for one in found] == ["best-effort", "queued", "met", "met", "met"]
 
 
 @pytest.mark.parametrize("count", range(2, 8))
-def test_no_node_more_is_told_than_makes_room(count: int) -> None:
+def test_the_fewest_new_nodes_that_make_room_are_proposed(count: int) -> None:
     nodes = cluster({"top": 1})
     request = ask("a", 20e3 * (count + 1), nodes, max_replicas=count + 1)
     (waiting,) = admit_all([request], NodeLedger(nodes), QUASAR)
@@ -460,7 +460,7 @@ def test_no_node_more_is_told_than_makes_room(count: int) -> None:
     assert (added.count, added.cost_per_hour) == (count, 8.0 * count)
 
 
-def test_best_effort_work_stays_where_its_room_would_win_nothing() -> None:
+def test_best_effort_work_stays_where_its_room_would_not_add_performance() -> None:
     """The one replica that is allowed performs as much on the free node."""
     nodes = cluster({"top": 2})
     ledger = NodeLedger(nodes)

@@ -132,7 +132,7 @@ def test_changes_are_judged_as_by_a_forecast(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_contention_costs_what_it_costs_a_replica_that_is_drawn(seed: int) -> None:
+def test_contention_costs_a_trial_as_much_as_a_replica_that_is_placed(seed: int) -> None:
     rng = np.random.default_rng(seed)
     supposed, sizing = begun(rng)
     trial = OwnNodesTrial(supposed, np.arange(0, 20, 2))
@@ -144,7 +144,7 @@ def test_contention_costs_what_it_costs_a_replica_that_is_drawn(seed: int) -> No
 
 @given(st.integers(0, 2**32 - 1))
 def test_targets_a_little_below_and_above_are_told_apart_after_any_changes(seed: int) -> None:
-    """And with replicas that no sum has accounted for yet."""
+    """Some replicas are in no sum yet when the trial is asked."""
     rng = np.random.default_rng(seed)
     sizing, _ = begun(rng)
     asked = sizing.request
@@ -168,7 +168,7 @@ def test_targets_a_little_below_and_above_are_told_apart_after_any_changes(seed:
 
 
 def after_changes(sizing: Sizing, seed: int) -> OwnNodesTrial:
-    """Trial whose replicas came, went and changed their sizes; now and then it was asked about them."""
+    """Trial after random additions, removals and changes of size, with questions in between."""
     rng = np.random.default_rng(seed)
     trial, kept = OwnNodesTrial(sizing, np.arange(20)), len(sizing.replicas)
     for _ in range(int(rng.integers(30))):
@@ -199,7 +199,7 @@ def after_changes(sizing: Sizing, seed: int) -> OwnNodesTrial:
         (None, [1.0] * 10, 0.0, 8),
     ],
 )
-def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
+def test_replicas_are_added_without_a_forecast_up_to_the_one_that_may_meet_the_target(
     need: float | None, efficiency: list[float], deviation: float, supposed: int
 ) -> None:
     nodes = cluster({"top": 9})
@@ -213,7 +213,7 @@ def test_replicas_are_supposed_without_a_forecast_up_to_the_one_that_may_matter(
     assert trial.performance() == pytest.approx(20e3 * supposed * efficiency[supposed - 1])
 
 
-def test_a_replica_that_comes_for_another_is_corrected_as_what_it_is() -> None:
+def test_a_replica_that_replaces_another_has_the_correction_of_its_own_size() -> None:
     nodes = cluster({"top": 3})
     request = requested(1e3, profile({2: 6e3, 4: 11e3}, {"top": 1.0}), nodes)
     request = replace(request, corrections={(0, 2, 0): -0.5, (1, 2, 0): 0.3})
@@ -246,7 +246,7 @@ def test_a_target_is_judged_by_the_corrections_of_the_replicas_that_are_left() -
 
 
 def test_what_is_left_without_the_only_uncertain_replica_is_certain() -> None:
-    """Whatever rounding leaves of the error of the replica that goes."""
+    """Rounding may leave something of the variance of the replica that goes, which must not count."""
     nodes = cluster({"top": 1, "low": 1})
     for rate in np.random.default_rng(0).uniform(1e3, 9e3, 50).tolist():
         request = requested(0.999 * rate, profile({8: rate}, {"top": 1.0, "low": 0.7}), nodes)
@@ -266,7 +266,7 @@ def test_what_is_kept_free_for_later_neighbours_is_not_counted_on() -> None:
     assert at(trial) == [0, 1, 2, 3]
 
 
-def test_a_first_offer_that_adds_nothing_is_not_supposed() -> None:
+def test_a_first_offer_that_adds_nothing_is_not_added() -> None:
     nodes = cluster({"top": 3})
     request = requested(30e3, profile({8: 20e3}, {"top": 1.0}, efficiency=[1.0, 0.5, 0.5]), nodes)
     sizing = Sizing(request, NodeLedger(nodes))

@@ -1,4 +1,4 @@
-"""Contention of newcomers and residents at the edge of what each tolerates."""
+"""Contention of newcomers and residents at the limit of what each tolerates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def resident(ledger: NodeLedger, caused: Estimate, tolerated: Estimate | None) -
 
 
 def refusals(request: PlacementRequest, ledger: NodeLedger) -> set[bool]:
-    """Whether the only node is refused, by all that tell it."""
+    """Whether the only node is refused, by each of the three ways to ask: one value where they agree."""
     sizing = Sizing(request, ledger)
     return {
         bool(contention_on(request, ledger).refused[0]),
@@ -50,7 +50,7 @@ def refusals(request: PlacementRequest, ledger: NodeLedger) -> set[bool]:
     ("pressed", "caused", "refused"),
     [(0.5, 0.5, False), (0.500001, 0.5, True), (0.5, 0.500001, True)],
 )
-def test_newcomer_and_resident_stand_each_other_up_to_what_each_tolerates(
+def test_a_node_is_refused_beyond_what_newcomer_and_resident_tolerate(
     pressed: float, caused: float, refused: bool
 ) -> None:
     ledger = NodeLedger(NODES)
@@ -61,7 +61,9 @@ def test_newcomer_and_resident_stand_each_other_up_to_what_each_tolerates(
 
 
 @pytest.mark.parametrize(("caused", "refused"), [(0.0, False), (0.01, True)])
-def test_a_broken_promise_refuses_only_those_who_press_on_it(caused: float, refused: bool) -> None:
+def test_a_resident_under_too_much_pressure_refuses_only_work_that_adds_to_that_pressure(
+    caused: float, refused: bool
+) -> None:
     ledger = NodeLedger(NODES)
     resident(ledger, over_sources(0.0), over_sources(1.0, network=0.2))
     resident(ledger, over_sources(0.0, network=0.8), None)
@@ -83,7 +85,7 @@ def test_a_replica_bears_the_next_one_of_its_workload_with_its_copies(
         assert (one.next_on(0, None)[0] == NO_SIZE) == refused
 
 
-def test_full_pressure_is_borne_by_those_that_tolerate_it() -> None:
+def test_pressure_beyond_that_of_a_probe_is_tolerated_by_work_that_tolerates_a_probe() -> None:
     ledger = NodeLedger(NODES)
     for _ in range(2):
         resident(ledger, over_sources(0.0, network=0.8), None)
@@ -114,7 +116,7 @@ def test_a_node_takes_what_just_fits(over: tuple[float, float]) -> None:
         assert one.has_room(0, 1) == (over == (0.0, 0.0))
 
 
-def test_pressure_below_nothing_costs_nothing() -> None:
+def test_negative_pressure_costs_nothing() -> None:
     assert loss_within(-0.5) == 0.0
     assert worst_loss(np.array([-0.5, -0.1]), np.array([0.5, 1.0])) == 0.0
     assert worst_loss(np.array([0.6, -1.0]), np.array([0.5, 0.5])) == pytest.approx(0.05 + 0.1)

@@ -21,15 +21,20 @@ def chosen(request: PlacementRequest, nodes: Cluster, dearer: Floats | None = No
     return [(one.node, one.size) for one in sizing.replicas]
 
 
+def cheap_at(count: int, *places: int) -> Floats:
+    """Factors of the costs of nodes: 0.01 at some places, and 100 at all others."""
+    dearer = np.full(count, 100.0)
+    dearer[[*places]] = 0.01
+    return dearer
+
+
 @pytest.mark.parametrize(("most", "listed"), [(3, 64), (32, 64), (40, 80)])
 def test_as_many_nodes_are_listed_as_the_replicas_need_twice_and_64_at_least(most: int, listed: int) -> None:
-    """The last node performs least, also for its cost, and it alone is not made dearer."""
+    """The last node performs least, also for its cost, and it alone is made cheap."""
     for others, last in ((listed - 1, True), (listed, False)):
         nodes = cluster({"top": others, "low": 1})
         request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=most)
-        dearer = np.full(others + 1, 9.0)
-        dearer[-1] = 1.0
-        assert chosen(request, nodes, dearer) == [(others if last else 0, 0)]
+        assert chosen(request, nodes, cheap_at(others + 1, others)) == [(others if last else 0, 0)]
 
 
 def test_every_zone_is_looked_at_where_the_best_nodes_are_in_one() -> None:
@@ -45,20 +50,16 @@ def test_of_equal_nodes_the_first_ones_are_listed() -> None:
     nodes = cluster({"top": 100})
     request = requested(1e3, profile({2: 1e3}, {"top": 1.0}), nodes, max_replicas=2)
     for cheap, expected in (([63, 64], 63), ([64, 99], 0), ([0, 1], 0)):
-        dearer = np.full(100, 9.0)
-        dearer[cheap] = 1.0
-        assert chosen(request, nodes, dearer) == [(expected, 0)]
+        assert chosen(request, nodes, cheap_at(100, *cheap)) == [(expected, 0)]
 
 
 def test_nodes_are_listed_by_performance_and_by_performance_for_cost() -> None:
-    """70 nodes take the larger size and 70 cost less; one made cheap is found on either side."""
+    """70 nodes perform more and 70 cost less; one of either kind that is made cheap is found."""
     nodes = cluster({"top": 70, "low": 70})
     request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=2)
     request.cost[:] = [[9.0, 1.0]]
     for cheap in (63, 70 + 63):
-        dearer = np.full(140, 99.0)
-        dearer[cheap] = 0.01
-        assert chosen(request, nodes, dearer) == [(cheap, 0)]
+        assert chosen(request, nodes, cheap_at(140, cheap)) == [(cheap, 0)]
 
 
 def test_a_choice_by_prices_places_all_that_the_target_needs_or_nothing() -> None:
@@ -72,9 +73,7 @@ def test_a_list_of_64_ends_among_the_nodes_that_come_next() -> None:
     nodes = cluster({"top": 63, "low": 2})
     request = requested(500, profile({2: 1e3}, SPEEDS), nodes, max_replicas=2)
     for cheap, expected in ((63, 63), (64, 0)):
-        dearer = np.full(65, 9.0)
-        dearer[cheap] = 1.0
-        assert chosen(request, nodes, dearer) == [(expected, 0)]
+        assert chosen(request, nodes, cheap_at(65, cheap)) == [(expected, 0)]
 
 
 def test_best_effort_work_is_placed_however_little_it_performs() -> None:
@@ -92,8 +91,6 @@ def test_of_many_nodes_that_differ_the_best_64_are_listed(place: int, listed: bo
     ledger = NodeLedger(nodes)
     ledger.pressure[0] = np.random.default_rng(place).permutation(400) / 400
     cheap = int(ledger.pressure[0].argsort()[place])
-    dearer = np.full(400, 9.0)
-    dearer[cheap] = 1.0
     sizing = Sizing(request, ledger)
-    choose_by_price(sizing, dearer)
+    choose_by_price(sizing, cheap_at(400, cheap))
     assert ([one.node for one in sizing.replicas] == [cheap]) is listed

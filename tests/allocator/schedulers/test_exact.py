@@ -1,4 +1,4 @@
-"""Exact placement: what is allowed on a node, by hand; headroom; and what is returned without a placement."""
+"""Exact placement: what may stand on a node, headroom, and the result where nothing can be placed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_an_exact_placement_stands_where_both_sides_bear_it(case: Case) -> None:
+def test_an_exact_placement_keeps_what_newcomers_and_residents_tolerate(case: Case) -> None:
     """The first node is the cheaper one; -1 stands for either, where each needs its own."""
     ledger = NodeLedger(NODES)
     for one in case.there:
@@ -150,8 +150,8 @@ def test_replicas_of_one_size_and_class_are_as_many_as_their_headroom_asks_for(s
     assert found.cost == pytest.approx(enough[0] * request.cost[0, 0] if enough else np.inf)
 
 
-def test_without_time_nothing_is_placed_and_little_is_proven() -> None:
-    """Only where the targets cannot be met the least cost is known to be infinite."""
+def test_without_time_nothing_is_placed_and_the_bound_is_below_the_least_cost() -> None:
+    """The bound is infinite only where the targets cannot be met."""
     request = asked()
     request.cost[:] = 0.01
     found = solve([request], NodeLedger(NODES), time_limit_s=0.0)
@@ -181,7 +181,7 @@ def test_an_exact_placement_moves_nothing_that_runs() -> None:
         scheduler("exact").place(sizing)
 
 
-def test_best_effort_work_has_what_it_may_of_the_nodes_that_are_ranked_best() -> None:
+def test_best_effort_work_gets_its_most_replicas_on_the_best_ranked_nodes() -> None:
     nodes = cluster({"low": 1, "top": 2})
     request = requested(None, profile({1: 1e3}, {"low": 0.5, "top": 1.0}), nodes, max_replicas=2)
     sizing = Sizing(request, NodeLedger(nodes))

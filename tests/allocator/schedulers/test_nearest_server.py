@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.schedulers.nearest_server import NearestServerScheduler
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.workloads import SOURCES, Estimate, Spread
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "low": 0.6}
@@ -123,56 +123,54 @@ def test_another_ledger_is_indexed_anew() -> None:
         assert hashed.satisfied(sizing)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_of_two_that_are_equally_tight_the_one_where_less_is_needed_is_nearer(seed: int) -> None:
-    """The searched point is high where the workload needs much."""
-    ledger = NodeLedger(cluster({"top": 2}))
-    for node, source in enumerate(("disk", "network")):
-        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=over_sources(0.0, **{source: 0.25}))
+def pressed(*exerted: Estimate) -> NodeLedger:
+    """As many fast nodes as there are scores, each with a best-effort replica that exerts them."""
+    ledger = NodeLedger(cluster({"top": len(exerted)}))
+    for node, caused in enumerate(exerted):
+        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=caused)
         Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    return ledger
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_two_servers_that_are_equally_tight_the_one_where_less_is_needed_is_nearer(seed: int) -> None:
+    """The searched point is high where the workload needs much."""
+    ledger = pressed(over_sources(0.0, disk=0.25), over_sources(0.0, network=0.25))
     request = need(ledger, 9, over_sources(1.0, disk=0.5), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(seed)) == [1]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_fits_that_are_equally_tight_the_nearest_to_the_searched_point_is_taken(seed: int) -> None:
+def test_of_servers_that_are_equally_tight_the_nearest_to_the_searched_point_is_taken(seed: int) -> None:
     """Pressure on two sources is nearer to an even point than the same sum on one."""
-    ledger = NodeLedger(cluster({"top": 3}))
-    for node, scores in enumerate(({"disk": 0.25}, {"disk": 0.125, "network": 0.125}, {"network": 0.25})):
-        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=over_sources(0.0, **scores))
-        Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    both = over_sources(0.0, disk=0.125, network=0.125)
+    ledger = pressed(over_sources(0.0, disk=0.25), both, over_sources(0.0, network=0.25))
     request = need(ledger, 9, over_sources(0.5), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(seed)) == [1]
 
 
 @pytest.mark.parametrize(
-    "pressure",
+    ("tighter", "looser"),
     [
         # At 0.8 everywhere both are within 1.2, and neither is at 0.7; the second one is at 0.75 too.
-        ({"disk": 0.85}, dict.fromkeys(SOURCES, 0.062)),
+        (over_sources(0.0, disk=0.85), over_sources(0.062)),
         # At 0.9 everywhere both are, and neither is at 0.8; at 1.0 the first one is not.
-        (dict.fromkeys(("disk", "network", "tlb"), 0.7), {"disk": 0.93}),
+        (over_sources(0.0, disk=0.7, network=0.7, tlb=0.7), over_sources(0.0, disk=0.93)),
     ],
 )
 @pytest.mark.parametrize("seed", [0, 2])  # others may miss a server at the edge, which hashing does
 def test_the_tightest_server_within_the_radius_of_a_step_is_taken(
-    pressure: tuple[dict[str, float], dict[str, float]], seed: int
+    tighter: Estimate, looser: Estimate, seed: int
 ) -> None:
     """The searched point moves up by 0.1 on each of the coordinates, of which there are two for a source."""
-    for order in ((0, 1), (1, 0)):
-        ledger = NodeLedger(cluster({"top": 2}))
-        for node, place_of in enumerate(order):
-            scores = over_sources(
-                0.0, **{name.replace("-", "_"): v for name, v in pressure[place_of].items()}
-            )
-            about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=scores)
-            Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    for exerted, node in (((tighter, looser), 0), ((looser, tighter), 1)):
+        ledger = pressed(*exerted)
         request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
-        assert place(request, ledger, NearestServerScheduler(seed)) == [order.index(0)]
+        assert place(request, ledger, NearestServerScheduler(seed)) == [node]
 
 
-def test_of_fits_that_are_equally_tight_the_busier_server_is_taken() -> None:
-    """Work that causes no pressure takes cores of the second one."""
+def test_of_servers_that_are_equally_tight_the_busier_one_is_taken() -> None:
+    """Work that causes no pressure takes cores of the second server."""
     ledger = NodeLedger(cluster({"top": 3}))
     quiet = profile({2: 1e3}, SPEEDS, name="quiet")
     Sizing(requested(None, quiet, ledger.cluster, max_replicas=1), ledger).add(1, 0)
@@ -182,9 +180,6 @@ def test_of_fits_that_are_equally_tight_the_busier_server_is_taken() -> None:
 
 def test_a_server_that_shares_no_key_with_the_searched_point_is_found_at_a_later_step_only() -> None:
     """With this seed the first server, which is the tighter one, is missed at 0.8, where the second one is found."""
-    ledger = NodeLedger(cluster({"top": 2}))
-    for node, scores in enumerate((over_sources(0.0, disk=0.85), over_sources(0.062))):
-        about = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=scores)
-        Sizing(requested(None, about, ledger.cluster), ledger).add(node, 0)
+    ledger = pressed(over_sources(0.0, disk=0.85), over_sources(0.062))
     request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(1)) == [1]

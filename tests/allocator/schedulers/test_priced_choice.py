@@ -118,7 +118,7 @@ def test_swaps_are_the_best_of_all_swaps_each_time(seed: int, repeats: bool) -> 
 
 
 def test_of_equal_swaps_for_other_nodes_the_first_replica_has_the_first() -> None:
-    """Two alike may go to the dearer kind's zone mates, and what is to spare is enough for one of them."""
+    """Each of two equal replicas could move to the cheaper node of its zone; the surplus allows one move."""
     kinds, groups = np.array([1, 1, 0, 0]), np.array([1, 0, 0, 1])
     cost, worth = np.array([[2.0], [1.0]]), np.array([[2.0], [1.0]])
     options = _Options(np.arange(4), groups, kinds, cost, worth, np.array([1.0, 3.0]), repeats_groups=True)
