@@ -130,7 +130,7 @@ class LoadOutlook:
 @cache
 def _hypotheses(windows: int) -> _Hypotheses:
     """Hypotheses for a number of windows of the usual length."""
-    # In the middle between two moments a factor is the mean of that time.
+    # Between two moments a factor is constant or linear: its value in the middle is its mean.
     at_s = (np.arange(windows * MOMENTS) + 0.5) * WINDOW_S / MOMENTS
     changed_s = np.arange(1, windows * MOMENTS) * WINDOW_S / MOMENTS
     since_s = np.maximum(0.0, at_s[:, None] - changed_s)

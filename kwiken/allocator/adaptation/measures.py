@@ -205,7 +205,7 @@ class Measures:
         }
 
     def _up(self, name: str, reason: str) -> list[Action]:
-        """Larger replicas where they stand, the greatest gain for its cores first, memory uncounted."""
+        """Larger replicas where they stand, the greatest gain for a core first; memory has no price."""
         sizing, request = self._sizings[name], self._sizings[name].request
         resized: dict[int, None] = {}
         evicted: list[Action] = []

@@ -219,7 +219,7 @@ class Search:
             return best
 
         def better(other: FoundSizes, than: FoundSizes) -> bool:
-            del than  # whatever the walk comes to below its cost is cheaper
+            del than  # `walked` stays below the cost of `than`, so `other` is cheaper
             return other.p99_ms <= target_ms
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:

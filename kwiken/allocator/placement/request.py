@@ -115,7 +115,7 @@ class PlacementRequest:
 
     @cached_property
     def least_rounded(self) -> float:
-        """The same where performance is a sum from which rates were subtracted, per second."""
+        """`least_sure` less what rounding may cost a sum from which rates were subtracted, per second."""
         return (1.0 - FAR) * self.least_sure
 
     @cached_property

@@ -456,7 +456,7 @@ def test_a_load_within_the_target_is_not_prepared_for_whatever_is_short() -> Non
     assert adaptation.prepare(0.0, {"w": 401.0})
 
 
-def test_a_load_that_passed_without_need_is_not_one_that_was_prepared_for() -> None:
+def test_a_higher_load_that_needed_no_action_may_still_be_prepared_for() -> None:
     nodes = cluster({"quick": 4})
     adaptation = started(nodes, ask("w", 200, nodes))
     for now_s in (0.0, 5.0, 10.0):
@@ -504,8 +504,8 @@ def test_a_shortage_that_was_over_is_told_when_it_comes_back() -> None:
     assert [type(one) for one in adaptation.prepare(210.0, {"w": 900.0})] == [Shortage]
 
 
-def day(scale: float) -> list[Any]:
-    """What is done while loads rise and fall, requests become more work and nodes are lost."""
+def course(scale: float) -> list[Any]:
+    """Actions and needs, in units of `scale`, while loads rise and fall, work grows and nodes are lost."""
     nodes = cluster({"quick": 3, "slow": 1})
     rates, speeds = {cores: scale * rate for cores, rate in RATES.items()}, {"quick": 1.0, "slow": 0.5}
 
@@ -552,9 +552,9 @@ def day(scale: float) -> list[Any]:
     return done
 
 
-def test_a_cluster_of_slow_work_is_adapted_like_one_of_quick_work() -> None:
-    """A thousandth of all rates, in a power of two, so that nothing is rounded otherwise."""
-    done = day(1.0)
+def test_adaptation_does_not_depend_on_the_unit_of_work() -> None:
+    """All rates are divided by a power of two, which rounds nothing."""
+    done = course(1.0)
     assert {one[0] for one in done if isinstance(one, tuple)} == {Start, Stop, Resize, Shortage, Revision}
     assert any(isinstance(one, dict) and one for one in done)
-    assert day(2.0**-10) == done
+    assert course(2.0**-10) == done

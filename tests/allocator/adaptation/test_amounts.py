@@ -58,7 +58,7 @@ def test_a_workload_without_replicas_misses_its_smallest_size_and_one_of_few_cor
     assert adaptation.missing_cores() == {"w": 1.0}
 
 
-def test_a_workload_that_contention_leaves_nothing_misses_as_many_cores_as_it_has() -> None:
+def test_a_workload_that_contention_stops_misses_as_many_cores_as_it_has() -> None:
     nodes = cluster({"quick": 1})
     found = profile(RATES, {"quick": 1.0}, tolerated=over_sources(1.0, disk=0.04))
     adaptation = standing(nodes, (requested(400.0, found, nodes), [(0, 2)]))

@@ -103,7 +103,7 @@ def test_a_job_that_runs_already_takes_what_there_is() -> None:
     assert room.nodes == set()
 
 
-def test_a_part_of_a_core_is_room_and_none_is_not() -> None:
+def test_a_node_has_room_while_part_of_a_core_is_free() -> None:
     _, room, _ = adapted()
     room.take("most", "slow-0", 3.5, 1.0, {})
     assert {one.node: one.cores for one in room.rooms()}["slow-0"] == 0.5

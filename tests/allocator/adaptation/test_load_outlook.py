@@ -185,7 +185,7 @@ FAST, CAREFUL = OutlookSettings(change=0.4, quantile=0.6, half_life_s=20.0), Out
 @example([(1, 5.0), (0, 5.0), (0, 5.0), (0, 5.0)], 13.0, CAREFUL)
 @example([(3, 1.0), (1, 0.5), (4, 0.1), (1, 1.0)], 13.0, CAREFUL)
 @example([(count, 5.0) for count in (3, 1, 4, 1, 0, 5)], 13.0, CAREFUL)
-@example([(count, 5.0) for count in (1, 0, 0, 1, 0, 0)], 0.0, MEAN)  # every hypothesis has a share
+@example([(count, 5.0) for count in (1, 0, 0, 1, 0, 0)], 0.0, MEAN)  # all hypotheses are likely
 @example([(count, 5.0) for count in (100, 100, 100, 100, 104, 104, 104, 104)], 0.0, MEAN)  # hardly any noise
 @example([(10_000 + 200 * max(0, at - 2), 5.0) for at in range(9)], 30.0, CAREFUL)  # a slow rise
 @example(

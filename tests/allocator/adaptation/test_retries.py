@@ -1,4 +1,4 @@
-"""Starts that failed: where they are tried again, what they are given time for, and when all is well again."""
+"""Starts that failed: where and when they are tried again, and when a failure is forgotten."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_a_goal_is_relaxed_after_sizes_that_met_the_target_and_not_after_others(
     assert (met.p99_ms, nearest) == (98.0, None)
 
 
-def test_the_search_ends_when_it_comes_to_the_same_sizes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_ends_when_it_finds_the_same_sizes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     goals: list[float] = []
 
     def cheapest(goal: float) -> FoundSizes:

@@ -1,4 +1,4 @@
-"""One step of a search: which move is made, what is given up for it, and what is not tried at all."""
+"""One step of a search for sizes: the move that is chosen, the copies given up for it, and moves left out."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_all_room_of_a_class_may_be_used() -> None:
     assert tight.cheapest_start() == (StageSize(2, LARGE), StageSize(3, LARGE))
 
 
-def test_nodes_are_named_where_as_many_replicas_as_allowed_would_do() -> None:
+def test_a_lack_of_nodes_is_told_where_the_most_replicas_would_be_enough() -> None:
     one_core = NODES.replace("cores = 64", "cores = 1")
     with pytest.raises(InputError, match="nodes: have no room for stage 'fetch', which needs 2 or more"):
         search_of(nodes=one_core, most=2, rate_per_s=400.0).cheapest_start()
@@ -107,8 +107,10 @@ def test_copies_that_save_work_are_charged_nothing(monkeypatch: pytest.MonkeyPat
     assert search._charged(sizes) == search.supply.cost(sizes)
 
 
-def test_on_other_nodes_a_stage_might_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the p99 might be lowered to that of the other stage alone, or to the target."""
+def test_the_gain_of_other_nodes_is_bounded_by_all_the_time_of_a_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The p99 cannot fall below that of the other stage alone, and below the target nothing counts."""
     search = search_of()
     slow = np.arange(1000) % 50 == 0
     fetch, rank = np.where(slow, 100.0, 5.0), np.where(slow, 10.0, 7.0)

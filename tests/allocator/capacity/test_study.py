@@ -271,7 +271,9 @@ def test_a_promise_is_told_by_the_p99_of_other_recordings(placed: SizeStudy) -> 
     assert exactly.probability(100.0) == 0.5
 
 
-def test_the_time_of_all_replicas_is_told_where_the_replica_of_each_call_is_known(placed: SizeStudy) -> None:
+def test_the_watched_time_of_replicas_counts_stages_where_the_replica_of_each_call_is_known(
+    placed: SizeStudy,
+) -> None:
     """A recording of 1,000 requests at 100 a second, with three replicas of the first stage."""
     assert placed.watched_s == 0.0
     model = placed.outcome.trials.model
@@ -285,7 +287,7 @@ def test_the_time_of_all_replicas_is_told_where_the_replica_of_each_call_is_know
 
 
 def test_a_frontier_has_the_points_that_nothing_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each way is asked for eight targets, evenly by their ratio, from its least p99 to that of the start."""
+    """Both searches are asked for targets evenly spaced by ratio, from their least p99 to that of the start."""
     start, answer = (StageSize(1),), (StageSize(7, level=2),)
 
     def found(sizes: Sizes) -> FoundSizes:

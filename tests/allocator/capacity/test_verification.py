@@ -1,4 +1,4 @@
-"""Check of chosen sizes in a simulation of the whole service: what is drawn, how much, and what is told."""
+"""Check of chosen sizes in a simulation of the whole service: requests, pauses and results."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_an_action_is_repeated_after_the_cool_down_as_long_as_the_job_is_short()
 
 
 def test_a_job_that_meets_its_target_stays_although_another_node_would_give_more() -> None:
-    """It got a slow node when the fast one was taken, and needs half of what the fast one gives."""
+    """The job got a slow node while the fast one was taken, and needs half of what the fast one gives."""
     for target, moves in ((0.5, 0), (0.6, 1)):
         workload = Workload(name="b", memory_gb=1.0, target=Target(ips=target), max_replicas=1)
         job = Job(workload, 1.0, (Phase(profile("b", slow=0.5), 1000.0, 1.0),))
@@ -119,7 +119,7 @@ def test_a_job_that_meets_its_target_stays_although_another_node_would_give_more
 
 @pytest.mark.parametrize(("gain", "moves"), [(1.05, 0), (1.06, 1)])
 def test_a_move_has_to_win_more_than_5_percent(gain: float, moves: int) -> None:
-    """It got a slow node when the fast one was taken, and needs more than either gives."""
+    """The job got a slow node while the fast one was taken, and needs more than either gives."""
     job = batch("b", 1.0, 1000.0, need=2.0)
     truth = replace(profile("b"), het=exactly([math.log(gain), 0.0]))
     job = replace(job, phases=(replace(job.phases[0], truth=truth),))
@@ -128,7 +128,7 @@ def test_a_move_has_to_win_more_than_5_percent(gain: float, moves: int) -> None:
 
 
 def test_a_manager_that_chooses_sizes_does_not_measure_again() -> None:
-    """It believes that a slow node is best, and after a look that the job is slow on both."""
+    """The manager predicts a slow node to be best, and after an observation that the job is slow on both."""
     scenario = Scenario("misjudged", cluster(1, 1), (batch("a", 0.0, 200.0, slow=0.2),))
     found = played(scenario, "quasar", follows=True, chooses_sizes=True, told=better_on_slow("a"))
     assert (found.moves[0], found.finished_s[0]) == (0, pytest.approx(1000.0))
@@ -148,7 +148,7 @@ def test_what_a_fall_of_load_leaves_idle_is_given_to_those_that_wait() -> None:
 
 
 def test_what_an_empty_cluster_would_give_is_asked_for_each_load() -> None:
-    """It waits for a second node at first; later no cluster of two nodes is enough, and it takes what there is."""
+    """The service waits for a second node; after the outage two are too few for its load, and both are taken."""
     job = replace(service("s", 2.0, 400.0, (PhaseStep(20.0, 2.0),), most=4), arrival_s=1.0)
     outages = Outage(0, 50.0, 60.0), Outage(1, 50.0, 60.0)
     found = sized(2, batch("a", 0.0, 20.0), job, outages=outages)
@@ -175,9 +175,9 @@ def test_a_manager_that_chooses_sizes_knows_a_new_phase_and_does_not_correct_wha
 
 
 def test_what_a_neighbour_costs_is_not_taken_for_a_wrong_prediction() -> None:
-    """It lacks 8% since the neighbour came, and a slow node gives a tenth of what a fast one does.
+    """The job lacks 8% from the arrival of the neighbour on; a slow node gives a tenth of what a fast one does.
 
-    At first it lacks 3%, as the slow nodes are down.
+    At first the job lacks 3%, as the slow nodes are down.
     """
     job = batch("a", 0.0, 200.0, base=0.97, slow=0.1, most=3, tolerated=0.5)
     apart = Workload(name="a", memory_gb=1.0, target=job.workload.target, max_replicas=3, spread=Spread.NODE)
@@ -215,9 +215,9 @@ def test_a_phase_that_needs_more_memory_than_its_node_has_left_goes_elsewhere() 
 
 @pytest.mark.parametrize(("room_s", "acts_s"), [(150.0, 160.0), (170.0, 200.0)])
 def test_a_job_that_outgrew_its_node_is_helped_after_it_has_waited(room_s: float, acts_s: float) -> None:
-    """It waits from 130 s on, and gets a node of half the speed; shortly after that the fast node is free.
+    """The job waits from 130 s on, gets a node of half the speed, and soon after that the fast node is free.
 
-    It is looked at every 30 s as long as it gets less than it needs, in line too.
+    A job is looked at every 30 s while it gets less than it needs, also while it waits.
     """
     grown = in_sizes(profile("a"), {UNIT: 0.2, Size(2.0, 1.0): 1.0})
     others = batch("b", 1.0, acts_s - 6.0), batch("c", 2.0, (room_s - 2.0) / 2)
@@ -228,7 +228,7 @@ def test_a_job_that_outgrew_its_node_is_helped_after_it_has_waited(room_s: float
 
 
 def test_a_service_that_ends_while_it_is_moved_has_lived_as_long_as_it_was_to() -> None:
-    """At half the speed it is moved at 30 s, which takes 62 s, and ends at 60 s."""
+    """The service runs at half the speed, is moved at 30 s, which takes 62 s, and ends at 60 s."""
     job = service("s", 1.0, 60.0, most=1)
     job = replace(
         job, workload=Workload(name="s", memory_gb=60.0, target=job.workload.target, max_replicas=1)

@@ -218,7 +218,7 @@ def test_time_counts_from_the_start_of_a_job_to_its_end() -> None:
     state.running[0] = False
     state.settle((), (0, 1), 7.0)
     assert state.active_s.tolist() == [4.0, 2.0]
-    state.start(1, 9.0)  # it has been started before
+    state.start(1, 9.0)  # a second start does not begin its time anew
     state.advance(np.array([1]), 10.0)
     assert state.active_s[1] == 5.0
 

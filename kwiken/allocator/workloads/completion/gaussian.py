@@ -336,7 +336,7 @@ def _expected(
     if level:
         whole = weights.sum(axis=(1, 2))
         rest = rest - (np.einsum("mi,mij->m", rest, weights) / whole)[:, None]
-        pulled = gain.sum(axis=2)  # by the error of the level, beside what is common to all columns
+        pulled = gain.sum(axis=2)  # effect of an error of the level; what all columns share is removed below
         errors = errors + pulled[:, :, None] * pulled[:, None, :] / whole[:, None, None]
     latent = mean + np.einsum("mij,mj->mi", gain, rest)
     spread = errors.sum(axis=0)
