@@ -43,32 +43,28 @@ def test_a_move_by_use_needs_memory_and_no_cores(memory_gb: float, free: bool) -
     assert moved_by_use(adaptation, to=1) == free
 
 
-@pytest.mark.parametrize(("pressure", "borne"), [(0.3, True), (0.31, False)])
-def test_a_move_by_use_goes_where_residents_bear_its_pressure(pressure: float, borne: bool) -> None:
-    """The resident could spare a quarter of its performance, and loses less by either pressure."""
+def loud_and_quiet(pressure: float, rate: float) -> Adaptation:
+    """A workload that presses on disk on one node, and on the other one of a rate that tolerates 0.3 there."""
     nodes = cluster({"quick": 2})
     loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=pressure))
     quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.3))
-    adaptation = standing(
+    return standing(
         nodes,
         (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
-        (requested(300.0, quiet, nodes, caution=CAUTION), [(1, FOUR_CORES)]),
+        (requested(rate, quiet, nodes, caution=CAUTION), [(1, FOUR_CORES)]),
     )
-    assert moved_by_use(adaptation, to=1) == borne
+
+
+@pytest.mark.parametrize(("pressure", "borne"), [(0.3, True), (0.31, False)])
+def test_a_move_by_use_goes_where_residents_bear_its_pressure(pressure: float, borne: bool) -> None:
+    """The resident could spare a quarter of its performance, and loses less by either pressure."""
+    assert moved_by_use(loud_and_quiet(pressure, 300.0), to=1) == borne
 
 
 def test_a_move_by_use_is_refused_where_a_resident_would_miss_its_target() -> None:
     """Pressure as high as it tolerates costs the resident a twentieth, which it cannot spare."""
-    nodes = cluster({"quick": 2})
-    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=0.3))
-    quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.3))
     for rate, allowed in ((400.0, False), (375.0, True)):
-        adaptation = standing(
-            nodes,
-            (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
-            (requested(rate, quiet, nodes, caution=CAUTION), [(1, FOUR_CORES)]),
-        )
-        assert moved_by_use(adaptation, to=1) == allowed
+        assert moved_by_use(loud_and_quiet(0.3, rate), to=1) == allowed
 
 
 def test_a_replica_returns_after_a_failed_move_by_use_although_its_cores_are_sold() -> None:

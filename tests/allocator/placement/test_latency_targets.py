@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,9 +31,16 @@ NODES = cluster({"top": 8}, cores=4)
 
 
 def request(
-    measure: Measure, p99_ms: float, variation: float | None = None, rate_per_s: float = 250.0
+    measure: Measure,
+    p99_ms: float,
+    variation: float | None = None,
+    rate_per_s: float = 250.0,
+    *,
+    rates: Mapping[float, float] = RATES,
+    deviation: float = 0.05,
 ) -> PlacementRequest:
-    found = replace(profile(RATES, {"top": 1.0}, deviation=0.05), measure=measure, work_variation=variation)
+    found = profile(rates, {"top": 1.0}, deviation=deviation)
+    found = replace(found, measure=measure, work_variation=variation)
     target = Target(p99_ms=p99_ms, rate_per_s=rate_per_s)
     return request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
 
@@ -95,13 +103,8 @@ def test_other_targets_refuse_a_capacity() -> None:
 
 def test_sizes_are_in_order_of_the_rate_that_keeps_the_latency() -> None:
     """Four cores of half the speed serve more calls than two, and each call takes too long for the target."""
-    found = replace(
-        profile({1.0: 100.0, 2.0: 190.0, 4.0: 200.0}, {"top": 1.0}),
-        measure=Measure.CAPACITY,
-        work_variation=1.0,
-    )
-    target = Target(p99_ms=80.0, rate_per_s=60.0)
-    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
+    rates = {1.0: 100.0, 2.0: 190.0, 4.0: 200.0}
+    one = request(Measure.CAPACITY, 80.0, 1.0, 60.0, rates=rates, deviation=0.0)
     assert one.cores.tolist() == [1.0, 2.0]
     assert (np.diff(one.rate[:, 0]) > 0).all()
     assert (np.diff(one.capacity[:, 0]) > 0).all()
@@ -134,15 +137,10 @@ def test_sizes_that_fit_on_no_node_are_left_out() -> None:
     assert len(placed.sizing.replicas) == 2  # and not a replica that no node could take
 
 
-def test_a_part_of_a_core_serves_no_call_of_its_own() -> None:
+def test_as_many_calls_are_served_at_a_time_as_there_are_whole_cores_and_one_at_least() -> None:
     """The slowest calls are those of half a core; with two calls at a time, 1.5 cores would be slower."""
-    found = replace(
-        profile({0.5: 100.0, 1.5: 140.0, 2.5: 230.0}, {"top": 1.0}),
-        measure=Measure.CAPACITY,
-        work_variation=1.0,
-    )
-    target = Target(p99_ms=400.0, rate_per_s=250.0)
-    one = request_for(Workload(name="w", memory_gb=1.0, target=target), found, NODES, SOURCE_CAUTION)
+    rates = {0.5: 100.0, 1.5: 140.0, 2.5: 230.0}
+    one = request(Measure.CAPACITY, 400.0, 1.0, rates=rates, deviation=0.0)
     spares = [
         float(spare_within(np.array([[calls / rate]]), 250.0, 400.0, 1.0)[0, 0])
         for calls, rate in ((1, 100.0), (1, 140.0), (2, 230.0))
