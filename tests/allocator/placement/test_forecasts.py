@@ -526,3 +526,10 @@ def test_a_correction_is_found_at_its_size_count_and_class() -> None:
     )
     found = request_for(workload(1e3), replace(about, corrections=told), UNEQUAL, CAUTION)
     assert found.corrections == {(2, 3, 1): -0.4, (0, 1, 0): 0.2}
+
+
+def test_best_effort_work_needs_nothing_and_so_misses_nothing_without_replicas() -> None:
+    nodes = cluster({"top": 1})
+    for rate, met in ((None, True), (1e3, False)):
+        found = Sizing(requested(rate, profile({1: 1e3}, SPEEDS), nodes), NodeLedger(nodes)).forecast()
+        assert (found.performance, found.needed, found.met) == (0.0, rate or 0.0, met)

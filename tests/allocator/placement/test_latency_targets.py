@@ -127,6 +127,13 @@ def test_a_latency_that_no_replica_keeps_waits_under_every_scheduler(name: str) 
     assert not placed.sizing.replicas
 
 
+def test_where_no_replica_keeps_the_latency_a_millionth_of_the_capacity_is_in_use() -> None:
+    one = request(Measure.CAPACITY, 20.0)
+    assert not one.keeps_latency
+    assert one.rate == pytest.approx(1e-6 * one.capacity, rel=1e-12)
+    assert one.capacity[:, 0].tolist() == [100.0, 190.0]
+
+
 def test_sizes_that_fit_on_no_node_are_left_out() -> None:
     nodes = cluster({"top": 2}, cores=1)
     found = profile({1.0: 100.0, 2.0: 190.0, 4.0: 350.0}, {"top": 1.0})

@@ -22,9 +22,10 @@ from kwiken.allocator.placement import (
     offers_by_size,
     take,
 )
+from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.model.nodes import Cluster
-from tests.support.runtime.clusters import cluster, known, profile, requested
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "even": 1.0, "low": 0.6}
 NODES = {"top": 8, "even": 3, "low": 9}
@@ -274,6 +275,25 @@ def test_a_first_offer_that_adds_nothing_is_not_added() -> None:
     trial = OwnNodesTrial(sizing, np.arange(3))
     assert trial.add_while_short(iter([(1, 0), (2, 0)]), {0}) == (1, 0)
     assert at(trial) == [0]
+
+
+def test_best_effort_work_takes_no_node_where_contention_leaves_nothing() -> None:
+    """The replica's own copies press where the first node is pressed already."""
+    nodes = cluster({"top": 2})
+    ledger = NodeLedger(nodes)
+    for node, score in enumerate(({"disk": 0.9}, {"network": 0.92})):
+        pressing = profile({1: 1e3}, SPEEDS, name=f"r{node}", caused=over_sources(0.0, **score))
+        Sizing(requested(None, pressing, nodes), ledger).add(node, 0)
+    about = profile({1: 1e3}, SPEEDS, tolerated=over_sources(0.0), caused=over_sources(0.0, disk=0.9))
+    request = replace(requested(None, about, nodes), shares={DrawKind.REISSUES: 0.2})
+    sizing = Sizing(request, ledger)
+    trial = OwnNodesTrial(sizing, np.arange(2))
+    assert trial.left(0) == 0.0
+    assert trial.left(1) > 0.0
+    assert trial.add_while_short(iter([(0, 0), (1, 0)]), set()) == (0, 0)
+    assert at(trial) == []
+    scheduler("thrifty").place(sizing)
+    assert at(sizing) == [1]
 
 
 def at(sizing: Sizing) -> list[int]:

@@ -106,9 +106,14 @@ def test_an_exact_placement_keeps_what_newcomers_and_residents_tolerate(case: Ca
     assert found.cost == pytest.approx(sum(1.0 + node for node in nodes))
 
 
-@pytest.mark.parametrize(("free_cores", "node"), [(1.0, 0), (0.9, 1), (0.0, 1), (-3.0, 1)])
+@pytest.mark.parametrize(
+    ("free_cores", "node"), [(1.0, 0), (1 - 1e-10, 0), (1 - 1e-7, 1), (0.9, 1), (0.0, 1), (-3.0, 1)]
+)
 def test_an_exact_placement_takes_nothing_of_a_node_without_room(free_cores: float, node: int) -> None:
-    """The first node may be sold beyond its cores; a replica has one core."""
+    """The first node may be sold beyond its cores; a replica has one core.
+
+    The solver itself would take a core for one that is short by less than a millionth.
+    """
     ledger = NodeLedger(NODES)
     ledger.free_cores[0] = free_cores
     for spread in (Spread.NODE, Spread.NONE):

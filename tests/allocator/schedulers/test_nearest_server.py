@@ -183,3 +183,16 @@ def test_a_server_that_shares_no_key_with_the_searched_point_is_found_at_a_later
     ledger = pressed(over_sources(0.0, disk=0.85), over_sources(0.062))
     request = need(ledger, 9, over_sources(1.0), over_sources(0.0))
     assert place(request, ledger, NearestServerScheduler(1)) == [1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_walk_alone_finds_best_effort_work_a_server_that_is_pressed_beyond_1(seed: int) -> None:
+    """At 0.1 everywhere the server is near: of each source, a newcomer meets -0.2 and the resident bears 0 more."""
+    ledger = NodeLedger(cluster({"top": 1}))
+    loud = profile({1: 1e3}, SPEEDS, name="loud", caused=over_sources(1.0))
+    Sizing(requested(None, loud, ledger.cluster), ledger).add(0, 0)
+    Sizing(need(ledger, 1, over_sources(1.0), over_sources(0.2)), ledger).add(0, 0)
+    assert (1 - ledger.pressure).max() == pytest.approx(-0.2)
+    assert ledger.slack.max() == pytest.approx(0.0)
+    request = requested(None, profile({1: 1e3}, SPEEDS, efficiency=(1.0,)), ledger.cluster)
+    assert place(request, ledger, NearestServerScheduler(seed, exact=False)) == [0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.placement import (
@@ -141,3 +142,18 @@ def test_six_numbers_of_replicas_are_candidates_at_most() -> None:
     cost = worth = np.ones((20, 1))
     options = _Options(some, some, some, cost, worth, np.full(20, 5.0), repeats_groups=False)
     assert [len(places) for places, _ in _candidates(options)] == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("sizes", [31, 32, 33, 40])
+def test_choices_are_the_same_for_any_number_of_sizes(sizes: int) -> None:
+    """Nodes are told apart by up to 32 sizes that fit."""
+    nodes = cluster({"top": 3, "low": 3}, cores=64.0)
+    about = profile({float(cores): 10.0 * cores for cores in range(1, sizes + 1)}, {"top": 1.0, "low": 0.6})
+    request = requested(500.0, about, nodes)
+    assert len(request.cores) == sizes
+    sizing = Sizing(request, NodeLedger(nodes))
+    sizing.ledger.free_cores[:] = [64.0, 20.0, 2.5, 64.0, 31.0, 7.0]
+    contention = contention_on(request, sizing.ledger)
+    found = priced_choices(sizing, contention)
+    assert found
+    assert found == plain_choices.priced_choices(sizing, contention, None)
