@@ -205,7 +205,7 @@ class Measures:
         }
 
     def _up(self, name: str, reason: str) -> list[Action]:
-        """Larger replicas where they stand, the greatest gain for a core first; memory has no price."""
+        """Larger replicas where they stand, the greatest gain for a core first; a resize gives cores only."""
         sizing, request = self._sizings[name], self._sizings[name].request
         resized: dict[int, None] = {}
         evicted: list[Action] = []
@@ -215,15 +215,14 @@ class Measures:
                 for size in range(replica.size + 1, len(request.cores)):
                     more = float(request.all_cores[size] - request.all_cores[replica.size])
                     memory = float(request.memory_gb[size] - request.memory_gb[replica.size])
-                    if not self._replicas.could_fit(replica.node, more, memory):
+                    if more <= 0 or not self._replicas.could_fit(replica.node, more, memory):
                         continue
                     grown = sizing.supposed(place, size)
                     gain = min(grown.performance, grown.needed) - best.performance
                     evicts = not self._replicas.ledger.fits(replica.node, more, memory)
                     worth = grown.met or gain >= MIN_GAIN_OF_EVICTION * grown.needed
                     if gain > 0 and (worth or not evicts):
-                        per_core = gain / more if more > 0 else math.inf
-                        choices.append((per_core, place, size, more, memory))
+                        choices.append((gain / more, place, size, more, memory))
             if not choices:
                 break
             _, place, size, more, memory = max(choices)

@@ -187,6 +187,7 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
         else:
             best = with_room
             evicted = _put_back(aside, ledger)
+            sizing.refresh()
     if satisfied or best.performance >= MIN_SHARE_ACCEPTED * best.needed:
         return PlacedOrNot(sizing, evicted=evicted)
     sizing.clear(kept)

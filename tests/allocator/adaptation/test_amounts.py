@@ -540,12 +540,12 @@ def test_a_size_that_frees_no_cores_is_not_given_back() -> None:
     assert adaptation._measures.give_back("w", "it is quiet") is None
 
 
-def test_a_replica_grows_by_memory_alone_where_that_is_what_it_lacks() -> None:
-    nodes = cluster({"quick": 1}, cores=2)
-    request = requested(150.0, of_sizes((2, 4, 100), (2, 8, 200), (2, 16, 220)), nodes)
+def test_a_resize_gives_cores_only_so_a_size_of_more_memory_takes_another_replica() -> None:
+    nodes = cluster({"quick": 2}, cores=2)
+    request = requested(150.0, of_sizes((2, 4, 100), (2, 8, 200)), nodes, spread=Spread.NONE)
     adaptation = standing(nodes, (request, [(0, 0)]))
-    (resize,) = adaptation._measures.fit("w", "it is short")
-    assert isinstance(resize, Resize)
+    (start,) = adaptation._measures.fit("w", "it is short")
+    assert isinstance(start, Start)
     assert adaptation.performance("w")[0] >= 150.0
 
 

@@ -26,7 +26,7 @@ from kwiken.allocator.placement import (
     total_cost,
     trim,
 )
-from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, nodes_to_add
+from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, admit, nodes_to_add
 from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
@@ -186,6 +186,19 @@ def test_evicted_work_goes_back_only_where_the_newcomer_bears_it(tolerated: floa
     left = len(before.sizing.replicas)
     assert len(placed.evicted) == there - left
     assert left == (1 if tolerated == 1.0 else 0)
+
+
+def test_best_effort_work_that_is_put_back_costs_its_neighbour_what_it_causes() -> None:
+    nodes, caution = cluster({"top": 1}), Caution(confidence=0.5, later_loss=0.0)
+    bears = profile({1: 3e3}, SPEEDS, name="new", tolerated=over_sources(1.0, disk=0.3))
+    causes = profile({1: 1.0}, SPEEDS, name="filler", caused=over_sources(0.0, disk=0.3))
+    filler = Sizing(requested(None, causes, nodes, spread=Spread.NONE, max_replicas=8), NodeLedger(nodes))
+    filler.add_all([(0, 0)] * 8)
+    new = Sizing(requested(2900.0, bears, nodes, caution=caution), filler.ledger)
+    placed = admit(new, scheduler("thrifty"), [filler])
+    assert (len(filler.replicas), len(placed.evicted)) == (1, 7)
+    assert placed.status is PlacingStatus.SHORT
+    assert placed.sizing.forecast().performance == pytest.approx(2850.0)
 
 
 def test_the_cheapest_nodes_that_make_room_are_told() -> None:

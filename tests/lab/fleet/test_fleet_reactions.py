@@ -290,3 +290,14 @@ def test_a_prediction_that_promised_too_little_is_not_raised_by_what_is_observed
     found = played(scenario, "quasar", follows=True, chooses_sizes=True, told=told)
     assert found.decisions == 2
     assert cores_at(found, 200.0) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("chooses", [False, True])
+def test_a_workload_that_neighbours_leave_nothing_goes_on_when_they_have_gone(chooses: bool) -> None:
+    """Beside its neighbour it keeps 95% in its first phase, and a tenth in its second, where 0 is predicted."""
+    touched = phased("touched", profile("touched"), profile("touched", tolerated=0.04))
+    loud = batch("loud", 0.0, 500.0, need=0.95, caused=1.0)
+    scenario = Scenario("loud", cluster(1, cores=2.0), (loud, touched))
+    found = played(scenario, "quasar", follows=True, chooses_sizes=chooses)
+    assert found.finished_s[0] == pytest.approx(500.0)
+    assert found.finished_s[1] == pytest.approx(600.0 - 0.1 * (500.0 - 100.0 / 0.95))

@@ -315,7 +315,9 @@ def _same_sizes(one: PlacementRequest, other: PlacementRequest) -> bool:
 def _corrected(request: PlacementRequest, sizing: Sizing, performance: float) -> PlacementRequest:
     """A request whose predictions agree with a measured performance that is lower than predicted."""
     expected = sizing.forecast().performance
-    return replace(request, rate=request.rate * min(performance / expected, 1.0))
+    if not 0 < performance < expected:
+        return request
+    return replace(request, rate=request.rate * (performance / expected))
 
 
 def _put(sizing: Sizing, replicas: Sequence[tuple[int, int]]) -> None:
