@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,8 @@ from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, one_by_one
-from kwiken.model.profile import costs
+from kwiken.model.profile import Profile, costs
+from kwiken.tail.queueing.load import load_model
 from tests.allocator.capacity.test_moves import (
     LARGE,
     MODEL,
@@ -28,6 +30,7 @@ from tests.allocator.capacity.test_moves import (
     goes,
     search_of,
 )
+from tests.support.models.stragglers import straggling_profile
 
 FOUR = (StageSize(4), StageSize(4))
 
@@ -192,3 +195,49 @@ def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> Non
     assert moves == 6  # one, two and three replicas more of each stage
     assert savings - moves == 4  # one and two less
     assert more - savings == 4  # one more and one less
+
+
+def fixed(profile: Profile, *names: str) -> Profile:
+    """A profile in which nothing is known of the replicas of some stages, so that these are not sized."""
+    return replace(
+        profile,
+        stages=tuple(
+            replace(stage, replicas=None, busy_ms=None, busy_variation=None) if stage.name in names else stage
+            for stage in profile.stages
+        ),
+    )
+
+
+def search_in(profile: Profile, rate_per_s: float, *, most: int, max_reissue: float) -> Search:
+    """Search for cores at a price of 1 for the stages of a profile."""
+    names = [stage.name for stage in profile.stages]
+    supply = Supply(names, {name: StageNeed(max_replicas=most) for name in names})
+    trials = StageTrials(load_model(profile), rate_per_s, supply, seed=0, requests=1000)
+    return Search(trials, costs(profile), max_reissue)
+
+
+def test_of_copies_that_cost_and_win_as_much_the_fewest_are_made() -> None:
+    """Copies of a stage whose replicas are not sized cost nothing, and several shares meet the target."""
+    search = search_in(fixed(straggling_profile(), NAMES[0]), 50.0, most=4, max_reissue=0.5)
+    first, *others = search.cheapest_start()
+    by_level = {level: search.p99_ms((replace(first, level=level), *others)) for level in (1, 2, 4)}
+    target_ms = max(by_level.values())
+    assert target_ms < search.p99_ms((first, *others)) - search.min_gain_ms((first, *others))
+    found = search.cheapest(target_ms)
+    assert found.sizes[0].level == min(by_level)
+    assert search.spent(found.sizes) == min(
+        search.spent((replace(first, level=level), *others)) for level in by_level
+    )
+
+
+def test_of_replicas_elsewhere_that_win_as_much_for_less_the_fewest_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four, five and seven large nodes, which are twice as fast, cost less than twelve small ones."""
+    search = search_of(nodes=NODES.replace("cost_per_hour = 3.2", "cost_per_hour = 1.5"))
+    start = (StageSize(8, SMALL), OTHER)
+    faster = [(StageSize(count, LARGE), OTHER) for count in (4, 5, 7, 8)]
+    assert search.supply.cost(faster[1]) < search.supply.cost(start)
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes in faster else 100.0)
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    assert search.least_p99(search.supply.cost(start), start).sizes == faster[0]
