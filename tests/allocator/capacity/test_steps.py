@@ -12,13 +12,15 @@ import pytest
 
 from kwiken.allocator.capacity import StageNeed, StageSize
 from kwiken.allocator.capacity.marginals import marginals
-from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
+from kwiken.allocator.capacity.search import MAX_STAGES_TRIED, FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
+from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, one_by_one
 from kwiken.model.profile import Profile, costs
 from kwiken.tail.queueing.load import load_model
+from kwiken.tail.queueing.simulator import LogNormal, Station
 from tests.allocator.capacity.test_moves import (
     LARGE,
     MODEL,
@@ -30,6 +32,7 @@ from tests.allocator.capacity.test_moves import (
     goes,
     search_of,
 )
+from tests.support.models.queue_profiles import queue_profile
 from tests.support.models.stragglers import straggling_profile
 
 FOUR = (StageSize(4), StageSize(4))
@@ -241,3 +244,37 @@ def test_of_replicas_elsewhere_that_win_as_much_for_less_the_fewest_are_taken(
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes in faster else 100.0)
     monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
     assert search.least_p99(search.supply.cost(start), start).sizes == faster[0]
+
+
+def test_stages_that_cannot_move_take_no_place_of_those_that_are_tried() -> None:
+    """Requests wait longer for twice as many stages as are tried, of which none can be changed."""
+    names = [f"fixed-{number}" for number in range(2 * MAX_STAGES_TRIED)]
+    stations = [
+        Station(
+            name=name, after=tuple(names[:place][-1:]), work=LogNormal(1.0, 0.1), rest=LogNormal(10.0, 2.0)
+        )
+        for place, name in enumerate(names)
+    ]
+    last = Station(name="last", after=(names[-1],), work=LogNormal(6.0, 0.3), replicas=3, dispatch="aged")
+    profile = fixed(queue_profile(60.0, stations=[*stations, last], requests=1000), *names)
+    profile = replace(profile, stages=tuple(replace(stage, reissuable=False) for stage in profile.stages))
+    search = search_in(profile, 100.0, most=6, max_reissue=0.0)
+    *others, one = search.cheapest_start()
+    target_ms = search.p99_ms((*others, replace(one, replicas=one.replicas + 1)))
+    assert target_ms < search.p99_ms((*others, one)) - search.min_gain_ms((*others, one))
+    assert search.cheapest(target_ms).p99_ms <= target_ms
+
+
+def test_the_price_of_nodes_that_are_not_used_changes_no_choice() -> None:
+    """At a low rate copies cost millionths of the price of a replica."""
+    profile = straggling_profile()
+    model, start = load_model(profile), (StageSize(2, SMALL), StageSize(2, SMALL))
+    found = []
+    for price in (3.2, 40.0):
+        nodes = NODES.replace("cost_per_hour = 3.2", f"cost_per_hour = {price}")
+        supply = Supply(NAMES, {}, nodes_from_toml(nodes, where="nodes.toml"))
+        trials = StageTrials(model, 0.3, supply, seed=0, requests=1000)
+        search = Search(trials, costs(profile), 0.2, SizeLevers(classes=False))
+        met = search.cheapest(0.85 * search.p99_ms(start), start)
+        found.append((met.sizes, search.least_p99(search.supply.cost(start), start).sizes))
+    assert found[0] == found[1]
