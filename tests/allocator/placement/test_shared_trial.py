@@ -18,7 +18,7 @@ from kwiken.allocator.placement import (
 )
 from kwiken.allocator.workloads import SOURCES, Size, Spread
 from kwiken.model.nodes import Cluster
-from tests.support.runtime.clusters import cluster, known, profile, requested
+from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 2.0, "even": 1.0, "low": 0.5}
 
@@ -131,3 +131,26 @@ def test_a_trial_drops_all_replicas_unless_some_are_to_stay(spread: Spread) -> N
             trial.clear(keep)
         assert [one.node for one in trial.replicas] == list(range(left))
         assert trial.forecast().performance == pytest.approx(left * 1e3)
+
+
+def test_a_trial_begins_with_what_was_measured_of_the_replicas_that_stand() -> None:
+    """A neighbour left since, which the replicas do not know before they are measured again."""
+    nodes = cluster({"top": 1})
+    bears, causes = (
+        profile({1: 1e3}, {"top": 1.0}, tolerated=over_sources(0.5)),
+        profile({1: 1e3}, {"top": 1.0}, name="other", caused=over_sources(0.5)),
+    )
+    ledger = NodeLedger(nodes)
+    sizing, other = (
+        Sizing(requested(need, about, nodes, spread=Spread.NONE), ledger)
+        for need, about in ((800.0, bears), (None, causes))
+    )
+    sizing.add(0, 0)
+    other.add(0, 0)
+    before = sizing.forecast().performance
+    other.remove(0)
+    assert sizing.forecast().performance == before
+    assert told(SharedNodesTrial(sizing)) == told(sizing)
+    sizing.refresh()
+    assert sizing.forecast().performance > before
+    assert told(SharedNodesTrial(sizing)) == told(sizing)
