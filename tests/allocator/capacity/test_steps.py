@@ -236,10 +236,10 @@ def test_of_copies_that_cost_and_win_as_much_the_fewest_are_made() -> None:
 def test_of_replicas_elsewhere_that_win_as_much_for_less_the_fewest_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four, five and seven large nodes, which are twice as fast, cost less than twelve small ones."""
+    """Four or five large nodes, which are twice as fast, cost less than eight small ones."""
     search = search_of(nodes=NODES.replace("cost_per_hour = 3.2", "cost_per_hour = 1.5"))
     start = (StageSize(8, SMALL), OTHER)
-    faster = [(StageSize(count, LARGE), OTHER) for count in (4, 5, 7, 8)]
+    faster = [(StageSize(count, LARGE), OTHER) for count in (4, 5)]
     assert search.supply.cost(faster[1]) < search.supply.cost(start)
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes in faster else 100.0)
     monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
@@ -278,3 +278,21 @@ def test_the_price_of_nodes_that_are_not_used_changes_no_choice() -> None:
         met = search.cheapest(0.85 * search.p99_ms(start), start)
         found.append((met.sizes, search.least_p99(search.supply.cost(start), start).sizes))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("charges", "level"), [((0.5, 1.0), 2), ((1.0, 2.0), 1)])
+def test_what_costs_up_to_a_millionth_of_the_least_price_counts_as_much(
+    charges: tuple[float, float], level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of the first level win 10 ms, those of the second 15 ms."""
+    search = search_of()
+    millionth = 1e-6 * search.supply.price.min()
+    charged = {0: 0.0, 1: charges[0] * millionth, 2: charges[1] * millionth}
+    p99_ms = {1: 90.0, 2: 85.0}
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: p99_ms.get(sizes[0].level, 100.0))
+    monkeypatch.setattr(search, "_charged", lambda sizes: charged.get(sizes[0].level, 1.0))
+    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    monkeypatch.setattr(search, "_max_reissue", 1.0)
+    found = search._best_move(search.found((OTHER, OTHER)), 10.0, math.inf)
+    assert found is not None
+    assert found.sizes == (replace(OTHER, level=level), OTHER)
