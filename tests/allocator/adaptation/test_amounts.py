@@ -585,12 +585,12 @@ def test_a_workload_on_too_few_nodes_gets_no_larger_replicas() -> None:
         assert where(adaptation) == {"w-0": ("quick-0", 4.0)}
 
 
-def test_a_replica_that_is_slow_at_its_size_is_not_made_smaller() -> None:
+@pytest.mark.parametrize(("size", "cores"), [(0, 1.0), (1, 2.0)])
+def test_a_replica_neither_grows_to_a_size_that_is_slow_nor_shrinks_from_it(size: int, cores: float) -> None:
     """Two cores perform less by a measurement than one core by the prediction."""
     nodes = cluster({"quick": 1}, cores=2)
     request = requested(150.0, profile({1: 100.0, 2: 200.0}, {"quick": 1.0}), nodes, max_replicas=1)
-    adaptation = standing(nodes, (replace(request, corrections={(1, 1, 0): -1.5}), [(0, 1)]))
-    assert adaptation.performance("w")[0] < 100.0
+    adaptation = standing(nodes, (replace(request, corrections={(1, 1, 0): -1.5}), [(0, size)]))
     (shortage,) = adaptation._measures.fit("w", "it is short")
     assert isinstance(shortage, Shortage)
-    assert where(adaptation) == {"w-0": ("quick-0", 2.0)}
+    assert where(adaptation) == {"w-0": ("quick-0", cores)}
