@@ -2,8 +2,8 @@
 
 At the end of each period the same decision is made as by `kwiken pack`: whole nodes are drained, as far as
 the dial goes. The moves are then carried out one after another. A stage has one move at a time, and none
-while a change takes effect or its target is missed. A move that a target, memory, contention or
-anti-affinity forbids by then ends the drain that it belongs to.
+while a change takes effect or its target is missed. Where a target, memory, contention or anti-affinity
+forbids a move by then, the rest of the period is planned again without it.
 
 Where a service burns its allowance of late requests, nothing is packed in that period: nodes without headroom
 are relieved instead.

@@ -284,7 +284,9 @@ class Search:
     def _walk(self, found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
         """Make the move of most gain per cost until the target is met or no move within the cost helps."""
         for _ in range(MAX_STEPS):
-            chosen = self._best_move(found, target_ms, below)  # at the target no move wins anything
+            if found.p99_ms <= target_ms:
+                break
+            chosen = self._best_move(found, target_ms, below)
             if chosen is None:
                 break
             found = chosen
