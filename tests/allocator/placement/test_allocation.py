@@ -25,6 +25,7 @@ from kwiken.allocator.placement.quality import NodeScores, contention_loss
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, Size, Spread
 from kwiken.base.arrays import Floats, Ints
+from tests.support.allocation.filled_ledger import fill, occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 TARGET = 100e3  # requests per second: 100K at a p99 of 10 ms
@@ -198,8 +199,8 @@ def test_replicas_that_disturb_one_another_are_not_stacked() -> None:
 def test_nodes_are_ranked_by_the_loss_that_replicas_then_have() -> None:
     nodes = cluster({"top": 20})
     about = profile({8: 20e3}, SPEEDS, tolerated=over_sources(0.8, disk=0.5))
-    request, ledger = requested(1e4, about, nodes), NodeLedger(nodes)
-    ledger.pressure[:] = np.random.default_rng(0).uniform(0.0, 0.8, ledger.pressure.shape)
+    pressure = np.random.default_rng(0).uniform(0.0, 0.8, (len(SOURCES), 20))
+    request, ledger = requested(1e4, about, nodes), fill(NodeLedger(nodes), pressure=pressure)
     found = contention_on(request, ledger)
     loss = contention_loss(ledger.pressure, request.tolerated).max(axis=0)
     assert 0 < found.refused.sum() < len(nodes.nodes)
@@ -251,9 +252,8 @@ def test_ranking_by_cost_takes_the_cheaper_class() -> None:
 
 def test_the_ranking_looks_at_few_nodes_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = cluster({"top": 300, "low": 9700})
-    ledger = NodeLedger(nodes)
-    rng = np.random.default_rng(5)
-    ledger.pressure[:] = rng.uniform(0, 0.9, ledger.pressure.shape)
+    pressure = np.random.default_rng(5).uniform(0, 0.9, (len(SOURCES), 10_000))
+    ledger = fill(NodeLedger(nodes), pressure=pressure)
     sorted_lengths = []
     argsort = np.argsort
 
@@ -326,7 +326,7 @@ def test_trimming_tries_each_replica_where_a_cheaper_size_needs_other_room() -> 
     nodes = cluster({"top": 2})
     about = replace(profile({2: 6e3, 4: 11e3}, {"top": 1.0}), sizes=(Size(2.0, 8.0), Size(4.0, 1.0)))
     sizing = Sizing(requested(16e3, about, nodes), NodeLedger(nodes))
-    sizing.ledger.free_memory_gb[1] = 5.0
+    occupy(sizing.ledger, 1, memory_gb=nodes.memory_gb[1] - 5.0)
     for node in range(2):
         sizing.add(node, 1)
     trim(sizing)

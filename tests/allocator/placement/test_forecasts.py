@@ -35,6 +35,7 @@ from kwiken.allocator.placement.quality import NO_SIZE, contention_loss, worst_l
 from kwiken.allocator.schedulers import scheduler
 from kwiken.allocator.workloads import SOURCES, ErrorTails, Size, Spread, WorkloadProfile
 from kwiken.allocator.workloads.profile import Correction
+from tests.support.allocation.filled_ledger import fill, occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested, workload
 
 SPEEDS = {"top": 1.0, "low": 0.6}
@@ -323,12 +324,15 @@ def test_nodes_are_scored_by_the_largest_size_that_fits(seed: int, many: bool) -
     rng = np.random.default_rng(seed)
     count = 300 if many else 12
     nodes = Cluster(CLASSES, tuple(Node(f"n{n}", "top" if n % 3 else "low") for n in range(count)))
-    ledger, request = NodeLedger(nodes), sized(seed % 6, spread=Spread.NODE)
+    request = sized(seed % 6, spread=Spread.NODE)
     if rng.random() < 0.5:  # so that contention turns the order of the classes, with work in large units
         request = replace(request, rate=2.0**-14 * request.rate[:, :1] * np.array([1.0, 0.98]))
-    ledger.free_cores[:] = rng.choice([0.5, 1.0, 1.5, 2.0, 3.9, 4.0, 8.0], count)
-    ledger.free_memory_gb[:] = rng.choice([1.0, 1.5, 2.0, 3.0, 4.0, 16.0], count)
-    ledger.pressure[:] = rng.uniform(0, 0.35, ledger.pressure.shape)
+    ledger = fill(
+        NodeLedger(nodes),
+        free_cores=np.minimum(rng.choice([0.5, 1.0, 1.5, 2.0, 3.9, 4.0, 8.0], count), nodes.cores),
+        free_memory_gb=rng.choice([1.0, 1.5, 2.0, 3.0, 4.0, 16.0], count),
+        pressure=rng.uniform(0, 0.35, (len(SOURCES), count)),
+    )
     found = contention_on(request, ledger)
     for largest in (None, 0, 1):
         scores = node_scores(request, ledger, found, largest)
@@ -442,9 +446,9 @@ def test_nodes_with_room_that_contention_refuses_are_counted() -> None:
         "quiet": 0,
     }  # 0.3 more than 0.5 on `top-0`
     assert ledger.free_cores.tolist() == [2.0, 6.0]
-    ledger.free_memory_gb[0] = 1.0
+    occupy(ledger, 0, memory_gb=ledger.free_memory_gb[0] - 1.0)
     assert explain_placement(placed, ledger).refused == {"loud": 1, "quiet": 0}
-    ledger.free_cores[0] = 1.0
+    occupy(ledger, 0, cores=1.0)
     assert explain_placement(placed, ledger).refused == {"loud": 0, "quiet": 0}
 
 

@@ -30,6 +30,7 @@ from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, admit, 
 from kwiken.allocator.schedulers import SCHEDULERS, scheduler
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
+from tests.support.allocation.filled_ledger import occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0}
@@ -315,7 +316,7 @@ def test_what_cannot_run_on_is_left_out_of_what_is_resumed() -> None:
     (sizing,) = resume(placement, {"a": ask("a", 58e3, nodes, max_replicas=2)}, NodeLedger(nodes))
     assert len(sizing.replicas) == 2
     full = NodeLedger(nodes)
-    full.free_cores[1] = 4.0
+    occupy(full, 1, cores=4.0)
     (sizing,) = resume(placement, {"a": asked}, full)
     assert sorted(one.node for one in sizing.replicas) == [0, 2]
     assert total_cost(placement) == pytest.approx(sum(one.cost_per_hour for one in placement.workloads))

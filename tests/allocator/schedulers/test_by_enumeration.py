@@ -30,6 +30,7 @@ from kwiken.allocator.schedulers import SCHEDULERS, scheduler, solve
 from kwiken.allocator.schedulers.default_scheduler import MIN_SHORTLIST
 from kwiken.allocator.schedulers.sampled import SampledScheduler
 from kwiken.allocator.workloads import SOURCES, Spread
+from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
@@ -151,10 +152,9 @@ def test_a_shortlist_of_many_nodes_costs_nothing(seed: int, spread: Spread) -> N
 def ledger_of(nodes: Cluster, seed: int) -> NodeLedger:
     """Nodes under random pressure, some of them full."""
     rng = np.random.default_rng([seed, 1])
-    ledger = NodeLedger(nodes)
-    ledger.pressure[:] = rng.uniform(0, 0.5, ledger.pressure.shape)
-    ledger.free_cores[:] = rng.choice([0.0, 2.0, 4.0, 8.0], len(nodes.nodes))
-    return ledger
+    count = len(nodes.nodes)
+    pressure = rng.uniform(0, 0.5, (len(SOURCES), count))
+    return fill(NodeLedger(nodes), pressure=pressure, free_cores=rng.choice([0.0, 2.0, 4.0, 8.0], count))
 
 
 def test_a_workload_that_the_listed_nodes_do_not_hold_gets_others() -> None:
@@ -170,8 +170,7 @@ def test_a_workload_that_the_listed_nodes_do_not_hold_gets_others() -> None:
 
 def test_sampled_placement_tells_the_rank_of_what_it_took() -> None:
     nodes = cluster({"top": 30})
-    ledger = NodeLedger(nodes)
-    ledger.pressure[0] = np.linspace(0.0, 0.9, 30)
+    ledger = fill(NodeLedger(nodes), pressure=on_source(np.linspace(0.0, 0.9, 30)))
     request = requested(5e3, profile({2: 6e3}, {"top": 1.0}), nodes)
     ranks = []
     for seed in range(300):
@@ -183,7 +182,6 @@ def test_sampled_placement_tells_the_rank_of_what_it_took() -> None:
         assert rank == pytest.approx((29 - replica.node) / 29)
         ranks.append(rank)
         sizing.clear()
-        ledger.pressure[0] = np.linspace(0.0, 0.9, 30)
     draws = SampledScheduler(np.random.default_rng(0)).guarantee.draws
     if draws < 30:
         assert np.mean(ranks) == pytest.approx(draws / (draws + 1), abs=0.03)
@@ -192,9 +190,7 @@ def test_sampled_placement_tells_the_rank_of_what_it_took() -> None:
 @pytest.mark.parametrize("unit", [1.0, 1e-6])
 def test_sampled_placement_looks_at_all_nodes_where_the_sample_holds_none(unit: float) -> None:
     nodes = cluster({"top": 400})
-    ledger = NodeLedger(nodes)
-    ledger.pressure[0] = 0.9
-    ledger.pressure[0, 399] = 0.1
+    ledger = fill(NodeLedger(nodes), pressure=on_source([*[0.9] * 399, 0.1]))
     delicate = profile({2: 6e3 * unit}, {"top": 1.0}, tolerated=over_sources(0.5))
     sizing = Sizing(requested(5e3 * unit, delicate, nodes), ledger)
     scheduler("sampled", seed=1).place(sizing)

@@ -10,6 +10,7 @@ from kwiken.allocator.schedulers import choose_by_price, scheduler
 from kwiken.allocator.workloads import Spread
 from kwiken.base.arrays import Floats
 from kwiken.model.nodes import Cluster, Node, NodeClass
+from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.runtime.clusters import cluster, profile, requested
 
 SPEEDS = {"top": 1.0, "low": 0.6}
@@ -88,8 +89,8 @@ def test_best_effort_work_is_placed_however_little_it_performs() -> None:
 def test_of_many_nodes_that_differ_the_best_64_are_listed(place: int, listed: bool) -> None:
     nodes = cluster({"top": 400})
     request = requested(500, profile({2: 1e3}, {"top": 1.0}), nodes, max_replicas=2)
-    ledger = NodeLedger(nodes)
-    ledger.pressure[0] = np.random.default_rng(place).permutation(400) / 400
+    pressure = on_source(np.random.default_rng(place).permutation(400) / 400)
+    ledger = fill(NodeLedger(nodes), pressure=pressure)
     cheap = int(ledger.pressure[0].argsort()[place])
     sizing = Sizing(request, ledger)
     choose_by_price(sizing, cheap_at(400, cheap))

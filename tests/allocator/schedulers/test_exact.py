@@ -12,6 +12,7 @@ from kwiken.allocator.placement import Caution, NodeLedger, PlacementRequest, Si
 from kwiken.allocator.schedulers import scheduler, solve
 from kwiken.allocator.workloads import Spread
 from kwiken.base.errors import InputError
+from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 NODES = cluster({"cheap": 1, "dear": 1})
@@ -114,8 +115,7 @@ def test_an_exact_placement_takes_nothing_of_a_node_without_room(free_cores: flo
 
     The solver itself would take a core for one that is short by less than a millionth.
     """
-    ledger = NodeLedger(NODES)
-    ledger.free_cores[0] = free_cores
+    ledger = fill(NodeLedger(NODES), free_cores=[free_cores, NODES.cores[1]])
     for spread in (Spread.NODE, Spread.NONE):
         found = solve([asked(spread=spread)], ledger)
         assert [counts.sum(axis=1).tolist() for counts in found.counts] == [[1.0 - node, float(node)]]

@@ -21,6 +21,7 @@ from kwiken.allocator.schedulers.priced_choice import (
 )
 from kwiken.allocator.workloads import Spread
 from kwiken.base.arrays import Floats
+from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 
@@ -166,7 +167,7 @@ def test_no_choice_without_a_target_room_or_replicas_left() -> None:
     request = instance(family, 0)[0]
     ledger = NodeLedger(cluster)
     sizing = Sizing(request, ledger)
-    ledger.free_cores[:] = 0.0
+    fill(ledger, free_cores=0.0)
     assert priced_choices(sizing, contention_on(request, ledger)) == []
 
 

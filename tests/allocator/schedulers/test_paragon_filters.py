@@ -21,6 +21,7 @@ from kwiken.allocator.schedulers.paragon import (
 )
 from kwiken.allocator.workloads import SOURCES
 from kwiken.base.arrays import Bools, Floats
+from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "low": 0.6}
@@ -98,10 +99,10 @@ def test_without_contention_paragon_takes_the_class_that_platforms_alone_choose(
 
 def test_few_nodes_and_many_are_scored_alike() -> None:
     rng = np.random.default_rng(3)
-    large = NodeLedger(cluster({"top": 200, "low": 200}))
-    large.pressure[:] = rng.uniform(0, 1.2, large.pressure.shape)
-    large.slack[:] = rng.uniform(-0.2, 1, large.slack.shape)
-    large.free_cores[:] = rng.uniform(0, 10, 400)
+    pressure = rng.uniform(0, 1.2, (len(SOURCES), 400))
+    slack = np.maximum(rng.uniform(-0.2, 1, pressure.shape), -pressure)
+    nodes = cluster({"top": 200, "low": 200}, cores=10.0)
+    large = fill(NodeLedger(nodes), pressure=pressure, slack=slack, free_cores=rng.uniform(0, 10, 400))
     assert len(large.free_cores) > FEW_NODES
     for place in range(20):
         tolerated, caused = rng.uniform(0.2, 1.4, len(SOURCES)), rng.uniform(-0.2, 0.3, len(SOURCES))

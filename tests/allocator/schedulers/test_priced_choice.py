@@ -27,6 +27,7 @@ from kwiken.allocator.schedulers.priced_choice import (
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.model.nodes import Cluster
 from tests.support.allocation import plain_choices
+from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, known, profile, requested
 
 SPEEDS = {"top": 1.0, "even": 1.0, "low": 0.6}
@@ -78,12 +79,13 @@ def test_prices_are_evenly_spaced_in_their_logarithm(low: float, ratio: float) -
 
 def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, plain_choices._Options]:
     """Nodes of a few kinds, whose costs and performance are small whole numbers, so that many are equal."""
-    kinds, sizes, nodes = int(rng.integers(1, 5)), int(rng.integers(1, 4)), int(rng.integers(2, 10))
-    fits = rng.random((kinds, sizes)) < 0.85
+    sizes, nodes = int(rng.integers(1, 4)), int(rng.integers(2, 10))
+    drawn_kinds = np.concatenate(([0], rng.integers(0, rng.integers(1, 5), nodes - 1)))
+    kinds, kind_of = np.unique(drawn_kinds, return_inverse=True)  # each kind has a node
+    fits = rng.random((len(kinds), sizes)) < 0.85
     fits[0, 0] = True
-    cost = np.where(fits, rng.integers(1, 6, (kinds, sizes)), np.inf)
-    worth = np.where(fits, rng.integers(1, 6, (kinds, sizes)), 0.0)
-    kind_of = np.concatenate(([0], rng.integers(0, kinds, nodes - 1)))
+    cost = np.where(fits, rng.integers(1, 6, fits.shape), np.inf)
+    worth = np.where(fits, rng.integers(1, 6, fits.shape), 0.0)
     groups = rng.integers(0, max(2, nodes // 2), nodes) if repeats else np.arange(nodes)
     needed = np.sort(rng.integers(1, 3 * nodes, int(rng.integers(1, nodes + 1)))).astype(np.float64)
     one = _Options(np.arange(nodes), groups, kind_of, cost, worth, needed, repeats_groups=repeats)
@@ -152,7 +154,7 @@ def test_choices_are_the_same_for_any_number_of_sizes(sizes: int) -> None:
     request = requested(500.0, about, nodes)
     assert len(request.cores) == sizes
     sizing = Sizing(request, NodeLedger(nodes))
-    sizing.ledger.free_cores[:] = [64.0, 20.0, 2.5, 64.0, 31.0, 7.0]
+    fill(sizing.ledger, free_cores=[64.0, 20.0, 2.5, 64.0, 31.0, 7.0])
     contention = contention_on(request, sizing.ledger)
     found = priced_choices(sizing, contention)
     assert found

@@ -18,6 +18,7 @@ from kwiken.allocator.schedulers.paragon import (
 )
 from kwiken.allocator.workloads import SOURCES, Spread
 from kwiken.base.errors import InputError
+from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "low": 0.6}
@@ -172,9 +173,8 @@ class TestStatistical:
 
     def test_the_best_of_16_is_in_the_best_tenth_as_often_as_chance_says(self) -> None:
         rng = np.random.default_rng(11)
-        ledger = NodeLedger(cluster({"top": 1000}))
         pressure = rng.permutation(1000) / 1000  # the fuller a node, the tighter the fit
-        ledger.pressure[0] = pressure
+        ledger = fill(NodeLedger(cluster({"top": 1000})), pressure=on_source(pressure))
         request = requested(500, profile({1: 1e3}, SPEEDS), ledger.cluster)
         chooser, trials, missed = StatisticalScheduler(rng, candidates=16), 2000, 0
         for _ in range(trials):
@@ -183,7 +183,6 @@ class TestStatistical:
             node = sizing.replicas[0].node
             missed += pressure[node] < 0.9
             sizing.clear()
-            ledger.pressure[0, node] = pressure[node]
         chance = 0.9**16
         assert abs(missed / trials - chance) < 3 * np.sqrt(chance * (1 - chance) / trials)
 
@@ -202,9 +201,9 @@ class TestStatistical:
 @given(st.integers(0, 2**32 - 1))
 def test_the_quality_of_a_fit_is_by_its_distance_and_its_violation(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    ledger = NodeLedger(cluster({"top": 4}))
-    ledger.pressure[:] = rng.uniform(0, 1.2, ledger.pressure.shape)
-    ledger.slack[:] = rng.uniform(-0.1, 1.5, ledger.slack.shape)
+    pressure = rng.uniform(0, 1.2, (len(SOURCES), 4))
+    slack = np.maximum(rng.uniform(-0.1, 1.5, pressure.shape), -pressure)
+    ledger = fill(NodeLedger(cluster({"top": 4})), pressure=pressure, slack=slack)
     about = profile(
         {1: 1e3},
         SPEEDS,
