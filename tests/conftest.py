@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 # One thread of linear algebra in each process, set before NumPy loads: tests run in several processes side by
 # side, and waiting threads of OpenBLAS keep the processors busy that other tests need.
@@ -17,12 +18,23 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest_plugins = ["tests.support.models.profile_fixtures"]
 
-# No deadline: what one example takes says more about the machine than about the code.
-settings.register_profile("ordinary", max_examples=15, deadline=None)
-settings.register_profile("thorough", max_examples=200, deadline=None)
-# For `make mutants`: that a test fails is enough, and nothing is kept for the next run.
+# No deadline: what one example takes says more about the machine than about the code. `make test` draws the same
+# examples every time; `make test-slow` draws fresh ones, and prints the line that repeats one which fails. All is
+# stated, since Hypothesis has other defaults of its own where it sees that it runs in CI.
 settings.register_profile(
-    "unshrunk", max_examples=15, deadline=None, database=None, phases=(Phase.explicit, Phase.generate)
+    "ordinary", max_examples=15, deadline=None, derandomize=True, database=None, print_blob=True
+)
+settings.register_profile(
+    "thorough",
+    max_examples=200,
+    deadline=None,
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+    print_blob=True,
+)
+# For `make mutants`: that a test fails is enough.
+settings.register_profile(
+    "unshrunk", settings.get_profile("ordinary"), phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile("ordinary")
 

@@ -60,7 +60,7 @@ def tests_of(tests: Sequence[str], copy: Path, limit_s: int | None) -> tuple[int
         "-p",
         "no:cacheprovider",
     ]
-    chance = ["--hypothesis-profile", "unshrunk", "--hypothesis-seed", "0"]
+    chance = ["--hypothesis-profile", "unshrunk"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [*command, *chance, *tests],
